@@ -1,0 +1,102 @@
+"""The errors aotlite raises, and how notes are hung on them.
+
+Ground floor: imported by every module, imports nothing.
+Each class derives from `AotliteError` and from the builtin that a user would catch.
+The first line of a message reads `<op or stage>: <what> is <got>, expected <rule>`; all else is a note.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+__all__ = [
+    "AliasError",
+    "AotliteError",
+    "ArgumentError",
+    "AutogradError",
+    "BackendError",
+    "DTypeError",
+    "DeviceError",
+    "FormatError",
+    "GraphError",
+    "GuardError",
+    "IndexOutOfRangeError",
+    "MissingExtraError",
+    "ShapeError",
+    "UnsupportedError",
+    "noted",
+]
+
+
+class AotliteError(Exception):
+    """Base of every error that aotlite raises on purpose."""
+
+
+class ShapeError(AotliteError, ValueError):
+    """Shapes, sizes or strides that do not fit together."""
+
+
+class ArgumentError(AotliteError, ValueError, TypeError):
+    """An argument that is missing, surplus, or of the wrong type or value."""
+
+
+class DTypeError(AotliteError, TypeError):
+    """A dtype that is unknown, or that an op does not take."""
+
+
+class IndexOutOfRangeError(AotliteError, IndexError):
+    """An index or a dimension outside its range."""
+
+
+class AliasError(AotliteError, RuntimeError):
+    """Memory shared, or overlapping itself, where that has no defined result."""
+
+
+class AutogradError(AotliteError, RuntimeError):
+    """A rule of differentiation is broken: a saved value was written, a leaf changed in place."""
+
+
+class UnsupportedError(AotliteError, RuntimeError):
+    """A program that is legal, and that aotlite does not take."""
+
+
+class DeviceError(AotliteError, RuntimeError):
+    """A device that is absent, or devices that differ."""
+
+
+class BackendError(AotliteError, RuntimeError):
+    """A backend failed: no toolchain, a kernel that does not build or launch."""
+
+
+class GuardError(AotliteError, RuntimeError):
+    """An assumption that compiled code rests on does not hold in this call."""
+
+
+class GraphError(AotliteError, RuntimeError):
+    """A graph breaks an invariant. No input of a user can cause this: it is a bug of aotlite."""
+
+
+class FormatError(AotliteError, ValueError):
+    """A file or a text is not in the format that is read here."""
+
+
+class MissingExtraError(AotliteError, ImportError):
+    """An optional dependency is absent; the message says what to install."""
+
+
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+def noted(error: ErrorT, *notes: str | None) -> ErrorT:
+    """Returns `error` itself, with every note that is not None added to it, in order.
+
+    >>> raise noted(ShapeError("view: numel is 6, expected 8"), "in: %3 = view(%2, [8])", None)
+    Traceback (most recent call last):
+        ...
+    aotlite.ir.errors.ShapeError: view: numel is 6, expected 8
+    in: %3 = view(%2, [8])
+    """
+    for note in notes:
+        if note is not None:
+            error.add_note(note)
+    return error
