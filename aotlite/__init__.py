@@ -1,0 +1,37 @@
+"""AOTAutograd on its own: eager functions become pure forward and backward graphs.
+
+This module is a table of names. Nothing is imported before it is asked for, so `import aotlite`
+costs nothing and needs no extra.
+"""
+
+import importlib
+import os
+
+__version__ = "0.1.0"
+
+# In a bare checkout `ir/` and `backends/` are neighbours of this folder, not inside it. Once
+# installed they are inside, and these lines do nothing.
+if not os.path.isdir(os.path.join(__path__[0], "ir")):
+    __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
+
+# Public name -> module that defines it. No name may equal a submodule's: importing the submodule
+# would bind the module over it.
+_LAZY: dict[str, str] = {}
+
+# Subpackages reached as attributes without an import of their own.
+_SUBMODULES = frozenset({"backends", "data", "ir", "nn", "optim", "stages", "testing"})
+
+
+def __getattr__(name: str) -> object:
+    """The public object `name`, imported on first use and kept."""
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({"__version__", *_LAZY, *_SUBMODULES})
