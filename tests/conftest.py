@@ -1,0 +1,106 @@
+"""What every test run needs: one aotlite to test, and an honest count of torch comparisons."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parents[1]
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+
+def _checkout_is_under_test() -> bool:
+    """Whether `import aotlite` finds this checkout or nothing, rather than an installed aotlite."""
+    spec = importlib.util.find_spec("aotlite")
+    return spec is None or spec.origin is None or Path(spec.origin).parents[1] == ROOT
+
+
+# An installed aotlite comes first on the path and is the one that is tested. Where there is none,
+# the root at the path's end gives this process the checkout, and PYTHONPATH gives it to the
+# processes that tests start. In both cases the root makes `tests.*` importable.
+if _checkout_is_under_test():
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if str(ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *paths])
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+# A shared machine stalls for longer than Hypothesis's deadline; slowness is measured elsewhere.
+settings.register_profile("aotlite", deadline=None, print_blob=True)
+settings.load_profile("aotlite")
+
+
+class Tally:
+    """Counts over all workers, since every report reaches the controlling process."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+        self.skipped = 0
+        self.packages: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not getattr(report, "compares_with_torch", False):
+            return
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped += 1
+        elif report.when == "call":
+            self.ran += 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for package in sorted(self.packages or {_package_under_test()}):
+            terminalreporter.write_line(f"aotlite under test: {package}")
+        terminalreporter.write_line(
+            f"PyTorch comparison tests: {self.ran} ran, {self.skipped} skipped"
+        )
+
+
+class XdistTally(Tally):
+    """A tally that also hears from each worker which aotlite it imported."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        output = getattr(node, "workeroutput", {})
+        self.packages.add(output.get("aotlite", "unknown, a worker crashed"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        distributed = config.pluginmanager.hasplugin("xdist")
+        config.pluginmanager.register(XdistTally() if distributed else Tally(), "aotlite-tally")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["aotlite"] = _package_under_test()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not HAS_TORCH and item.get_closest_marker("torch"):
+        pytest.skip("PyTorch is not installed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    # An attribute of a report travels from worker to controller with it.
+    report.compares_with_torch = item.get_closest_marker("torch") is not None
+    return report
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """PyTorch, for tests with the marker `torch`: an import at a module's top hides their skip."""
+    module = pytest.importorskip("torch")
+    # Each worker is a process of its own; threads on top of that only get in each other's way.
+    module.set_num_threads(1)
+    return module
+
+
+def _package_under_test() -> str:
+    import aotlite
+
+    return os.path.dirname(os.path.abspath(aotlite.__file__))
