@@ -39,8 +39,9 @@ def count_comparisons(folder: Path, *options: str, conftest_ending: str = "") ->
     folder.joinpath("pytest.ini").write_text("[pytest]\nmarkers =\n    torch\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "--import-mode=importlib", *options]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    (counts,) = re.findall(r"^PyTorch comparison tests: (\d+) ran, (\d+) skipped$", run.stdout, re.M)
-    return int(counts[0]), int(counts[1])
+    line = r"^PyTorch comparison tests: (\d+) ran, (\d+) skipped$"
+    ((ran, skipped),) = re.findall(line, run.stdout, re.MULTILINE)
+    return int(ran), int(skipped)
 
 
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "0"), ("-n", "2")], ids=" ".join)
