@@ -27,26 +27,26 @@ __all__ = [
     "bool_",
     "by_name",
     "can_cast_in_place",
-    "complex128",
     "complex64",
+    "complex128",
     "default_dtype",
     "dtype_of_scalar",
+    "float8_e4m3fn",
+    "float8_e5m2",
     "float16",
     "float32",
     "float64",
-    "float8_e4m3fn",
-    "float8_e5m2",
     "from_numpy",
+    "int8",
     "int16",
     "int32",
     "int64",
-    "int8",
     "promote",
     "result_type",
+    "uint8",
     "uint16",
     "uint32",
     "uint64",
-    "uint8",
 ]
 
 Number: TypeAlias = bool | int | float | complex
@@ -58,7 +58,9 @@ COMPLEX: Final = 3
 
 
 class DType:
-    """A type of elements: its names, its kind (BOOL < INTEGER < FLOATING < COMPLEX), its size in bytes.
+    """A type of elements: its names, its kind, its size in bytes, NumPy's dtype for it.
+
+    Kinds are ordered: BOOL < INTEGER < FLOATING < COMPLEX.
 
     >>> float32, float32.short, float32.itemsize
     (aotlite.float32, 'f32', 4)
@@ -117,7 +119,8 @@ class DType:
             return self
         found = _COMPLEX_OF.get(self)
         if found is None:
-            raise DTypeError(f"to_complex: dtype is {self}, expected float16, bfloat16, float32 or float64")
+            known = ", ".join(dtype.name for dtype in _COMPLEX_OF)
+            raise DTypeError(f"to_complex: dtype is {self}, expected one of {known}")
         return found
 
     def __repr__(self) -> str:
@@ -149,7 +152,7 @@ float8_e5m2: Final = DType("float8_e5m2", "f8e5m2", FLOATING, ml_dtypes.float8_e
 complex64: Final = DType("complex64", "c64", COMPLEX, np.complex64)
 complex128: Final = DType("complex128", "c128", COMPLEX, np.complex128)
 
-DTYPES: Final[tuple[DType, ...]] = tuple(value for value in globals().values() if type(value) is DType)
+DTYPES: Final = tuple(value for value in globals().values() if type(value) is DType)
 
 default_dtype: Final = float32
 
@@ -190,11 +193,11 @@ def from_numpy(numpy: np.dtype[np.generic]) -> DType:
 
 
 def _no_such_numpy(numpy: np.dtype[np.generic]) -> DTypeError:
-    if _BY_NUMPY.get(numpy.newbyteorder("=")) is not None:
-        what, remedy = "native byte order", "convert it with array.astype(array.dtype.newbyteorder('='))"
-    else:
-        what, remedy = "bool, integer, floating point or complex", None
-    return noted(DTypeError(f"from_numpy: dtype is {numpy!s}, expected {what}"), remedy)
+    if numpy.newbyteorder("=") in _BY_NUMPY:
+        error = DTypeError(f"from_numpy: dtype is {numpy!r}, expected native byte order")
+        return noted(error, "convert it with array.astype(array.dtype.newbyteorder('='))")
+    known = ", ".join(dtype.name for dtype in DTYPES)
+    return DTypeError(f"from_numpy: dtype is {numpy!r}, expected one of {known}")
 
 
 _OF_NUMBER: Final[dict[type, DType]] = {
@@ -217,7 +220,8 @@ def dtype_of_scalar(value: Number) -> DType:
     for number, dtype in _OF_NUMBER.items():
         if isinstance(value, number):
             return dtype
-    raise DTypeError(f"dtype_of_scalar: value is a {type(value).__name__}, expected a Python number")
+    got = type(value).__name__
+    raise DTypeError(f"dtype_of_scalar: value is a {got}, expected bool, int, float or complex")
 
 
 # Pairs for which neither dtype holds the other.

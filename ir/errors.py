@@ -2,7 +2,7 @@
 
 Ground floor: imported by every module, imports nothing.
 Each class derives from `AotliteError` and from the builtin that a user would catch.
-The first line of a message reads `<op or stage>: <what> is <got>, expected <rule>`; all else is a note.
+A message reads `<op or stage>: <what> is <got>, expected <rule>`; all else is a note.
 """
 
 from __future__ import annotations

@@ -108,9 +108,8 @@ def _broadcast_pair(a: Shape, b: Shape, op: str) -> Shape:
         if known_equal(size, 1) or known_equal(size, result[dim]):
             continue
         if not known_equal(result[dim], 1):
-            raise ShapeError(
-                f"{op}: shapes are {a} and {b}, expected equal sizes, or 1, in dimension {dim - len(longer)}"
-            )
+            rule = f"equal sizes, or 1, in dimension {dim - len(longer)}"
+            raise ShapeError(f"{op}: shapes are {a} and {b}, expected {rule}")
         result[dim] = size
     return tuple(result)
 

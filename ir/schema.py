@@ -1,0 +1,506 @@
+"""Op schemas as text: parsing, printing, and binding a call's arguments to one.
+
+Ground floor: input is a line such as `"select(Tensor(a) self, int dim, int index) -> Tensor(a)"`,
+output a frozen `Schema` whose `bind` turns the arguments of a call into one canonical tuple.
+Alias marks follow PyTorch: `(a)` on a result shares memory with the operand marked alike, `(a!)` is
+written. What the arguments mean, and whether they fit one another, is for the op's meta rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NoReturn
+
+import attrs
+import numpy as np
+
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.sizes import as_size
+
+__all__ = [
+    "REQUIRED",
+    "Alias",
+    "Parameter",
+    "ParameterType",
+    "Required",
+    "Return",
+    "Schema",
+    "parse_schema",
+]
+
+
+class Required(enum.Enum):
+    """The type of `REQUIRED`, the default of a parameter that has none."""
+
+    REQUIRED = "required"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+REQUIRED: Final = Required.REQUIRED
+
+
+# ------------------------------------------------------------------------------------ conversion
+class _Unfit(enum.Enum):
+    UNFIT = "unfit"
+
+
+_UNFIT: Final = _Unfit.UNFIT
+"""What a converter returns for a value that is not of its type: None is a value of some types."""
+
+Converter = Callable[[object], object]
+
+
+_INT: Final = frozenset((int,))
+
+
+def _to_tensor(value: object) -> object:
+    return value if hasattr(value, "meta") else _UNFIT
+
+
+def _to_number(value: object) -> object:
+    value = _unwrapped(value)
+    for number in (bool, int, float, complex):
+        if isinstance(value, number):
+            return number(value)
+    return _UNFIT
+
+
+def _unwrapped(value: object) -> object:
+    """Returns the Python number inside a NumPy scalar or 0-d array, else `value` itself."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    return value
+
+
+def _to_int(value: object) -> object:
+    size = as_size(_unwrapped(value))
+    return _UNFIT if size is None else size
+
+
+def _to_float(value: object) -> object:
+    value = _unwrapped(value)
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_real else _UNFIT
+
+
+def _to_bool(value: object) -> object:
+    value = _unwrapped(value)
+    return value if isinstance(value, bool) else _UNFIT
+
+
+def _to_str(value: object) -> object:
+    return str(value) if isinstance(value, str) else _UNFIT
+
+
+def _to_dtype(value: object) -> object:
+    return value if isinstance(value, DType) else _UNFIT
+
+
+# A duck test like the tensors': this floor knows no device class.
+def _to_device(value: object) -> object:
+    return value if hasattr(value, "arrays") else _UNFIT
+
+
+def _to_operand(value: object) -> object:
+    return value if hasattr(value, "meta") else _to_number(value)
+
+
+def _to_tensor_or_none(value: object) -> object:
+    return None if value is None else _to_tensor(value)
+
+
+def _to_tuple(convert: Converter, value: object) -> object:
+    if not isinstance(value, (tuple, list)):
+        return _UNFIT
+    converted = tuple([convert(item) for item in value])
+    # By identity, not `in`: tensors compared with == would run an op.
+    return _UNFIT if any(item is _UNFIT for item in converted) else converted
+
+
+def _to_ints(value: object) -> object:
+    if type(value) is tuple and _INT.issuperset(map(type, value)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return _to_tuple(_to_int, value)
+    single = _to_int(value)
+    return _UNFIT if single is _UNFIT else (single,)
+
+
+# ----------------------------------------------------------------------------------------- types
+@attrs.frozen(eq=False, repr=False)
+class ParameterType:
+    """A type that a schema can name. Two types are the same iff they are the same object."""
+
+    text: str
+    convert: Converter
+    """Returns the canonical value, or `_UNFIT`. Not asked about values whose type is in `as_is`."""
+    as_is: frozenset[type] = attrs.field(kw_only=True, default=frozenset())
+    """Python types whose values are canonical already."""
+
+    def canonical(self, value: object) -> object:
+        """Returns the canonical form of `value`, `_UNFIT` if it is not of this type."""
+        return value if type(value) in self.as_is else self.convert(value)
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the argument is one tensor, or None where that is allowed."""
+        return self.text in ("Tensor", "Tensor?")
+
+    @property
+    def is_tensor_list(self) -> bool:
+        """Whether the argument is a tuple of tensors."""
+        return self.text in ("Tensor[]", "Tensor?[]")
+
+    @property
+    def holds_number(self) -> bool:
+        """Whether a number may stand where a tensor may; false for a plain Scalar."""
+        return self.text in ("Tensor|Scalar", "Tensor|Scalar?")
+
+    @property
+    def holds_tensor(self) -> bool:
+        """Whether tensors can be among the argument."""
+        return self.text.startswith("Tensor")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"ParameterType({self.text!r})"
+
+    # Copies and pickles are the same object.
+    def __reduce__(self) -> tuple[Callable[[str], ParameterType], tuple[str]]:
+        return _type_named, (self.text,)
+
+
+def _basic_types() -> list[ParameterType]:
+    numbers = frozenset((bool, int, float, complex))
+    return [
+        ParameterType("Tensor", _to_tensor),
+        ParameterType("Scalar", _to_number, as_is=numbers),
+        ParameterType("Tensor|Scalar", _to_operand, as_is=numbers),
+        ParameterType("int", _to_int, as_is=_INT),
+        ParameterType("float", _to_float, as_is=frozenset((float,))),
+        ParameterType("bool", _to_bool, as_is=frozenset((bool,))),
+        ParameterType("str", _to_str, as_is=frozenset((str,))),
+        ParameterType("dtype", _to_dtype, as_is=frozenset((DType,))),
+        ParameterType("device", _to_device),
+        ParameterType("int[]", _to_ints),
+        ParameterType("Tensor[]", partial(_to_tuple, _to_tensor)),
+    ]
+
+
+def _all_types() -> dict[str, ParameterType]:
+    basic = _basic_types()
+    optional = [
+        ParameterType(f"{each.text}?", each.convert, as_is=each.as_is | {type(None)})
+        for each in basic
+        if each.text != "Tensor[]"
+    ]
+    sparse = ParameterType("Tensor?[]", partial(_to_tuple, _to_tensor_or_none))
+    return {each.text: each for each in (*basic, *optional, sparse)}
+
+
+_TYPES: Final = _all_types()
+
+
+def _type_named(text: str) -> ParameterType:
+    return _TYPES[text]
+
+
+# ---------------------------------------------------------------------------------------- schema
+@attrs.frozen
+class Alias:
+    """An alias mark: values with the same group share memory; `writes` says that it is written."""
+
+    group: str
+    writes: bool
+
+    def __str__(self) -> str:
+        return f"({self.group}!)" if self.writes else f"({self.group})"
+
+
+@attrs.frozen
+class Parameter:
+    """One parameter of an op. `default` is REQUIRED where there is none."""
+
+    name: str
+    type: ParameterType
+    default: object = attrs.field(kw_only=True, default=REQUIRED)
+    keyword_only: bool = attrs.field(kw_only=True, default=False)
+    alias: Alias | None = attrs.field(kw_only=True, default=None)
+
+    def __str__(self) -> str:
+        tail = "" if self.default is REQUIRED else f"={_literal(self.default)}"
+        return f"{_marked(self.type.text, self.alias)} {self.name}{tail}"
+
+
+@attrs.frozen
+class Return:
+    """One result of an op: a tensor, or a tuple of tensors. `name` is empty where there is none."""
+
+    name: str
+    alias: Alias | None = attrs.field(default=None)
+    is_list: bool = attrs.field(kw_only=True, default=False)
+
+    def __str__(self) -> str:
+        text = _marked("Tensor[]" if self.is_list else "Tensor", self.alias)
+        return f"{text} {self.name}" if self.name else text
+
+
+def _marked(type_text: str, alias: Alias | None) -> str:
+    return type_text if alias is None else type_text.replace("Tensor", f"Tensor{alias}", 1)
+
+
+def _literal(default: object) -> str:
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(str, default))}]"
+    return repr(default)
+
+
+@attrs.frozen
+class Schema:
+    """The signature of an op; `str()` gives the text that `parse_schema` reads.
+
+    >>> schema = parse_schema("sum(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
+    >>> schema.parameters[1].name, schema.parameters[1].default
+    ('dim', None)
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    returns: tuple[Return, ...] = attrs.field(kw_only=True)
+    _positional: int = attrs.field(init=False, eq=False, repr=False)
+    """How many arguments can be given by position."""
+
+    @_positional.default
+    def _count_positional(self) -> int:
+        return sum(not each.keyword_only for each in self.parameters)
+
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+        """Returns all arguments in canonical form and in the order of the parameters.
+
+        Lists become tuples, one int given for an `int[]` a tuple, NumPy numbers Python numbers;
+        defaults are filled in. ArgumentError for anything that does not fit.
+
+        >>> schema = parse_schema("roll(int[] shifts, int dim=0, *, float by=1.0) -> Tensor")
+        >>> schema.bind((3,), {"by": 2})
+        ((3,), 0, 2.0)
+        """
+        if kwargs or len(args) != len(self.parameters) or len(args) != self._positional:
+            args = self._arranged(args, kwargs)
+        bound = []
+        for value, parameter in zip(args, self.parameters, strict=True):
+            type_ = parameter.type
+            if type(value) not in type_.as_is:
+                converted = type_.convert(value)
+                if converted is _UNFIT:
+                    raise self._unfit(parameter, value)
+                value = converted
+            bound.append(value)
+        return tuple(bound)
+
+    def _arranged(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[object, ...]:
+        """Returns the unconverted arguments by position, defaults filled in."""
+        if len(args) > self._positional:
+            what = f"number of positional arguments is {len(args)}"
+            raise self._refusal(what, f"at most {self._positional}")
+        arranged = list(args)
+        unused = len(kwargs)
+        for parameter in self.parameters[len(args) :]:
+            name = parameter.name
+            if name in kwargs:
+                arranged.append(kwargs[name])
+                unused -= 1
+            elif parameter.default is REQUIRED:
+                raise self._refusal(f"argument '{name}' is missing", parameter.type)
+            else:
+                arranged.append(parameter.default)
+        if unused:
+            raise self._surplus(len(args), kwargs)
+        return tuple(arranged)
+
+    def _unfit(self, parameter: Parameter, value: object) -> ArgumentError:
+        return self._refusal(f"argument '{parameter.name}' is {_described(value)}", parameter.type)
+
+    def _surplus(self, positional: int, kwargs: Mapping[str, object]) -> ArgumentError:
+        names = [each.name for each in self.parameters]
+        for name in kwargs:
+            if name not in names:
+                return self._refusal(
+                    f"argument '{name}' is unexpected", f"one of {', '.join(names)}"
+                )
+        name = next(name for name in kwargs if name in names[:positional])
+        return self._refusal(f"argument '{name}' is given by position and by name", "one of them")
+
+    def _refusal(self, what: str, expected: object) -> ArgumentError:
+        return noted(ArgumentError(f"{self.name}: {what}, expected {expected}"), f"schema: {self}")
+
+    def __str__(self) -> str:
+        items: list[str] = []
+        for parameter in self.parameters:
+            if parameter.keyword_only and "*" not in items:
+                items.append("*")
+            items.append(str(parameter))
+        results = ", ".join(map(str, self.returns))
+        if len(self.returns) != 1 or self.returns[0].name:
+            results = f"({results})"
+        return f"{self.name}({', '.join(items)}) -> {results}"
+
+    def __reduce__(self) -> tuple[Callable[[str], Schema], tuple[str]]:
+        return parse_schema, (str(self),)
+
+
+_PLAIN: Final = (type(None), bool, int, float, complex, str, tuple, list, dict)
+
+
+def _described(value: object) -> str:
+    """Returns the value where it prints briefly, else its type: printing a tensor may run ops."""
+    if type(value) in _PLAIN and not _holds_objects(value):
+        return reprlib.repr(value)
+    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+
+
+def _holds_objects(value: object) -> bool:
+    if isinstance(value, dict):
+        return True
+    return isinstance(value, (tuple, list)) and any(type(item) not in _PLAIN[:6] for item in value)
+
+
+# --------------------------------------------------------------------------------------- parsing
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TYPE: Final = re.compile(r"([A-Za-z]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??)")
+_LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s,()]+")
+
+
+def parse_schema(text: str) -> Schema:
+    """Returns the schema that the text spells; ArgumentError points at the first wrong column.
+
+    >>> print(parse_schema("t_(Tensor(a!) self)->Tensor(a!)"))
+    t_(Tensor(a!) self) -> Tensor(a!)
+    """
+    return _Parser(text).schema()
+
+
+class _Parser:
+    """Reads a schema from left to right; `at` is the column of what is still to be read."""
+
+    __slots__ = ("at", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def schema(self) -> Schema:
+        name = self.name("the name of an op")
+        self.expect("(")
+        parameters = self.parameters()
+        self.expect("->")
+        returns = self.returns({each.alias for each in parameters if each.alias is not None})
+        if self.at < len(self.text):
+            self.fail("the end")
+        return Schema(name, parameters, returns=returns)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        found: list[Parameter] = []
+        keyword_only = False
+        while not self.skip(")"):
+            if found or keyword_only:
+                self.expect(",")
+            if not keyword_only and self.skip("*"):
+                keyword_only = True
+                self.expect(",")
+            found.append(self.parameter(found, keyword_only=keyword_only))
+        return tuple(found)
+
+    def parameter(self, before: list[Parameter], *, keyword_only: bool) -> Parameter:
+        type_, alias = self.type()
+        start = self.at
+        name = self.name("the name of a parameter")
+        if any(each.name == name for each in before):
+            self.fail("a name not used before", at=start)
+        default = self.default(type_) if self.skip("=") else REQUIRED
+        follows_default = bool(before) and before[-1].default is not REQUIRED
+        if default is REQUIRED and follows_default and not keyword_only:
+            self.fail("'=', as the parameter before has a default")
+        return Parameter(name, type_, default=default, keyword_only=keyword_only, alias=alias)
+
+    def type(self) -> tuple[ParameterType, Alias | None]:
+        start = self.at
+        match = self.match(_TYPE, "a type")
+        head, mark, tail = match.groups()
+        found = _TYPES.get(head + tail)
+        if found is None or (mark and head != "Tensor"):
+            self.fail("a type", at=start)
+        return found, Alias(mark.strip("(!)"), "!" in mark) if mark else None
+
+    def default(self, type_: ParameterType) -> object:
+        start = self.at
+        literal = self.match(_LITERAL, "a default")[0]
+        try:
+            value = type_.canonical(ast.literal_eval(literal))
+        except (ValueError, SyntaxError):
+            value = _UNFIT
+        if value is _UNFIT:
+            self.fail(f"a default of type {type_}", at=start)
+        return value
+
+    def returns(self, aliases: set[Alias]) -> tuple[Return, ...]:
+        if not self.skip("("):
+            return (self.returned(aliases),)
+        found: list[Return] = []
+        while not self.skip(")"):
+            if found:
+                self.expect(",")
+            found.append(self.returned(aliases))
+        return tuple(found)
+
+    def returned(self, aliases: set[Alias]) -> Return:
+        start = self.at
+        type_, alias = self.type()
+        if type_.text not in ("Tensor", "Tensor[]"):
+            self.fail("Tensor or Tensor[]", at=start)
+        if alias is not None and alias not in aliases:
+            self.fail("an alias mark that a parameter has", at=start)
+        following = _NAME.match(self.text, self.at)
+        name = self.name("a name") if following else ""
+        return Return(name, alias, is_list=type_.text == "Tensor[]")
+
+    def name(self, what: str) -> str:
+        return self.match(_NAME, what)[0]
+
+    def match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            self.fail(what)
+        self.at = match.end()
+        self.skip("")
+        return match
+
+    def expect(self, token: str) -> None:
+        if not self.skip(token):
+            self.fail(f"'{token}'")
+
+    def skip(self, token: str) -> bool:
+        """Whether the token came next; it and the spaces behind it are then read."""
+        if not self.text.startswith(token, self.at):
+            return False
+        self.at += len(token)
+        while self.text[self.at : self.at + 1] == " ":
+            self.at += 1
+        return True
+
+    def fail(self, expected: str, *, at: int | None = None) -> NoReturn:
+        column = self.at if at is None else at
+        got = f"{self.text[column]!r}" if column < len(self.text) else "the end"
+        error = ArgumentError(f"schema: column {column + 1} is {got}, expected {expected}")
+        raise noted(error, self.text, " " * column + "^")
