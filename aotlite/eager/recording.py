@@ -1,0 +1,38 @@
+"""What the dispatcher asks of a running capture. Stage 1 implements it; eager knows no stage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aotlite.ir.op import Op
+
+if TYPE_CHECKING:
+    from aotlite.eager.tensor import Tensor
+
+
+class Recorder(Protocol):
+    """Records the ops that run while it is the thread's recorder."""
+
+    def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with each tensor from outside the capture replaced by its fake."""
+
+    def here(self, tensor: Tensor) -> Tensor:
+        """The tensor that stands for this one during the capture: itself, or its fake."""
+
+    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        """Records a call; gives the graph value of its result, a tuple for several results."""
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """The `.grad` of a tensor, read during the capture (CAP-4)."""
+
+    def refuse(self, what: str, advice: str) -> Exception:
+        """An UnsupportedError about something that a capture cannot do, with the user's line."""
+
+    def is_outside(self, tensor: Tensor) -> bool:
+        """Whether the tensor, or the one it stands for, existed before the capture."""
+
+    def note_offset_read(self, tensor: Tensor) -> None:
+        """The program depends on where this tensor starts in its storage: guard it."""
+
+    def constant(self, data: Any, tensor: Tensor) -> Any:
+        """Records a tensor made from Python data during the capture; gives its graph value."""

@@ -1,0 +1,32 @@
+"""`Storage`: a buffer shared by any number of tensors, and its version counter. Rules: TEN-1, TEN-10."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir.arrays import Buffer
+from aotlite.ir.errors import UnsupportedError, noted
+
+
+class Storage:
+    """A buffer of a device's array library; `None` in a fake, which has identity but no data."""
+
+    __slots__ = ("__weakref__", "buffer", "capture", "version", "writable")
+
+    def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
+        self.buffer = buffer
+        self.version = 0
+        self.writable = writable
+        self.capture = capture
+        """The recorder whose fake this is; None for a storage with data."""
+
+
+def no_data(what: str) -> Exception:
+    """The error for asking a captured tensor for its data."""
+    return noted(
+        UnsupportedError(
+            f"{what}: the tensor belongs to a capture and has no data, expected a tensor with data"
+        ),
+        "A tensor made while a function is captured has a shape but no values, and is of no use "
+        "afterwards: return it from the function instead of keeping it in a variable outside.",
+    )

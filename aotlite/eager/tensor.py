@@ -1,0 +1,352 @@
+"""`Tensor`: storage, geometry and autograd state. Its ops come from `Operand`, its history from
+`autograd.history`. Rules: TEN-1..TEN-25.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage, no_data
+from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, Op
+from aotlite.ir.operand import Operand
+
+if TYPE_CHECKING:
+    from aotlite.eager.autograd.history import CreationKind, Root, Step
+    from aotlite.eager.autograd.tape import AccumulateGrad, TapeNode
+
+
+class Tensor(Operand):
+    """A strided window onto a storage, with autograd state.
+
+    Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.
+
+    >>> import aotlite as al
+    >>> x = al.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_accumulator",
+        "_array",
+        "_base",
+        "_chain",
+        "_grad",
+        "_index",
+        "_kind",
+        "_leaf",
+        "_node",
+        "_root",
+        "_seen",
+        "meta",
+        "offset",
+        "storage",
+        "value",
+    )
+
+    storage: Storage
+    meta: TensorMeta
+    offset: int
+    value: Any
+    _array: Any
+    _leaf: bool
+    _node: TapeNode | None
+    _index: int
+    _root: Root | None
+    _chain: tuple[Step, ...]
+    _seen: int
+    _kind: CreationKind | None
+    _base: Tensor | None
+    _grad: Tensor | None
+    _accumulator: AccumulateGrad | None
+
+    def __init__(self, storage: Storage, meta: TensorMeta, offset: int = 0) -> None:
+        self.storage = storage
+        self.meta = meta
+        self.offset = offset
+        self.value = None
+        """The graph value of this object after its last write, while it is captured."""
+        self._array = None
+        self._leaf = False
+        self._node = None
+        self._index = 0
+        self._root = None
+        self._chain = ()
+        self._seen = 0
+        self._kind = None
+        self._base = None
+        self._grad = None
+        self._accumulator = None
+
+    # --- data
+    @property
+    def array(self) -> Any:
+        """The device library's array over this tensor's memory."""
+        array = self._array
+        if array is None:
+            buffer = self.storage.buffer
+            if buffer is None:
+                raise no_data("array")
+            meta = self.meta
+            array = self._array = meta.device.arrays.strided(
+                buffer, meta.dtype, meta.shape, meta.stride, self.offset
+            )
+        return array
+
+    def numpy(self) -> np.ndarray:
+        """The NumPy array over this tensor's memory; writes are seen both ways.
+
+        Raises AutogradError if the tensor requires grad, DeviceError if it is not NumPy's memory.
+        """
+        _forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
+        if self.requires_grad:
+            raise AutogradError(
+                "numpy: the tensor requires grad, expected one that does not; use detach().numpy()"
+            )
+        array = self.array
+        if not isinstance(array, np.ndarray):
+            raise DeviceError(f"numpy: the tensor is on {self.device}, expected NumPy's memory")
+        return array
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        _forbid_capture(self, "tolist", "return the tensor and read it outside")
+        return self.array.tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
+        _forbid_capture(self, "item", "use a tensor operation such as where")
+        if self.numel() != 1:
+            raise ArgumentError(f"item: the tensor has shape {self.shape}, expected one element")
+        value = self.array.tolist()
+        while isinstance(value, list):
+            value = value[0]
+        return value
+
+    def __bool__(self) -> bool:
+        _forbid_capture(self, "bool", "choose between values with where")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        _forbid_capture(self, "int", "keep the number in a tensor")
+        return int(self.item())
+
+    def __float__(self) -> float:
+        _forbid_capture(self, "float", "keep the number in a tensor")
+        return float(self.item())
+
+    def __index__(self) -> int:
+        _forbid_capture(self, "index", "use gather or where")
+        if self.dtype.is_differentiable:
+            raise DTypeError(f"index: the tensor has dtype {self.dtype}, expected an integer one")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.meta.shape:
+            raise ArgumentError("len: the tensor has no dimensions, expected at least 1")
+        return self.meta.shape[0]
+
+    def __iter__(self) -> Any:
+        return iter(self.unbind(0))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    __array_priority__ = 1000
+
+    # --- geometry that is not in the meta
+    def storage_offset(self) -> int:
+        """Elements from the start of the storage to the first element."""
+        recorder = STATE.recorder
+        if recorder is not None:
+            recorder.note_offset_read(self)
+        return self.offset
+
+    def as_strided(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+        """A view with this geometry over the same storage; the offset counts from its start."""
+        return self._do("as_strided", size, stride, self._relative(storage_offset))
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+        """Gives this tensor another geometry over its storage (TEN-24)."""
+        return self._do("as_strided_", size, stride, self._relative(storage_offset))
+
+    def _relative(self, storage_offset: int | None) -> int:
+        return 0 if storage_offset is None else storage_offset - self.storage_offset()
+
+    # --- autograd state
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to this tensor (TEN-14)."""
+        me = _here(self)
+        root = me._root
+        return me._leaf or me._node is not None or (root is not None and root.requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, value: bool = True) -> Tensor:
+        """Makes this leaf one that gradients are accumulated in, or no longer (TEN-14).
+
+        Raises DTypeError for integers, AutogradError for turning it off on a non-leaf.
+        """
+        recorder = STATE.recorder
+        if recorder is not None and recorder.is_outside(self):
+            raise recorder.refuse(
+                "requires_grad_ on a tensor from outside", "set it before the call"
+            )
+        if value and not self.dtype.is_differentiable:
+            raise DTypeError(
+                f"requires_grad_: the dtype is {self.dtype}, expected a floating or complex one"
+            )
+        if self._node is None and (value or self._leaf or not self.requires_grad):
+            self._leaf = value
+        elif not value:
+            raise AutogradError(
+                "requires_grad_: the tensor is not a leaf, expected a leaf; use detach()"
+            )
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no tape node made this tensor (TEN-14)."""
+        me = _here(self)
+        return not me.requires_grad or (me._leaf and me._node is None)
+
+    @property
+    def grad_fn(self) -> TapeNode | None:
+        """The tape node whose result this tensor is; None for a leaf. Raises AutogradError where the
+        view kind forbids asking (TEN-20)."""
+        from aotlite.eager.autograd.history import edge_of
+
+        me = _here(self)
+        edge_of(me)
+        return me._node
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient accumulated in this leaf, or None."""
+        recorder = STATE.recorder
+        return self._grad if recorder is None else recorder.read_grad(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        recorder = STATE.recorder
+        if recorder is not None and recorder.is_outside(self):
+            raise recorder.refuse(
+                "writing the .grad of a tensor from outside",
+                "return the gradient, or clear it (zero_grad) outside the compiled function",
+            )
+        if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
+            raise AutogradError(
+                f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
+            )
+        self._grad = value
+
+    @property
+    def base(self) -> Tensor | None:
+        """The tensor that this is a differentiable view of, never itself a view (TEN-3)."""
+        return _here(self)._base
+
+    _base_public = base
+
+    @property
+    def version(self) -> int:
+        """How often the storage was written; shared by all its views and detached aliases (TEN-10)."""
+        return _here(self).storage.version
+
+    _version = version
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        *,
+        retain_graph: bool = False,
+        create_graph: bool = False,
+    ) -> None:
+        """Adds the gradients of this tensor to the `.grad` of the leaves it came from."""
+        from aotlite.eager.autograd.functional import backward
+
+        backward(
+            [self], [gradient], retain_graph=retain_graph or create_graph, create_graph=create_graph
+        )
+
+    # --- item access
+    def __getitem__(self, index: Any) -> Any:
+        from aotlite.eager.indexing import get_item
+
+        return get_item(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        from aotlite.eager.indexing import set_item
+
+        set_item(self, index, value)
+
+    def zero_(self) -> Tensor:
+        """Fills with zeros in place."""
+        return self._do("fill_", 0)
+
+    def copy_(self, src: Any) -> Tensor:
+        """Copies `src`, broadcast and cast, into this tensor (FUN-5)."""
+        if not isinstance(src, Tensor):
+            raise ArgumentError(f"copy_: argument 'src' is {src!r}, expected a tensor")
+        return self._do("copy_", src)
+
+    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        from aotlite.eager.dispatch import dispatch
+
+        return dispatch(op, args)
+
+    def __repr__(self) -> str:
+        if self.storage.buffer is None:
+            return f"Tensor({self.meta}, captured)"
+        with np.printoptions(precision=4, threshold=100):
+            text = np.array2string(np.asarray(self.array), separator=", ", prefix="tensor(")
+        more = "" if self.dtype.name in ("float32", "int64", "bool") else f", dtype={self.dtype}"
+        if self._node is not None:
+            more += f", grad_fn=<{self._node.name}>"
+        elif self.requires_grad:
+            more += ", requires_grad=True"
+        return f"tensor({text}{more})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
+        twin = self.detach().clone()
+        twin.__class__ = type(self)
+        twin._leaf = self._leaf
+        memo[id(self)] = twin
+        return twin
+
+
+def _here(tensor: Tensor) -> Tensor:
+    """The tensor itself, or the fake that stands for it while a function is captured."""
+    recorder = STATE.recorder
+    return tensor if recorder is None else recorder.here(tensor)
+
+
+def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse(f"{what}() of a tensor, whose value is not known", advice)
+    if tensor.storage.buffer is None:
+        raise no_data(what)
+
+
+def unknown(name: str) -> Exception:
+    """The error for a method that no op provides, with the nearest names."""
+    import difflib
+
+    near = difflib.get_close_matches(name, [n for n in OPS if not n.startswith("_")], 3)
+    note = f"Did you mean {', '.join(near)}?" if near else None
+    return noted(AttributeError(f"Tensor has no op or attribute {name!r}"), note)

@@ -1,0 +1,109 @@
+"""The one protocol through which storages are reached, and its NumPy implementation.
+
+Ground floor. Everything above asks an `ArrayBackend` for four things (allocate, strided view, copy,
+namespace) and never assumes NumPy; `tests/` carry a pure-Python implementation to prove it.
+Offsets and strides count elements. Spec: `specs/arrays.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from aotlite.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from aotlite.ir.meta import TensorMeta
+
+Array = Any
+Buffer = Any
+
+
+class ArrayBackend(Protocol):
+    """What an array library gives: flat buffers, strided views of them, and functions on views.
+
+    `namespace` holds functions under their Array API names (`multiply`, `sum`, `astype`, ...), which
+    kernels call on the arrays that `strided` returns. An array has `tolist()`.
+    """
+
+    name: str
+    namespace: Any
+
+    def allocate(self, size: int, dtype: DType) -> Buffer:
+        """A new buffer of `size` elements; its values are undefined."""
+
+    def strided(
+        self,
+        buffer: Buffer,
+        dtype: DType,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        offset: int,
+    ) -> Array:
+        """The array over `buffer` with this geometry; it shares the buffer's memory."""
+
+    def copy(self, destination: Array, source: Any) -> None:
+        """Writes `source` (array, nested lists or number) into `destination`: broadcasts and casts."""
+
+    def adopt(self, result: Array, meta: TensorMeta) -> Buffer:
+        """A buffer that holds a kernel's fresh `result` with the geometry of `meta` at offset 0.
+
+        Never memory that anybody else can see: a result that is a view, or is of another geometry,
+        is copied.
+        """
+
+
+def copied(arrays: ArrayBackend, source: Any, meta: TensorMeta) -> Buffer:
+    """A new buffer with the geometry of `meta` that holds `source`."""
+    buffer = arrays.allocate(meta.span, meta.dtype)
+    arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), source)
+    return buffer
+
+
+class NumpyArrays:
+    """NumPy's arrays over any C-contiguous buffer (an ndarray, usually of bytes)."""
+
+    name = "numpy"
+    namespace: Any = np
+
+    def allocate(self, size: int, dtype: DType) -> np.ndarray:
+        return np.empty(size * dtype.itemsize, np.uint8)
+
+    def strided(
+        self,
+        buffer: np.ndarray,
+        dtype: DType,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        offset: int,
+    ) -> np.ndarray:
+        size = dtype.itemsize
+        if 0 in shape:  # an empty view may start anywhere, past the end of the buffer too
+            return np.empty(shape, dtype.numpy)
+        return np.ndarray(shape, dtype.numpy, buffer, offset * size, [step * size for step in stride])
+
+    def copy(self, destination: np.ndarray, source: Any) -> None:
+        with np.errstate(all="ignore"):
+            destination[...] = source
+
+    def adopt(self, result: Any, meta: TensorMeta) -> np.ndarray:
+        if (
+            type(result) is np.ndarray
+            and result.base is None
+            and result.dtype is meta.dtype.numpy
+            and result.dtype.kind != "V"  # an extension dtype (bfloat16) exports no buffer
+            and result.shape == meta.shape
+        ):
+            if meta.contiguous:
+                if result.flags.c_contiguous:
+                    return result
+            elif result.flags.f_contiguous and meta.stride == tuple(
+                step // result.itemsize for step in result.strides
+            ):
+                return result.T
+        return copied(self, result, meta)
+
+
+NUMPY = NumpyArrays()

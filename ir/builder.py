@@ -1,0 +1,122 @@
+"""`Builder` makes graphs; its `Proxy` values take the same methods as tensors.
+
+Ground floor. Passes rebuild graphs with `emit`, which takes nodes; formulas written in operand
+methods (`put` of a view, decompositions, printed source) run on proxies. Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Op
+from aotlite.ir.operand import Operand
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import Argument, Output, Role
+
+
+class Proxy(Operand):
+    """A value of a graph under construction: operand methods on it emit nodes."""
+
+    __slots__ = ("builder", "node")
+
+    def __init__(self, builder: Builder, node: Node) -> None:
+        self.builder = builder
+        self.node = node
+
+    @property
+    def meta(self) -> TensorMeta:
+        return self.node.meta  # type: ignore[return-value]
+
+    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        return self.builder.call(op, args)
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.node!r})"
+
+
+class Builder:
+    """Collects nodes in execution order; `finish` closes the graph.
+
+    Emitted nodes take their source place, phase, grad mode and sequence number from `source`, the
+    node of the earlier graph that is being translated (FUN-26, FUN-35).
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.source: Node | None = None
+        self._inputs = 0
+
+    def placeholder(self, meta: TensorMeta, role: Role | None = None) -> Proxy:
+        """A new graph input; an `Argument` where no role is given."""
+        role = Argument(self._inputs) if role is None else role
+        self._inputs += 1
+        return Proxy(self, self.add(Node("placeholder", role, meta=meta, role=role)))
+
+    def constant(self, name: str, value: Any, meta: TensorMeta) -> Proxy:
+        """A value that is part of the program."""
+        return Proxy(self, self.add(Node("get_attr", Constant(name, value), meta=meta)))
+
+    def add(self, node: Node) -> Node:
+        """Appends a node made elsewhere (a node of an earlier graph may be shared)."""
+        self.nodes.append(node)
+        return node
+
+    def emit(self, op: Op, args: tuple[Any, ...]) -> Node:
+        """Appends a call of `op` on canonical arguments (nodes and literals); its meta is inferred."""
+        source = self.source
+        if source is None:
+            node = Node("call", op, args, meta=op.infer(args))
+        else:
+            node = Node(
+                "call",
+                op,
+                args,
+                meta=op.infer(args),
+                grad_mode=source.grad_mode,
+                phase=source.phase,
+                sequence=source.sequence,
+                location=source.location,
+                origin=source.origin or source,
+            )
+        self.nodes.append(node)
+        return node
+
+    def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """Emits `op` on proxies (canonical arguments); a tuple of proxies for several results."""
+        node = self.emit(op, tuple([_unwrap(value) for value in args]))
+        if type(node.meta) is not tuple:
+            return Proxy(self, node)
+        return tuple(Proxy(self, self.emit(GETITEM, (node, k))) for k in range(len(node.meta)))
+
+    def finish(self, outputs: Iterable[Any], roles: Iterable[Role] | None = None) -> Graph:
+        """The graph that returns these proxies, nodes, None or numbers."""
+        values = [_unwrap(value) for value in outputs]
+        roles = [Output(i) for i in range(len(values))] if roles is None else list(roles)
+        if len(roles) != len(values):
+            raise ArgumentError(
+                f"graph {self.name}: it has {len(values)} outputs and {len(roles)} roles, "
+                "expected one role an output"
+            )
+        self.nodes.append(output_node(values, roles))
+        return Graph(tuple(self.nodes), self.name)
+
+
+def _unwrap(value: Any) -> Any:
+    if type(value) is Proxy:
+        return value.node
+    if type(value) is tuple or type(value) is list:
+        return tuple([_unwrap(item) for item in value])
+    return value
+
+
+def like(meta: TensorMeta) -> TensorMeta:
+    """The contiguous meta of the same shape, dtype and device."""
+    return tensor_meta(meta.shape, None, meta.dtype, meta.device)
+
+
+__all__ = ["Builder", "Phase", "Proxy", "map_nodes"]

@@ -1,0 +1,282 @@
+"""`Graph` and `Node`: the program every stage reads and every pass rebuilds.
+
+Ground floor. A graph is an append-only list of nodes in execution order, closed by one output node.
+What people know of torch.fx carries over (placeholder, get_attr, call, output; args, users,
+insertion point, replace_all_uses_with, erase, lint, eliminate_dead_code), with two differences:
+a node's target is an `Op` and its meta a typed record, and a pass never changes its input: nodes may
+be shared between graphs, so a node knows neither its graph nor its users, and the editing methods
+live on the explicit copy that `Graph.edit()` gives (`ir/edit.py`). Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import GraphError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op
+from aotlite.ir.role import Role
+
+Location = tuple[CodeType, int]
+"""A place in the user's source: (code object, instruction index); resolved only when printed."""
+
+Result = TensorMeta | tuple[TensorMeta, ...] | None
+
+
+class Phase(enum.Enum):
+    """Which half of the joint graph a node was recorded in."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+@attrs.frozen(eq=False)
+class Constant:
+    """Target of a get_attr node: a value that is part of the program, in host memory."""
+
+    name: str
+    value: Any
+    """An array of the device's array library; never written."""
+
+
+@attrs.define(eq=False, repr=False)
+class Node:
+    """One step of a graph. Not changed once it is in a graph, except in a `GraphEdit`'s own copy.
+
+    `op` is FX's kind ('placeholder', 'get_attr', 'call', 'output'); `target` says which op, constant
+    or argument. `args` are canonical (`Op.bind`): nodes for tensors, tuples for lists, literals.
+    """
+
+    op: str
+    target: Any
+    args: tuple[Any, ...] = ()
+    meta: Result = attrs.field(default=None, kw_only=True)
+    role: Role | tuple[Role, ...] | None = attrs.field(default=None, kw_only=True)
+    grad_mode: bool = attrs.field(default=True, kw_only=True)
+    phase: Phase = attrs.field(default=Phase.FORWARD, kw_only=True)
+    sequence: int = attrs.field(default=-1, kw_only=True)
+    """Number of the tape node made by this op, or whose backward made it; -1 for none (SEQ-1)."""
+    location: Location | None = attrs.field(default=None, kw_only=True)
+    origin: Node | None = attrs.field(default=None, kw_only=True)
+    """The node of an earlier stage that this one stands for."""
+    recompute: bool | None = attrs.field(default=None, kw_only=True)
+    """A user's wish for the partitioner: True recompute, False save, None no wish."""
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Always empty: canonical arguments are positional. Kept for readers of FX graphs."""
+        return {}
+
+    @property
+    def dtype(self) -> Any:
+        return self.meta.dtype  # type: ignore[union-attr]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.meta.shape  # type: ignore[union-attr]
+
+    def inputs(self) -> list[Node]:
+        """The nodes among the arguments, in order, with repeats."""
+        found: list[Node] = []
+        for value in self.args:
+            if type(value) is Node:
+                found.append(value)
+            elif type(value) is tuple:
+                found.extend(item for item in value if type(item) is Node)
+        return found
+
+    def with_args(self, args: tuple[Any, ...], meta: Result) -> Node:
+        """A copy of this node with other arguments and meta, and this one as its origin."""
+        return Node(
+            self.op,
+            self.target,
+            args,
+            meta=meta,
+            role=self.role,
+            grad_mode=self.grad_mode,
+            phase=self.phase,
+            sequence=self.sequence,
+            location=self.location,
+            origin=self.origin or self,
+            recompute=self.recompute,
+        )
+
+    def __repr__(self) -> str:
+        what = self.role if self.op == "placeholder" else getattr(self.target, "name", self.op)
+        return f"<{self.op} {what}: {self.meta}>"
+
+
+def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
+    """`value` (an argument, a tuple of arguments) with `function` applied to its nodes."""
+    if type(value) is Node:
+        return function(value)
+    if type(value) is tuple:
+        return tuple([map_nodes(item, function) for item in value])
+    return value
+
+
+@attrs.define(eq=False, repr=False)
+class Graph:
+    """Nodes in execution order; the last one is the output node.
+
+    >>> from aotlite.ir.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder("double")
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> graph = build.finish([x * 2.0])
+    >>> [node.op for node in graph.nodes]
+    ['placeholder', 'call', 'output']
+    """
+
+    nodes: tuple[Node, ...]
+    name: str = "graph"
+    _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
+    _names: dict[Node, str] | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.nodes or self.nodes[-1].op != "output":
+            raise GraphError(f"graph {self.name}: it has no output node, expected one at the end")
+
+    # --- parts
+    @property
+    def output_node(self) -> Node:
+        return self.nodes[-1]
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """What the graph returns: nodes, None or plain values."""
+        outputs: tuple[Any, ...] = self.nodes[-1].args[0]
+        return outputs
+
+    @property
+    def output_roles(self) -> tuple[Role, ...]:
+        """Why each output exists, aligned with `outputs`."""
+        roles: tuple[Role, ...] = self.nodes[-1].role  # type: ignore[assignment]
+        return roles
+
+    @property
+    def placeholders(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.op == "placeholder")
+
+    @property
+    def calls(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.op == "call")
+
+    def input_with(self, role: Role) -> Node:
+        """The placeholder of this role. Raises GraphError if there is none."""
+        for node in self.nodes:
+            if node.op == "placeholder" and node.role == role:
+                return node
+        raise GraphError(f"graph {self.name}: no input has the role {role}, expected one")
+
+    def outputs_with(self, kind: type | tuple[type, ...]) -> list[tuple[Any, Any]]:
+        """(role, value) of the outputs whose role is of this class, in order."""
+        pairs = zip(self.output_roles, self.outputs, strict=True)
+        return [(role, value) for role, value in pairs if isinstance(role, kind)]
+
+    # --- indexes, made on first use
+    @property
+    def users(self) -> dict[Node, list[Node]]:
+        """For each node the nodes that take it as an argument, in order, without repeats."""
+        if self._users is None:
+            users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+            for node in self.nodes:
+                for value in node.inputs() if node.op != "output" else _output_nodes(node):
+                    into = users[value]
+                    if not into or into[-1] is not node:
+                        into.append(node)
+            self._users = users
+        return self._users
+
+    @property
+    def names(self) -> dict[Node, str]:
+        """A printable name for each node: its role or op, numbered from the second on."""
+        if self._names is None:
+            taken: set[str] = set()
+            counts: dict[str, int] = {}
+            names: dict[Node, str] = {}
+            for node in self.nodes:
+                base = _base_name(node)
+                name = base
+                while name in taken:
+                    counts[base] = counts.get(base, 0) + 1
+                    name = f"{base}_{counts[base]}"
+                taken.add(name)
+                names[node] = name
+            self._names = names
+        return self._names
+
+    def edit(self) -> Any:
+        """An editable copy with FX's editing methods (`ir/edit.py`)."""
+        from aotlite.ir.edit import GraphEdit
+
+        return GraphEdit(self)
+
+    # --- printing and checking
+    def print_readable(self, *, print_output: bool = True) -> str:
+        """The graph as runnable Python with shapes, strides and source lines; printed and returned."""
+        from aotlite.ir.printer import readable
+
+        return _printed(readable(self), print_output)
+
+    def print_tabular(self, *, print_output: bool = True) -> str:
+        """The graph as a table, a row a node; printed and returned."""
+        from aotlite.ir.printer import tabular
+
+        return _printed(tabular(self), print_output)
+
+    @property
+    def code(self) -> str:
+        """The graph as plain runnable Python, without comments."""
+        from aotlite.ir.printer import code
+
+        return code(self)
+
+    def lint(self) -> None:
+        """Raises GraphError where the graph breaks an invariant (`ir/verify.py`)."""
+        from aotlite.ir.verify import verify
+
+        verify(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.nodes)} nodes>"
+
+    def __str__(self) -> str:
+        from aotlite.ir.printer import readable
+
+        return readable(self)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def _printed(text: str, print_output: bool) -> str:
+    if print_output:
+        print(text)
+    return text
+
+
+def _output_nodes(node: Node) -> list[Node]:
+    return [value for value in node.args[0] if type(value) is Node]
+
+
+def _base_name(node: Node) -> str:
+    if node.op == "placeholder":
+        return str(node.role)
+    if node.op == "output":
+        return "output"
+    name: str = node.target.name
+    return name
+
+
+def output_node(values: Iterable[Any], roles: Iterable[Role]) -> Node:
+    """The node that closes a graph."""
+    return Node("output", "output", (tuple(values),), role=tuple(roles))

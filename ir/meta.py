@@ -1,0 +1,112 @@
+"""`TensorMeta`: the physical facts of a strided tensor, interned.
+
+Ground floor. A meta has no storage offset: slices of one tensor that differ in nothing but where
+they start share their meta, so that rule caches and guards compare one object by identity
+(`specs/decisions/0002-offset-outside-meta.md`). Spec: `specs/meta.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.ir import layout, sizes
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import DType, float32
+
+
+@attrs.frozen(eq=False, repr=False, init=False)
+class TensorMeta:
+    """Shape, stride (elements), dtype and device. Equal metas are the same object.
+
+    >>> tensor_meta((2, 3)) is tensor_meta((2, 3))
+    True
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: DType
+    device: Device
+    numel: int
+    span: int
+    """Elements from the first to the last one in memory, both counted; 0 if empty."""
+    contiguous: bool
+
+    def __init__(
+        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType, device: Device
+    ) -> None:
+        put = object.__setattr__
+        put(self, "shape", shape)
+        put(self, "stride", stride)
+        put(self, "dtype", dtype)
+        put(self, "device", device)
+        put(self, "numel", sizes.numel(shape))
+        put(self, "span", layout.span(shape, stride))
+        put(self, "contiguous", layout.is_contiguous(shape, stride))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements (not of the span)."""
+        return self.numel * self.dtype.itemsize
+
+    @property
+    def dense(self) -> bool:
+        """Every element of the span is an element of the tensor, once."""
+        return layout.is_dense(self.shape, self.stride)
+
+    def with_stride(self, stride: Sequence[int]) -> TensorMeta:
+        """The meta of the same shape, dtype and device with these strides (elements)."""
+        return _intern(self.shape, tuple(stride), self.dtype, self.device)
+
+    def with_dtype(self, dtype: DType) -> TensorMeta:
+        """The meta of the same geometry with this dtype."""
+        return _intern(self.shape, self.stride, dtype, self.device)
+
+    def as_contiguous(self, shape: Sequence[int] | None = None) -> TensorMeta:
+        """The contiguous meta of this shape (default: its own), same dtype and device."""
+        return tensor_meta(self.shape if shape is None else tuple(shape), None, self.dtype, self.device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tensor_meta, (self.shape, self.stride, self.dtype, self.device)
+
+    def __repr__(self) -> str:
+        """`f32[4, 3]`, with the strides where they are not the contiguous ones."""
+        text = f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
+        if not self.contiguous:
+            text += f"[{', '.join(map(str, self.stride))}]"
+        return text if self.device is CPU else f"{text}@{self.device}"
+
+
+_INTERNED: dict[tuple[Any, ...], TensorMeta] = {}
+
+
+def _intern(
+    shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType, device: Device
+) -> TensorMeta:
+    key = (shape, stride, dtype, device)
+    found = _INTERNED.get(key)
+    if found is None:
+        found = _INTERNED.setdefault(key, TensorMeta(shape, stride, dtype, device))
+    return found
+
+
+def tensor_meta(
+    shape: Sequence[int],
+    stride: Sequence[int] | None = None,
+    dtype: DType = float32,
+    device: Device = CPU,
+) -> TensorMeta:
+    """The meta with these facts; contiguous where no stride is given.
+
+    >>> tensor_meta((2, 3), (1, 2))
+    f32[2, 3][1, 2]
+    """
+    shape = tuple(shape)
+    stride = layout.contiguous_strides(shape) if stride is None else tuple(stride)
+    return _intern(shape, stride, dtype, device)

@@ -1,0 +1,344 @@
+"""What an op is, and the table of all ops.
+
+Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of six classes:
+
+    PureOp       fresh results from operands                     mul, sum, matmul, select_scatter
+    ViewOp       one result that shares the operand's storage    view, select, as_strided, detach
+    MultiViewOp  several results that share it                   split, unbind
+    InplaceOp    writes its first operand; derived from a PureOp mul_, copy_, fill_
+    GeometryOp   changes the geometry of its first operand       t_, squeeze_
+    RandomOp     draws from a generator; has a pure form         rand
+
+Everything that a layer may ask of an op is a field here; nobody keeps tables of op names.
+Spec: `specs/ops.md` (generated table) and `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError, GraphError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.schema import Schema, parse_schema
+
+NUMBERS = (int, float, bool, complex)
+_NUMBER_TYPES = frozenset(NUMBERS)
+_CACHE_LIMIT = 1 << 16
+
+
+class Cost(enum.Enum):
+    """What computing an op's result costs, as the partitioner sees it."""
+
+    POINTWISE = "pointwise"
+    VIEW = "view"
+    REDUCTION = "reduction"
+    CONTRACTION = "contraction"
+    INDEXING = "indexing"
+    RANDOM = "random"
+    FACTORY = "factory"
+    OPAQUE = "opaque"
+
+
+# ------------------------------------------------------------------------------------ gradients
+class Source(enum.Enum):
+    """Where a parameter of a gradient formula comes from."""
+
+    GRAD = "grad"
+    OPERAND = "operand"
+    OPERAND_META = "operand meta"
+    RESULT = "result"
+    RESULT_META = "result meta"
+    CONSTANT = "constant"
+
+
+@attrs.frozen
+class Formula:
+    """The gradient of one operand. What it saves is read from its parameter names (OPS-4)."""
+
+    function: Callable[..., Any]
+    sources: tuple[tuple[Source, int], ...]
+
+    def reads(self, source: Source) -> tuple[int, ...]:
+        """Positions of what the formula takes from `source`."""
+        return tuple(index for kind, index in self.sources if kind is source)
+
+
+@attrs.frozen(eq=False)
+class Vjp:
+    """The gradient formulas of an op, by operand position."""
+
+    formulas: Mapping[int, Formula]
+    _saves: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = attrs.field(
+        factory=dict, repr=False
+    )
+
+    def saves(self, needed: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(operand positions, result positions) to save for the gradients of `needed` operands."""
+        found = self._saves.get(needed)
+        if found is None:
+            used = [self.formulas[position] for position in needed]
+            found = self._saves[needed] = (
+                _union(formula.reads(Source.OPERAND) for formula in used),
+                _union(formula.reads(Source.RESULT) for formula in used),
+            )
+        return found
+
+
+def _union(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({index for group in groups for index in group}))
+
+
+def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None) -> Vjp | None:
+    """The `Vjp` of formulas given by operand name; None for an op without gradient."""
+    if formulas is None:
+        return None
+    positions = {parameter.name: i for i, parameter in enumerate(schema.parameters)}
+    return Vjp({positions[name]: _parse_formula(schema, f) for name, f in formulas.items()})
+
+
+def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
+    names = _formula_names(schema)
+    sources = []
+    for name in inspect.signature(function).parameters:
+        if name not in names:
+            raise ArgumentError(
+                f"{schema.name}: a gradient formula asks for {name!r}, expected one of "
+                f"{', '.join(sorted(names))}"
+            )
+        sources.append(names[name])
+    return Formula(function, tuple(sources))
+
+
+def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:
+    names: dict[str, tuple[Source, int]] = {}
+    for i, parameter in enumerate(schema.parameters):
+        if parameter.type.holds_tensor:
+            names[parameter.name] = (Source.OPERAND, i)
+            names[parameter.name + "_meta"] = (Source.OPERAND_META, i)
+        else:
+            names[parameter.name] = (Source.CONSTANT, i)
+    single = len(schema.returns) == 1
+    for k, returned in enumerate(schema.returns):
+        name = "result" if single else returned.name
+        names["grad" if single else f"grad_{name}"] = (Source.GRAD, k)
+        names[name] = (Source.RESULT, k)
+        names[name + "_meta"] = (Source.RESULT_META, k)
+    return names
+
+
+# ------------------------------------------------------------------------------------------ ops
+@attrs.define(eq=False, slots=True, repr=False)
+class Op:
+    """What all ops share: a schema, a meta rule, a cost class.
+
+    The meta rule takes the canonical arguments with metas for tensors and the Python *type* for
+    numbers given where a tensor may stand (a result's meta never depends on a number's value).
+    """
+
+    schema: Schema
+    rule: Callable[..., Any]
+    cost: Cost = attrs.field(kw_only=True)
+    name: str = attrs.field(init=False)
+    mixed: tuple[int, ...] = attrs.field(init=False)
+    tensors: tuple[int, ...] = attrs.field(init=False)
+    lists: tuple[int, ...] = attrs.field(init=False)
+    _results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
+    _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
+
+    writes: ClassVar[bool] = False
+    """Changes bytes of an operand."""
+    views: ClassVar[bool] = False
+    """Every tensor result shares the storage of the first operand."""
+    pure: ClassVar[bool] = False
+    """Results depend on the operands alone, and nothing else changes."""
+
+    def __attrs_post_init__(self) -> None:
+        self.name = self.schema.name
+        kinds = [parameter.type for parameter in self.schema.parameters]
+        self.mixed = tuple(i for i, k in enumerate(kinds) if k.holds_number)
+        self.tensors = tuple(i for i, k in enumerate(kinds) if k.is_tensor)
+        self.lists = tuple(i for i, k in enumerate(kinds) if k.is_tensor_list)
+
+    def __repr__(self) -> str:
+        return f"ops.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return op_named, (self.name,)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
+        if not kwargs:
+            # Whether plain arguments are canonical depends on their types alone: remember that.
+            types = tuple(map(type, args))
+            rest = self._bound.get(types)
+            if rest is not None:
+                return args + rest
+            bound = self.schema.bind(args, kwargs)
+            if tuple not in types and list not in types and _same(args, bound):
+                self._bound[types] = bound[len(args) :]
+            return bound
+        return self.schema.bind(args, kwargs)
+
+    def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What the meta rule sees: metas for tensors, types for numbers in a tensor's place."""
+        key = list(args)
+        for i in self.tensors:
+            if key[i] is not None:
+                key[i] = key[i].meta
+        for i in self.mixed:
+            value = key[i]
+            if value is not None:
+                key[i] = type(value) if type(value) in _NUMBER_TYPES else value.meta
+        for i in self.lists:
+            key[i] = tuple([value.meta for value in key[i]])
+        return tuple(key)
+
+    def result(self, args: tuple[Any, ...]) -> Any:
+        """What the meta rule says for these canonical arguments (anything with a `meta`), cached."""
+        key = self.key(args)
+        found = self._results.get(key)
+        if found is None:
+            if len(self._results) >= _CACHE_LIMIT:
+                self._results.clear()
+            found = self._results[key] = self.rule(*key)
+        return found
+
+    def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:
+        """The meta of the result, a tuple of metas for an op with several."""
+        result: TensorMeta | tuple[TensorMeta, ...] = self.result(args)
+        return result
+
+    def operands(self, args: tuple[Any, ...]) -> list[Any]:
+        """The tensors among canonical arguments, in order, those in lists too."""
+        found = [args[i] for i in self.tensors if args[i] is not None]
+        found += [
+            args[i] for i in self.mixed if args[i] is not None and type(args[i]) not in _NUMBER_TYPES
+        ]
+        for i in self.lists:
+            found += args[i]
+        return found
+
+
+def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
+    return all(a is b for a, b in zip(args, bound, strict=False))
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class PureOp(Op):
+    """Fresh results from operands.
+
+    `kernel(arrays, meta, *args)` computes on arrays of the backend `arrays`; its result may have any
+    strides and must not be an operand's memory unless the caller copies (see `ArrayBackend.adopt`).
+    """
+
+    kernel: Callable[..., Any] = attrs.field(kw_only=True)
+    vjp: Vjp | None = attrs.field(kw_only=True)
+    scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    """Pointwise: the result's element as an expression of the operands' (`ir/scalar.py`)."""
+    pure: ClassVar[bool] = True
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class ViewOp(Op):
+    """One result on the storage of the first operand. The rule gives (meta, start): where the
+    result's first element lies, in elements from the operand's first."""
+
+    put: Callable[..., Any] = attrs.field(kw_only=True)
+    """`put(parent, value, *args)`: the parent's value with the part seen through the view replaced."""
+    vjp: Vjp | None = attrs.field(kw_only=True)
+    keeps_all: bool = attrs.field(kw_only=True, default=False)
+    """Each element of the operand is seen exactly once, so `put` does not read the parent's values."""
+    pure: ClassVar[bool] = True
+    views: ClassVar[bool] = True
+
+    def infer(self, args: tuple[Any, ...]) -> TensorMeta:
+        meta: TensorMeta = self.result(args)[0]
+        return meta
+
+    def start(self, args: tuple[Any, ...]) -> int:
+        """Elements from the operand's first element to the result's."""
+        start: int = self.result(args)[1]
+        return start
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class MultiViewOp(Op):
+    """Several results on the storage of the first operand.
+
+    The rule gives, for each, the equal single view as (ViewOp, arguments after the operand).
+    """
+
+    pure: ClassVar[bool] = True
+    views: ClassVar[bool] = True
+
+    def infer(self, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+        return tuple(view.infer((args[0], *rest)) for view, rest in self.result(args))
+
+    def parts(self, args: tuple[Any, ...]) -> tuple[tuple[ViewOp, tuple[Any, ...]], ...]:
+        """The equal single views."""
+        parts: tuple[tuple[ViewOp, tuple[Any, ...]], ...] = self.result(args)
+        return parts
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class InplaceOp(Op):
+    """Writes the result of `functional` into its first operand and returns that same object."""
+
+    functional: PureOp = attrs.field(kw_only=True)
+    overwrites: bool = attrs.field(kw_only=True, default=False)
+    """The operand's old values do not matter (`copy_`, `fill_`)."""
+    writes: ClassVar[bool] = True
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class GeometryOp(Op):
+    """Gives its first operand the geometry that `view` would give; returns that same object."""
+
+    view: ViewOp = attrs.field(kw_only=True)
+
+    def infer(self, args: tuple[Any, ...]) -> TensorMeta:
+        return self.view.infer(args)
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class RandomOp(Op):
+    """Draws from the default generator. `functional(seed, offset, advance, *args)` is its pure form."""
+
+    functional: PureOp = attrs.field(kw_only=True)
+    consumes: Callable[[TensorMeta], int] = attrs.field(kw_only=True)
+    """Offsets that a draw of this meta uses up, a multiple of 4 (RNG-12)."""
+
+
+# ------------------------------------------------------------------------------------- registry
+OPS: dict[str, Op] = {}
+"""Every op by name."""
+
+
+def register(op: Op) -> Any:
+    """Enters `op` into the table and returns it. Raises GraphError for a name that is taken."""
+    if op.name in OPS:
+        raise GraphError(f"ops: the name {op.name!r} is declared twice, expected once")
+    OPS[op.name] = op
+    return op
+
+
+def op_named(name: str) -> Op:
+    """The op of this name. Raises ArgumentError with the nearest names."""
+    found = OPS.get(name)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, OPS, 3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise ArgumentError(f"ops: {name!r} is not an op{hint}")
+    return found
+
+
+def schema_of(text: str) -> Schema:
+    """The parsed schema of a declaration."""
+    return parse_schema(text)

@@ -1,0 +1,378 @@
+"""`Operand`: the methods that eager tensors and graph proxies share.
+
+Ground floor. Gradient formulas, inverse writes of views and decompositions are written in these
+methods, so that one text runs under the tape, under capture, and when a pass rebuilds a graph.
+A method for each op is derived from the op table (`install_methods`); written out here are operators,
+PyTorch's short forms (`view(2, 3)`, `T`) and composites whose steps depend on geometry alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, NUMBERS, Op
+
+
+class Operand:
+    """Anything with a `meta` that ops can be applied to."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        meta: TensorMeta
+
+        def __getattr__(self, name: str) -> Any: ...  # methods derived from the op table
+
+    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        raise TypeError(f"{type(self).__name__} must say how an op is applied to it")
+
+    def _do(self, name: str, *args: Any) -> Any:
+        op = OPS[name]
+        return self._apply(op, op.bind((self, *args), {}))
+
+    # --- geometry
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.meta.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.meta.dtype
+
+    @property
+    def device(self) -> Any:
+        return self.meta.device
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return sizes.numel(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        return self.shape if dim is None else self.shape[sizes.wrap_dim(dim, self.ndim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides in elements, or the stride of one dimension."""
+        stride = self.meta.stride
+        return stride if dim is None else stride[sizes.wrap_dim(dim, len(stride))]
+
+    def is_contiguous(self) -> bool:
+        """Whether the strides are those of row-major order."""
+        return self.meta.contiguous
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a real floating one."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is a complex one."""
+        return self.dtype.is_complex
+
+    # --- arithmetic operators
+    def __add__(self, other: Any) -> Any:
+        return self._do("add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._do("sub", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._do("rsub", other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._do("mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._do("div", other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self.reciprocal() * other
+
+    def __pow__(self, exponent: Any) -> Any:
+        return self._do("pow", exponent)
+
+    def __rpow__(self, base: Any) -> Any:
+        op = OPS["pow"]
+        return self._apply(op, op.bind((base, self), {}))
+
+    def __neg__(self) -> Any:
+        return self._do("neg")
+
+    def __abs__(self) -> Any:
+        return self._do("abs")
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.matmul(other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other.matmul(self)
+
+    def __invert__(self) -> Any:
+        return self._do("logical_not")
+
+    def __and__(self, other: Any) -> Any:
+        return self._do("logical_and", other)
+
+    def __or__(self, other: Any) -> Any:
+        return self._do("logical_or", other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._do("eq", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._do("ne", other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._do("lt", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._do("le", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._do("gt", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._do("ge", other)
+
+    __hash__ = object.__hash__
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._do("add_", other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._do("sub_", other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._do("mul_", other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._do("div_", other)
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Any:
+        """self + alpha * other."""
+        return self._do("add", other if alpha == 1 else other * alpha)
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Any:
+        """self - alpha * other."""
+        return self._do("sub", other if alpha == 1 else other * alpha)
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> Any:
+        """Adds alpha * other to self in place."""
+        return self._do("add_", other if alpha == 1 else other * alpha)
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> Any:
+        """Subtracts alpha * other from self in place."""
+        return self._do("sub_", other if alpha == 1 else other * alpha)
+
+    def square(self) -> Any:
+        """self * self, saved once."""
+        return self._do("pow", 2)
+
+    # --- views with PyTorch's short forms
+    def view(self, *size: Any) -> Any:
+        """A view of this shape (one size may be -1). Raises ShapeError if strides forbid it."""
+        if len(size) == 1 and isinstance(size[0], DType):
+            return self._do("view_dtype", size[0])
+        return self._do("view", _flat(size))
+
+    def reshape(self, *size: Any) -> Any:
+        """A view of this shape where the strides allow one, else a copy (TEN-2)."""
+        shape = sizes.infer_size(_flat(size), self.meta.numel)
+        meta = self.meta
+        if layout.view_strides(meta.shape, meta.stride, shape) is None:
+            return self.contiguous().view(shape)
+        return self._do("view", shape)
+
+    def view_as(self, other: Operand) -> Any:
+        """A view with the shape of `other`."""
+        return self._do("view", other.shape)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
+        """The dimensions from `start_dim` to `end_dim` merged into one."""
+        if self.ndim == 0:
+            return self.reshape(1)
+        start, end = sizes.wrap_dim(start_dim, self.ndim), sizes.wrap_dim(end_dim, self.ndim)
+        if start > end:
+            raise ShapeError(f"flatten: start_dim is {start_dim}, expected at most end_dim {end_dim}")
+        shape = self.shape
+        merged = sizes.numel(shape[start : end + 1])
+        return self.reshape(shape[:start] + (merged,) + shape[end + 1 :])
+
+    def expand(self, *size: Any) -> Any:
+        """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
+        return self._do("expand", _flat(size))
+
+    def expand_as(self, other: Operand) -> Any:
+        """`expand` to the shape of `other`."""
+        return self._do("expand", other.shape)
+
+    broadcast_to = expand
+
+    def permute(self, *dims: Any) -> Any:
+        """A view with the dimensions in this order."""
+        return self._do("permute", _flat(dims))
+
+    def t(self) -> Any:
+        """The transpose of a matrix; tensors of up to one dimension unchanged."""
+        return self._do("t")
+
+    @property
+    def T(self) -> Any:
+        """A view with the dimensions reversed."""
+        return self._do("permute", tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Any:
+        """A view with the last two dimensions swapped."""
+        return self._do("transpose", -2, -1)
+
+    def narrow(self, dim: int, start: int, length: int) -> Any:
+        """A view of `length` elements of a dimension from `start` on."""
+        size = self.size(dim)
+        start = start + size if start < 0 else start
+        if not (0 <= start <= size and 0 <= length <= size - start):
+            raise ShapeError(
+                f"narrow: start {start} with length {length} is outside dimension {dim} of size {size}"
+            )
+        return self._do("slice", dim, start, start + length, 1)
+
+    def squeeze(self, dim: Any = None) -> Any:
+        """A view without the given dimensions, or all, where they have size 1."""
+        return self._do("squeeze", dim)
+
+    def split(self, split_size: Any, dim: int = 0) -> Any:
+        """Views of parts of a dimension: of one size (the last may be smaller), or of listed sizes."""
+        if isinstance(split_size, int):
+            return self._do("split", split_size, dim)
+        return self._do("split_with_sizes", tuple(split_size), dim)
+
+    def chunk(self, chunks: int, dim: int = 0) -> Any:
+        """Views of at most `chunks` equal parts (META: recorded as `split`)."""
+        if chunks < 1:
+            raise ArgumentError(f"chunk: chunks is {chunks}, expected at least 1")
+        size = self.size(dim)
+        return self._do("split", max(-(-size // chunks), 1), dim)
+
+    def contiguous(self) -> Any:
+        """Itself if it is contiguous, else a contiguous copy (FUN-13)."""
+        return self if self.meta.contiguous else self._do("restride", self.meta.as_contiguous().stride)
+
+    def sum_to(self, shape: Sequence[int]) -> Any:
+        """Summed over the dimensions that broadcasting from `shape` made."""
+        shape = tuple(shape)
+        if self.shape == shape:
+            return self
+        extra = self.ndim - len(shape)
+        kept = [i + extra for i, n in enumerate(shape) if n == 1 and self.shape[i + extra] != 1]
+        summed = self._do("sum", (*range(extra), *kept), True)
+        return summed._do("view", shape) if extra else summed
+
+    # --- new values
+    def new_full(self, size: Sequence[int], value: Any, *, dtype: DType | None = None) -> Any:
+        """A tensor of this size filled with `value`, of this operand's dtype and device."""
+        return self._apply(OPS["full"], (tuple(size), value, dtype or self.dtype, self.device))
+
+    def new_zeros(self, size: Sequence[int], *, dtype: DType | None = None) -> Any:
+        """Zeros of this size, of this operand's dtype and device."""
+        return self.new_full(size, 0, dtype=dtype)
+
+    def new_ones(self, size: Sequence[int], *, dtype: DType | None = None) -> Any:
+        """Ones of this size, of this operand's dtype and device."""
+        return self.new_full(size, 1, dtype=dtype)
+
+    def to(self, dtype: DType) -> Any:
+        """Itself if it has this dtype, else a copy cast to it (FUN-13)."""
+        return self if self.dtype is dtype else self._do("cast", dtype)
+
+    def float(self) -> Any:
+        """`to(float32)`."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> Any:
+        """`to(float64)`."""
+        return self.to(dtypes.float64)
+
+    def long(self) -> Any:
+        """`to(int64)`."""
+        return self.to(dtypes.int64)
+
+    def bool(self) -> Any:
+        """`to(bool)`."""
+        return self.to(dtypes.bool_)
+
+    # --- products
+    def matmul(self, other: Any) -> Any:
+        """The matrix product with PyTorch's rules for vectors and batches.
+
+        (n,) (n,) -> (); (m, k) (k,) -> (m,); (k,) (k, n) -> (n,); (*b, m, k) (*c, k, n) -> (*bc, m, n).
+        """
+        if not isinstance(other, Operand):
+            raise ArgumentError(f"matmul: argument 'other' is {other!r}, expected a tensor")
+        if self.ndim == 0 or other.ndim == 0:
+            raise ShapeError("matmul: an operand has 0 dimensions, expected at least 1")
+        left = self.unsqueeze(0) if self.ndim == 1 else self
+        right = other.unsqueeze(1) if other.ndim == 1 else other
+        product = left._do("matmul", right)
+        if self.ndim == 1:
+            product = product.select(-2, 0)
+        return product.select(-1, 0) if other.ndim == 1 else product
+
+    def mm(self, other: Operand) -> Any:
+        """(m, k) (k, n) -> (m, n)."""
+        return self._of_rank("mm", 2, other)
+
+    def bmm(self, other: Operand) -> Any:
+        """(b, m, k) (b, k, n) -> (b, m, n)."""
+        return self._of_rank("bmm", 3, other)
+
+    def _of_rank(self, name: str, rank: int, other: Operand) -> Any:
+        for operand in (self, other):
+            if operand.ndim != rank:
+                raise ShapeError(f"{name}: an operand has shape {operand.shape}, expected {rank} dimensions")
+        return self._do("matmul", other)
+
+
+def _flat(values: tuple[Any, ...]) -> tuple[int, ...]:
+    """The sizes of `view(2, 3)` and of `view((2, 3))` alike."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        return tuple(values[0])
+    return tuple(values)
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a plain Python number."""
+    return type(value) in NUMBERS
+
+
+def install_methods() -> None:
+    """Gives `Operand` a method for each op whose first parameter is `self`, unless written above."""
+    for op in OPS.values():
+        first = op.schema.parameters[:1]
+        if first and first[0].name == "self" and op.name not in Operand.__dict__:
+            setattr(Operand, op.name, _method(op))
+
+
+def _method(op: Op) -> Any:
+    def method(self: Operand, *args: Any, **kwargs: Any) -> Any:
+        return self._apply(op, op.bind((self, *args), kwargs))
+
+    method.__name__ = op.name
+    method.__qualname__ = f"Operand.{op.name}"
+    method.__doc__ = f"{op.schema}"
+    return method

@@ -1,0 +1,288 @@
+"""The forms in which ops are declared: `pointwise`, `pure`, `view`, `multi_view`, `inplace_of`, ...
+
+Each enters the op table, derives what can be derived (in-place variants, scatter forms, casts of
+operands) and refuses a declaration that leaves something out. Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir.arrays import ArrayBackend, copied
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import (
+    NUMBERS,
+    Cost,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    PureOp,
+    ViewOp,
+    parse_vjp,
+    register,
+    schema_of,
+)
+
+Formulas = Mapping[str, Callable[..., Any]] | None
+
+
+# ------------------------------------------------------------------------------------ pointwise
+def common_dtype(key: tuple[Any, ...]) -> DType:
+    """The promoted dtype of a meta rule's arguments (metas and types of numbers)."""
+    return dtypes.result_type(
+        [(a.dtype, len(a.shape)) if type(a) is TensorMeta else a() for a in key if a in _KINDS or type(a) is TensorMeta]
+    )
+
+
+_KINDS = frozenset(NUMBERS)
+
+
+def common_device(name: str, metas: list[TensorMeta]) -> Any:
+    """The one device of `metas`. Raises DeviceError if they differ."""
+    device = metas[0].device
+    for meta in metas:
+        if meta.device is not device:
+            raise DeviceError(f"{name}: operands are on {device} and {meta.device}, expected one device")
+    return device
+
+
+def pointwise_rule(name: str, result: Callable[[DType], DType]) -> Callable[..., TensorMeta]:
+    """The meta rule of a pointwise op: broadcast, promote, keep the operands' layout."""
+
+    def rule(*key: Any) -> TensorMeta:
+        metas = [a for a in key if type(a) is TensorMeta]
+        if not metas:
+            raise ArgumentError(f"{name}: all operands are numbers, expected at least one tensor")
+        dtype = result(common_dtype(key))
+        first = metas[0]
+        if len(metas) == 1:
+            stride = layout.clone_strides(first.shape, first.stride)
+            return tensor_meta(first.shape, stride, dtype, first.device)
+        device = common_device(name, metas)
+        shape = sizes.broadcast_shapes(*[meta.shape for meta in metas])
+        stride = layout.elementwise_strides([(meta.shape, meta.stride) for meta in metas], shape)
+        return tensor_meta(shape, stride, dtype, device)
+
+    return rule
+
+
+def same(dtype: DType) -> DType:
+    """Result dtype = promoted dtype."""
+    return dtype
+
+
+def to_bool(dtype: DType) -> DType:
+    """Result dtype of a comparison."""
+    return dtypes.bool_
+
+
+def to_float(dtype: DType) -> DType:
+    """Integers become the default floating dtype."""
+    return dtype if dtype.is_differentiable else dtypes.default_dtype
+
+
+def real_of(dtype: DType) -> DType:
+    """Complex becomes the real dtype of its parts."""
+    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+
+
+def pointwise(
+    schema: str,
+    *,
+    kernel: Callable[..., Any],
+    vjp: Formulas,
+    scalar: Callable[..., Any],
+    result: Callable[[DType], DType] = same,
+    computes: Callable[[DType], DType] | None = None,
+    inplace: bool = False,
+) -> PureOp:
+    """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
+
+    `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
+    kernel (default: the result's, or the promoted one where the result is bool).
+    """
+    parsed = schema_of(schema)
+    computes = computes or (same if result in (to_bool, real_of) else result)
+
+    def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Any:
+        return kernel(arrays.namespace, *_cast_operands(arrays, computes, args))
+
+    op: PureOp = register(
+        PureOp(
+            parsed,
+            pointwise_rule(parsed.name, result),
+            cost=Cost.POINTWISE,
+            kernel=run,
+            vjp=parse_vjp(parsed, vjp),
+            scalar=scalar,
+        )
+    )
+    if inplace:
+        inplace_of(op)
+    return op
+
+
+def _cast_operands(
+    arrays: ArrayBackend, computes: Callable[[DType], DType], args: tuple[Any, ...]
+) -> list[Any]:
+    """The operands cast to the dtype the kernel computes in; numbers stay Python numbers."""
+    found = [a.dtype for a in args if hasattr(a, "dtype")]
+    first = found[0]
+    numbers = [a for a in args if type(a) in _KINDS]
+    if all(d == first for d in found) and not numbers:
+        target = computes(dtypes.from_numpy(first))
+        if target.numpy == first:
+            return list(args)
+    else:
+        pairs = [(dtypes.from_numpy(a.dtype), len(a.shape)) for a in args if hasattr(a, "dtype")]
+        target = computes(dtypes.result_type([*pairs, *numbers]))
+    xp = arrays.namespace
+    return [
+        xp.astype(a, target.numpy) if hasattr(a, "dtype") and a.dtype != target.numpy else a
+        for a in args
+    ]
+
+
+# ------------------------------------------------------------------------------- other pure ops
+def pure(
+    schema: str,
+    *,
+    meta: Callable[..., Any],
+    kernel: Callable[..., Any],
+    vjp: Formulas,
+    cost: Cost,
+    inplace: bool = False,
+) -> PureOp:
+    """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`."""
+    parsed = schema_of(schema)
+
+    def run(arrays: ArrayBackend, result: Any, *args: Any) -> Any:
+        return kernel(arrays.namespace, result, *args)
+
+    op: PureOp = register(
+        PureOp(parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp))
+    )
+    if inplace:
+        inplace_of(op)
+    return op
+
+
+def inplace_of(functional: PureOp, *, overwrites: bool = False, name: str | None = None) -> InplaceOp:
+    """Derives the in-place op that writes the result of `functional` into its first operand."""
+    name = name or functional.name + "_"
+    rest = ", ".join(str(p) for p in functional.schema.parameters[1:])
+    first = functional.schema.parameters[0].name
+    schema = schema_of(f"{name}(Tensor(a!) {first}{', ' + rest if rest else ''}) -> Tensor(a!)")
+    op: InplaceOp = register(
+        InplaceOp(
+            schema,
+            functional.rule,
+            cost=functional.cost,
+            functional=functional,
+            overwrites=overwrites,
+        )
+    )
+    return op
+
+
+# ---------------------------------------------------------------------------------------- views
+def view(
+    schema: str,
+    *,
+    meta: Callable[..., tuple[TensorMeta, int]],
+    put: Callable[..., Any] | None,
+    vjp: Formulas,
+    keeps_all: bool = False,
+) -> ViewOp:
+    """Declares a view op. With `put=None` the inverse write is the derived `<name>_scatter` op."""
+    parsed = schema_of(schema)
+    name = parsed.name
+    if put is None:
+        put = _scatter_put(name)
+    op: ViewOp = register(
+        ViewOp(
+            parsed,
+            meta,
+            cost=Cost.VIEW,
+            put=put,
+            vjp=parse_vjp(parsed, vjp),
+            keeps_all=keeps_all,
+        )
+    )
+    return op
+
+
+def _scatter_put(name: str) -> Callable[..., Any]:
+    def put(parent: Any, value: Any, *args: Any) -> Any:
+        return getattr(parent, f"{name}_scatter")(value, *args)
+
+    return put
+
+
+def scatter_of(viewed: ViewOp) -> PureOp:
+    """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is src.
+
+    One kernel serves every view: copy the parent, apply the view's own geometry, write.
+    """
+    view_args = viewed.schema.parameters[1:]
+    rest = "".join(", " + str(p) for p in view_args)
+    schema = schema_of(f"{viewed.name}_scatter(Tensor self, Tensor src{rest}) -> Tensor")
+
+    def rule(self: TensorMeta, src: TensorMeta, *args: Any) -> TensorMeta:
+        seen = viewed.rule(self, *args)[0]
+        if seen.shape != src.shape:
+            raise ShapeError(
+                f"{schema.name}: argument 'src' has shape {src.shape}, expected {seen.shape}"
+            )
+        if seen.dtype is not src.dtype:
+            raise DTypeError(
+                f"{schema.name}: argument 'src' has dtype {src.dtype}, expected {seen.dtype}"
+            )
+        return self.with_stride(layout.clone_strides(self.shape, self.stride))
+
+    def kernel(arrays: ArrayBackend, meta: TensorMeta, parent: Any, src: Any, *args: Any) -> Any:
+        buffer = copied(arrays, parent, meta)
+        seen, start = viewed.rule(meta, *args)
+        target = arrays.strided(buffer, seen.dtype, seen.shape, seen.stride, start)
+        arrays.copy(target, src)
+        return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
+
+    names = ", ".join(p.name for p in view_args)
+    scope: dict[str, Any] = {"view_name": viewed.name}
+    # A formula's parameter names say what it reads, so these two are made with the view's own names.
+    exec(
+        f"def to_self(grad, src_meta, {names}):\n"
+        f"    hole = grad.new_zeros(src_meta.shape)\n"
+        f"    return getattr(grad, view_name + '_scatter')(hole, {names})\n"
+        f"def to_src(grad, {names}):\n"
+        f"    return getattr(grad, view_name)({names})\n",
+        scope,
+    )
+    op: PureOp = register(
+        PureOp(
+            schema,
+            rule,
+            cost=Cost.INDEXING,
+            kernel=kernel,
+            vjp=parse_vjp(schema, {"self": scope["to_self"], "src": scope["to_src"]}),
+        )
+    )
+    return op
+
+
+def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:
+    """Declares a multi-output view by its equal single views."""
+    op: MultiViewOp = register(MultiViewOp(schema_of(schema), parts, cost=Cost.VIEW))
+    return op
+
+
+def geometry_of(viewed: ViewOp, name: str) -> GeometryOp:
+    """Derives the op that gives its operand the geometry of `viewed` in place (TEN-24)."""
+    rest = "".join(", " + str(p) for p in viewed.schema.parameters[1:])
+    schema = schema_of(f"{name}(Tensor(a!) self{rest}) -> Tensor(a!)")
+    op: GeometryOp = register(GeometryOp(schema, viewed.rule, cost=Cost.VIEW, view=viewed))
+    return op

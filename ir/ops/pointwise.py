@@ -1,0 +1,259 @@
+"""Pointwise ops: arithmetic, exponentials, rounding, activations. Gradients follow PyTorch's table
+of formulas and of what each saves (OPS-4); the engine sums over broadcast dimensions and casts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import scalar as s
+from aotlite.ir.ops.declare import pointwise, real_of, to_float
+
+# ------------------------------------------------------------------------------- two operands
+ADD = pointwise(
+    "add(Tensor self, Tensor|Scalar other) -> Tensor",
+    kernel=lambda xp, a, b: xp.add(a, b),
+    scalar=lambda a, b: a + b,
+    vjp={"self": lambda grad: grad, "other": lambda grad: grad},
+    inplace=True,
+)
+SUB = pointwise(
+    "sub(Tensor self, Tensor|Scalar other) -> Tensor",
+    kernel=lambda xp, a, b: xp.subtract(a, b),
+    scalar=lambda a, b: a - b,
+    vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
+    inplace=True,
+)
+RSUB = pointwise(
+    "rsub(Tensor self, Tensor|Scalar other) -> Tensor",
+    kernel=lambda xp, a, b: xp.subtract(b, a),
+    scalar=lambda a, b: b - a,
+    vjp={"self": lambda grad: -grad, "other": lambda grad: grad},
+)
+MUL = pointwise(
+    "mul(Tensor self, Tensor|Scalar other) -> Tensor",
+    kernel=lambda xp, a, b: xp.multiply(a, b),
+    scalar=lambda a, b: a * b,
+    vjp={
+        "self": lambda grad, other: grad * conj(other),
+        "other": lambda grad, self: grad * conj(self),
+    },
+    inplace=True,
+)
+DIV = pointwise(
+    "div(Tensor self, Tensor|Scalar other) -> Tensor",
+    kernel=lambda xp, a, b: xp.true_divide(a, b),
+    scalar=lambda a, b: a / b,
+    vjp={
+        "self": lambda grad, other: grad / conj(other),
+        "other": lambda grad, self, other: -grad * conj((self / other) / other),
+    },
+    result=to_float,
+    inplace=True,
+)
+
+
+def conj(value: Any) -> Any:
+    """The conjugate of a complex tensor or number; real ones unchanged."""
+    if isinstance(value, (int, float, complex)):
+        return value.conjugate()
+    return value.conj() if value.is_complex() else value
+
+
+def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
+    if isinstance(exponent, (int, float, complex)):
+        if exponent == 0:
+            return grad * 0
+        if exponent == 1:
+            return grad
+        return grad * conj(self.pow(exponent - 1) * exponent)
+    slope = self.pow(exponent - 1) * exponent
+    return grad * conj((exponent == 0).where(0, slope))
+
+
+def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
+    if isinstance(self, (int, float, complex)):
+        base = exponent.new_full((), self)
+        return grad * conj(result * base.log()) if self != 0 else grad * 0
+    flat = (self == 0).logical_and(exponent >= 0)
+    return grad * conj(result * flat.where(0, self).log()) * flat.logical_not().to(grad.dtype)
+
+
+POW = pointwise(
+    "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+    kernel=lambda xp, a, b: xp.power(a, b),
+    scalar=lambda a, b: s.pow_(a, b),
+    vjp={"self": _pow_self, "exponent": _pow_exponent},
+    inplace=True,
+)
+
+
+def _larger_share(grad: Any, self: Any, other: Any) -> Any:
+    """The gradient of a maximum: whole where self is larger, half where both are equal."""
+    half = (self == other).where(grad / 2, grad)
+    return (self >= other).where(half, 0)
+
+
+MAXIMUM = pointwise(
+    "maximum(Tensor self, Tensor other) -> Tensor",
+    kernel=lambda xp, a, b: xp.maximum(a, b),
+    scalar=lambda a, b: s.maximum(a, b),
+    vjp={
+        "self": lambda grad, self, other: _larger_share(grad, self, other),
+        "other": lambda grad, self, other: _larger_share(grad, other, self),
+    },
+)
+MINIMUM = pointwise(
+    "minimum(Tensor self, Tensor other) -> Tensor",
+    kernel=lambda xp, a, b: xp.minimum(a, b),
+    scalar=lambda a, b: s.minimum(a, b),
+    vjp={
+        "self": lambda grad, self, other: _larger_share(grad, -self, -other),
+        "other": lambda grad, self, other: _larger_share(grad, -other, -self),
+    },
+)
+
+# -------------------------------------------------------------------------------- one operand
+NEG = pointwise(
+    "neg(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.negative(a),
+    scalar=lambda a: -a,
+    vjp={"self": lambda grad: -grad},
+    inplace=True,
+)
+CONJ = pointwise(
+    "conj(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.conj(a),
+    scalar=lambda a: s.conj(a),
+    vjp={"self": lambda grad: conj(grad)},
+)
+ABS = pointwise(
+    "abs(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.abs(a),
+    scalar=lambda a: s.abs_(a),
+    vjp={"self": lambda grad, self: grad * self.sign()},
+    result=real_of,
+    inplace=True,
+)
+SIGN = pointwise(
+    "sign(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.sign(a),
+    scalar=lambda a: s.sign(a),
+    vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
+    inplace=True,
+)
+EXP = pointwise(
+    "exp(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.exp(a),
+    scalar=lambda a: s.exp(a),
+    vjp={"self": lambda grad, result: grad * conj(result)},
+    result=to_float,
+    inplace=True,
+)
+EXPM1 = pointwise(
+    "expm1(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.expm1(a),
+    scalar=lambda a: s.expm1(a),
+    vjp={"self": lambda grad, result: grad * conj(result + 1)},
+    result=to_float,
+    inplace=True,
+)
+LOG = pointwise(
+    "log(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.log(a),
+    scalar=lambda a: s.log(a),
+    vjp={"self": lambda grad, self: grad / conj(self)},
+    result=to_float,
+    inplace=True,
+)
+LOG1P = pointwise(
+    "log1p(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.log1p(a),
+    scalar=lambda a: s.log1p(a),
+    vjp={"self": lambda grad, self: grad / conj(self + 1)},
+    result=to_float,
+    inplace=True,
+)
+SQRT = pointwise(
+    "sqrt(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.sqrt(a),
+    scalar=lambda a: s.sqrt(a),
+    vjp={"self": lambda grad, result: grad / conj(result * 2)},
+    result=to_float,
+    inplace=True,
+)
+RSQRT = pointwise(
+    "rsqrt(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.reciprocal(xp.sqrt(a)),
+    scalar=lambda a: 1.0 / s.sqrt(a),
+    vjp={"self": lambda grad, result: grad * conj(result.pow(3)) * -0.5},
+    result=to_float,
+    inplace=True,
+)
+RECIPROCAL = pointwise(
+    "reciprocal(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.reciprocal(a),
+    scalar=lambda a: 1.0 / a,
+    vjp={"self": lambda grad, result: -grad * conj(result * result)},
+    result=to_float,
+    inplace=True,
+)
+SIN = pointwise(
+    "sin(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.sin(a),
+    scalar=lambda a: s.sin(a),
+    vjp={"self": lambda grad, self: grad * conj(self.cos())},
+    result=to_float,
+    inplace=True,
+)
+COS = pointwise(
+    "cos(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.cos(a),
+    scalar=lambda a: s.cos(a),
+    vjp={"self": lambda grad, self: grad * conj(-self.sin())},
+    result=to_float,
+    inplace=True,
+)
+TANH = pointwise(
+    "tanh(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.tanh(a),
+    scalar=lambda a: s.tanh(a),
+    vjp={"self": lambda grad, result: grad * conj(1 - result * result)},
+    result=to_float,
+    inplace=True,
+)
+SIGMOID = pointwise(
+    "sigmoid(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.reciprocal(xp.exp(-a) + 1),
+    scalar=lambda a: 1.0 / (s.exp(-a) + 1.0),
+    vjp={"self": lambda grad, result: grad * conj(result * (1 - result))},
+    result=to_float,
+    inplace=True,
+)
+RELU = pointwise(
+    "relu(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.maximum(a, 0),
+    scalar=lambda a: s.maximum(a, 0),
+    vjp={"self": lambda grad, result: grad.relu_backward(result)},
+    inplace=True,
+)
+RELU_BACKWARD = pointwise(
+    "relu_backward(Tensor self, Tensor result) -> Tensor",
+    kernel=lambda xp, g, r: xp.where(r > 0, g, xp.zeros_like(g)),
+    scalar=lambda g, r: s.where(s.gt(r, 0), g, 0),
+    vjp={"self": lambda grad, result: grad.relu_backward(result)},
+)
+"""self where `result`, the output of relu, is positive; its gradient towards `result` is zero."""
+FLOOR = pointwise(
+    "floor(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.floor(a),
+    scalar=lambda a: s.floor(a),
+    vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
+    inplace=True,
+)
+CEIL = pointwise(
+    "ceil(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.ceil(a),
+    scalar=lambda a: s.ceil(a),
+    vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
+    inplace=True,
+)

@@ -1,0 +1,181 @@
+"""Pointwise ops that compare, choose and cast: eq .. ge, logic, where, clamp, masked_fill, cast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import layout
+from aotlite.ir import scalar as s
+from aotlite.ir.dtypes import DType, bool_
+from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
+from aotlite.ir.ops.declare import (
+    common_device,
+    inplace_of,
+    pointwise,
+    pointwise_rule,
+    same,
+    to_bool,
+)
+
+
+# ------------------------------------------------------------------------ comparison and logic
+def _comparison(name: str, function: str, expression: Callable[..., Any]) -> PureOp:
+    return pointwise(
+        f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
+        kernel=lambda xp, a, b: getattr(xp, function)(a, b),
+        scalar=expression,
+        vjp=None,
+        result=to_bool,
+    )
+
+
+EQ = _comparison("eq", "equal", s.eq)
+NE = _comparison("ne", "not_equal", s.ne)
+LT = _comparison("lt", "less", s.lt)
+LE = _comparison("le", "less_equal", s.le)
+GT = _comparison("gt", "greater", s.gt)
+GE = _comparison("ge", "greater_equal", s.ge)
+LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and)
+LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or)
+LOGICAL_NOT = pointwise(
+    "logical_not(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.logical_not(a),
+    scalar=lambda a: s.logical_not(a),
+    vjp=None,
+    result=to_bool,
+)
+ISNAN = pointwise(
+    "isnan(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.isnan(a),
+    scalar=lambda a: s.isnan(a),
+    vjp=None,
+    result=to_bool,
+)
+
+
+# ---------------------------------------------------------------------------------- choosing
+def _where_rule(self: TensorMeta, value: Any, other: Any) -> TensorMeta:
+    if self.dtype is not bool_:
+        raise DTypeError(f"where: the condition has dtype {self.dtype}, expected {bool_}")
+    chosen = [a for a in (value, other) if type(a) is TensorMeta]
+    if chosen:
+        common_device("where", [self, *chosen])
+    geometry = pointwise_rule("where", same)(self, *chosen)
+    kinds = [(a.dtype, len(a.shape)) if type(a) is TensorMeta else a() for a in (value, other)]
+    from aotlite.ir.dtypes import result_type
+
+    return geometry.with_dtype(result_type(kinds))
+
+
+def _where_kernel(arrays: Any, meta: TensorMeta, condition: Any, value: Any, other: Any) -> Any:
+    xp = arrays.namespace
+
+    def cast(choice: Any) -> Any:
+        if hasattr(choice, "dtype"):
+            return xp.astype(choice, meta.dtype.numpy)
+        return xp.full((), choice, dtype=meta.dtype.numpy)
+
+    return xp.where(condition, cast(value), cast(other))
+
+
+_WHERE = schema_of("where(Tensor self, Tensor|Scalar value, Tensor|Scalar other) -> Tensor")
+WHERE: PureOp = register(
+    PureOp(
+        _WHERE,
+        _where_rule,
+        cost=Cost.POINTWISE,
+        kernel=_where_kernel,
+        scalar=lambda c, a, b: s.where(c, a, b),
+        vjp=parse_vjp(
+            _WHERE,
+            {
+                "value": lambda grad, self: self.where(grad, 0),
+                "other": lambda grad, self: self.where(0, grad),
+            },
+        ),
+    )
+)
+"""`condition.where(value, other)`: value where self (bool) holds, other elsewhere."""
+
+
+def _inside(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    if min is not None:
+        grad = (self >= min).where(grad, 0)
+    return grad if max is None else (self <= max).where(grad, 0)
+
+
+def _clamp_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
+    if low is None and high is None:
+        raise ArgumentError("clamp: min and max are both None, expected at least one number")
+    if low is not None:
+        a = xp.maximum(a, low)
+    return a if high is None else xp.minimum(a, high)
+
+
+def _clamp_scalar(a: Any, low: Any, high: Any) -> Any:
+    low_done = a if low is None else s.maximum(a, low)
+    return low_done if high is None else s.minimum(low_done, high)
+
+
+CLAMP = pointwise(
+    "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    kernel=_clamp_kernel,
+    scalar=_clamp_scalar,
+    vjp={"self": _inside},
+    inplace=True,
+)
+
+
+# -------------------------------------------------------------------------- filling and casts
+def _masked_fill_rule(self: TensorMeta, mask: TensorMeta, value: Any) -> TensorMeta:
+    if mask.dtype is not bool_:
+        raise DTypeError(f"masked_fill: the mask has dtype {mask.dtype}, expected {bool_}")
+    return pointwise_rule("masked_fill", same)(self, mask).with_dtype(self.dtype)
+
+
+def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
+    xp = arrays.namespace
+    return xp.where(mask, xp.full((), value, dtype=meta.dtype.numpy), a)
+
+
+_MASKED_FILL = schema_of("masked_fill(Tensor self, Tensor mask, Scalar value) -> Tensor")
+MASKED_FILL: PureOp = register(
+    PureOp(
+        _MASKED_FILL,
+        _masked_fill_rule,
+        cost=Cost.POINTWISE,
+        kernel=_masked_fill_kernel,
+        scalar=lambda a, mask, value: s.where(mask, value, a),
+        vjp=parse_vjp(_MASKED_FILL, {"self": lambda grad, mask: grad.masked_fill(mask, 0)}),
+    )
+)
+MASKED_FILL_ = inplace_of(MASKED_FILL)
+
+
+def _cast_rule(self: TensorMeta, dtype: DType) -> TensorMeta:
+    return tensor_meta(
+        self.shape, layout.clone_strides(self.shape, self.stride), dtype, self.device
+    )
+
+
+def _cast_kernel(arrays: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
+    return arrays.namespace.astype(a, dtype.numpy)
+
+
+_CAST = schema_of("cast(Tensor self, dtype dtype) -> Tensor")
+CAST: PureOp = register(
+    PureOp(
+        _CAST,
+        _cast_rule,
+        cost=Cost.POINTWISE,
+        kernel=_cast_kernel,
+        scalar=lambda a, dtype: s.cast(a, dtype),
+        vjp=parse_vjp(
+            _CAST, {"self": lambda grad, self_meta: grad.to(self_meta.dtype)}
+        ),
+    )
+)
+"""A copy in another dtype; strides are kept as by `clone`."""

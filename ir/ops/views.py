@@ -1,0 +1,462 @@
+"""View ops: geometry rules, inverse writes (`put`) and gradients. Rules: TEN-2, FUN-7, FUN-8.
+
+A rule gives (meta, start): the result's geometry and where its first element lies, in elements from
+the operand's first. `put(parent, value, *args)` obeys the lens laws (put-get, get-put, put-put).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import layout, sizes
+from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost
+from aotlite.ir.ops.declare import geometry_of, multi_view, pure, scatter_of, view
+
+Window = tuple[TensorMeta, int]
+
+
+def _seen(meta: TensorMeta, shape: tuple[int, ...], stride: tuple[int, ...], start: int = 0) -> Window:
+    return tensor_meta(shape, stride, meta.dtype, meta.device), start
+
+
+def _reordered(meta: TensorMeta, order: tuple[int, ...]) -> Window:
+    return _seen(
+        meta, tuple(meta.shape[i] for i in order), tuple(meta.stride[i] for i in order)
+    )
+
+
+# ------------------------------------------------------------------------------- same geometry
+def _unchanged(self: TensorMeta) -> Window:
+    return self, 0
+
+
+ALIAS = view(
+    "alias(Tensor(a) self) -> Tensor(a)",
+    meta=_unchanged,
+    put=lambda parent, value: value,
+    vjp={"self": lambda grad: grad},
+    keeps_all=True,
+)
+
+DETACH = view(
+    "detach(Tensor(a) self) -> Tensor(a)",
+    meta=_unchanged,
+    put=lambda parent, value: value,
+    vjp=None,
+    keeps_all=True,
+)
+
+
+# ------------------------------------------------------------------------------------ reshaping
+def _view(self: TensorMeta, size: tuple[int, ...]) -> Window:
+    shape = sizes.infer_size(size, self.numel)
+    stride = layout.view_strides(self.shape, self.stride, shape)
+    if stride is None:
+        raise ShapeError(
+            f"view: shape {shape} is not expressible on shape {self.shape} with strides "
+            f"{self.stride}, expected strides that merge; use reshape"
+        )
+    return _seen(self, shape, stride)
+
+
+VIEW = view(
+    "view(Tensor(a) self, int[] size) -> Tensor(a)",
+    meta=_view,
+    put=lambda parent, value, size: value.reshape(parent.shape),
+    vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
+    keeps_all=True,
+)
+
+
+def _unsqueeze(self: TensorMeta, dim: int) -> Window:
+    dim = sizes.wrap_dim(dim, len(self.shape) + 1)
+    step = self.shape[dim] * self.stride[dim] if dim < len(self.shape) else 1
+    return _seen(
+        self,
+        (*self.shape[:dim], 1, *self.shape[dim:]),
+        (*self.stride[:dim], step, *self.stride[dim:]),
+    )
+
+
+UNSQUEEZE = view(
+    "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+    meta=_unsqueeze,
+    put=lambda parent, value, dim: value.squeeze(dim),
+    vjp={"self": lambda grad, dim: grad.squeeze(dim)},
+    keeps_all=True,
+)
+
+
+def _squeezed(shape: tuple[int, ...], dim: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The dimensions that stay."""
+    asked = range(len(shape)) if dim is None else sizes.wrap_dims(dim, len(shape))
+    return tuple(i for i in range(len(shape)) if i not in asked or shape[i] != 1)
+
+
+def _squeeze(self: TensorMeta, dim: tuple[int, ...] | None) -> Window:
+    return _reordered(self, _squeezed(self.shape, dim))
+
+
+SQUEEZE = view(
+    "squeeze(Tensor(a) self, int[]? dim=None) -> Tensor(a)",
+    meta=_squeeze,
+    put=lambda parent, value, dim: value.reshape(parent.shape),
+    vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
+    keeps_all=True,
+)
+
+
+# ------------------------------------------------------------------------------ order of dims
+def _transpose(self: TensorMeta, dim0: int, dim1: int) -> Window:
+    if not self.shape:
+        sizes.wrap_dims((dim0,), 0), sizes.wrap_dims((dim1,), 0)
+        return self, 0
+    order = list(range(len(self.shape)))
+    a, b = sizes.wrap_dim(dim0, len(order)), sizes.wrap_dim(dim1, len(order))
+    order[a], order[b] = order[b], order[a]
+    return _reordered(self, tuple(order))
+
+
+TRANSPOSE = view(
+    "transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+    meta=_transpose,
+    put=lambda parent, value, dim0, dim1: value.transpose(dim0, dim1),
+    vjp={"self": lambda grad, dim0, dim1: grad.transpose(dim0, dim1)},
+    keeps_all=True,
+)
+
+
+def _t(self: TensorMeta) -> Window:
+    if len(self.shape) > 2:
+        raise ShapeError(f"t: the tensor has shape {self.shape}, expected at most 2 dimensions")
+    return _reordered(self, tuple(reversed(range(len(self.shape)))))
+
+
+T = view(
+    "t(Tensor(a) self) -> Tensor(a)",
+    meta=_t,
+    put=lambda parent, value: value.t(),
+    vjp={"self": lambda grad: grad.t()},
+    keeps_all=True,
+)
+
+
+def _order(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    order = tuple(sizes.wrap_dim(d, ndim) for d in dims)
+    if sorted(order) != list(range(ndim)):
+        raise ShapeError(f"permute: dims is {dims}, expected each of {ndim} dimensions once")
+    return order
+
+
+def _permute(self: TensorMeta, dims: tuple[int, ...]) -> Window:
+    return _reordered(self, _order(dims, len(self.shape)))
+
+
+def _permute_back(value: Any, dims: tuple[int, ...]) -> Any:
+    order = _order(dims, len(value.shape))
+    return value.permute(tuple(order.index(i) for i in range(len(order))))
+
+
+PERMUTE = view(
+    "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
+    meta=_permute,
+    put=lambda parent, value, dims: _permute_back(value, dims),
+    vjp={"self": lambda grad, dims: _permute_back(grad, dims)},
+    keeps_all=True,
+)
+
+
+# ------------------------------------------------------------------------------------ repeating
+def _expand(self: TensorMeta, size: tuple[int, ...]) -> Window:
+    extra = len(size) - len(self.shape)
+    if extra < 0:
+        raise ShapeError(
+            f"expand: size {size} has {len(size)} dimensions, expected at least {len(self.shape)}"
+        )
+    shape, stride = [], []
+    for i, wanted in enumerate(size):
+        have = self.shape[i - extra] if i >= extra else 1
+        step = self.stride[i - extra] if i >= extra else 0
+        keep = wanted == -1 and i >= extra
+        if not keep and wanted != have and have != 1 or wanted < -1 or (wanted == -1 and not keep):
+            raise ShapeError(
+                f"expand: size {wanted} at dimension {i} does not fit size {have} of shape "
+                f"{self.shape}, expected the same size, -1, or a dimension of size 1"
+            )
+        shape.append(have if keep else wanted)
+        stride.append(step if keep or wanted == have and i >= extra else 0)
+    return _seen(self, tuple(shape), tuple(stride))
+
+
+def _put_expand(parent: Any, value: Any, size: tuple[int, ...]) -> Any:
+    """All copies hold one value (only `fill_` and `zero_` may write an expanded tensor: TEN-7)."""
+    for _ in range(len(value.shape) - len(parent.shape)):
+        value = value.select(0, 0)
+    for dim, (have, grown) in enumerate(zip(parent.shape, value.shape, strict=True)):
+        if have != grown:
+            if grown == 0:
+                return parent
+            value = value.narrow(dim, 0, 1)
+    return value
+
+
+EXPAND = view(
+    "expand(Tensor(a) self, int[] size) -> Tensor(a)",
+    meta=_expand,
+    put=_put_expand,
+    vjp={"self": lambda grad, self_meta: grad.sum_to(self_meta.shape)},
+)
+
+
+# ------------------------------------------------------------------------------------ narrowing
+def _select(self: TensorMeta, dim: int, index: int) -> Window:
+    if not self.shape:
+        raise ShapeError("select: the tensor has no dimensions, expected at least 1")
+    dim = sizes.wrap_dim(dim, len(self.shape))
+    size = self.shape[dim]
+    if not -size <= index < size:
+        raise IndexOutOfRangeError(
+            f"select: index {index} is out of range for dimension {dim} of size {size}"
+        )
+    order = tuple(i for i in range(len(self.shape)) if i != dim)
+    return _reordered(self, order)[0], (index % size) * self.stride[dim]
+
+
+SELECT = view(
+    "select(Tensor(a) self, int dim, int index) -> Tensor(a)",
+    meta=_select,
+    put=None,
+    vjp={
+        "self": lambda grad, self_meta, dim, index: grad.new_zeros(
+            self_meta.shape
+        ).select_scatter(grad, dim, index)
+    },
+)
+
+
+def _slice(
+    self: TensorMeta, dim: int, start: int | None, end: int | None, step: int
+) -> Window:
+    if not self.shape:
+        raise ShapeError("slice: the tensor has no dimensions, expected at least 1")
+    if step < 1:
+        raise ArgumentError(f"slice: argument 'step' is {step}, expected at least 1")
+    dim = sizes.wrap_dim(dim, len(self.shape))
+    first, last, _ = slice(start, end, step).indices(self.shape[dim])
+    length = max(0, -((first - last) // step))
+    shape = (*self.shape[:dim], length, *self.shape[dim + 1 :])
+    stride = (*self.stride[:dim], self.stride[dim] * step, *self.stride[dim + 1 :])
+    return _seen(self, shape, stride, first * self.stride[dim])
+
+
+SLICE = view(
+    "slice(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)",
+    meta=_slice,
+    put=None,
+    vjp={
+        "self": lambda grad, self_meta, dim, start, end, step: grad.new_zeros(
+            self_meta.shape
+        ).slice_scatter(grad, dim, start, end, step)
+    },
+)
+
+
+def _diagonal(self: TensorMeta, offset: int, dim1: int, dim2: int) -> Window:
+    ndim = len(self.shape)
+    a, b = sizes.wrap_dim(dim1, ndim), sizes.wrap_dim(dim2, ndim)
+    if a == b:
+        raise ShapeError(f"diagonal: dim1 and dim2 are both {a}, expected two dimensions")
+    rows, columns = self.shape[a], self.shape[b]
+    length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+    length = max(length, 0)
+    start = 0
+    if length:
+        start = offset * self.stride[b] if offset >= 0 else -offset * self.stride[a]
+    rest = [i for i in range(ndim) if i not in (a, b)]
+    shape = (*(self.shape[i] for i in rest), length)
+    stride = (*(self.stride[i] for i in rest), self.stride[a] + self.stride[b])
+    return _seen(self, shape, stride, start)
+
+
+DIAGONAL = view(
+    "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+    meta=_diagonal,
+    put=None,
+    vjp={
+        "self": lambda grad, self_meta, offset, dim1, dim2: grad.new_zeros(
+            self_meta.shape
+        ).diagonal_scatter(grad, offset, dim1, dim2)
+    },
+)
+
+
+# ------------------------------------------------------------------------- windows and strides
+def _unfold(self: TensorMeta, dimension: int, size: int, step: int) -> Window:
+    dim = sizes.wrap_dim(dimension, len(self.shape))
+    have = self.shape[dim] if self.shape else 1
+    if step < 1 or size < 0:
+        raise ArgumentError(
+            f"unfold: size is {size} and step is {step}, expected size >= 0 and step >= 1"
+        )
+    if size > have:
+        raise ShapeError(f"unfold: size is {size}, expected at most {have}, the size of dimension {dim}")
+    if not self.shape:
+        return _seen(self, (size,), (1,))
+    count = (have - size) // step + 1
+    shape = (*self.shape[:dim], count, *self.shape[dim + 1 :], size)
+    base = self.stride[dim]
+    stride = (*self.stride[:dim], base * step, *self.stride[dim + 1 :], base)
+    return _seen(self, shape, stride)
+
+
+def _put_unfold(parent: Any, value: Any, dimension: int, size: int, step: int) -> Any:
+    if step < size and value.size(dimension) > 1:
+        raise AliasError(
+            f"unfold: windows of size {size} with step {step} overlap, expected windows that do "
+            "not, to be written"
+        )
+    return parent.unfold_scatter(value, dimension, size, step)
+
+
+def _unfold_vjp(grad: Any, self_meta: TensorMeta, dimension: int, size: int, step: int) -> Any:
+    seen, start = _unfold(self_meta.as_contiguous(), dimension, size, step)
+    return grad.strided_accumulate(self_meta.shape, seen.stride, start)
+
+
+UNFOLD = view(
+    "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
+    meta=_unfold,
+    put=_put_unfold,
+    vjp={"self": _unfold_vjp},
+)
+
+
+def _as_strided(
+    self: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> Window:
+    if len(size) != len(stride):
+        raise ShapeError(f"as_strided: size {size} and stride {stride} differ in length")
+    if any(n < 0 for n in size) or any(n < 0 for n in stride):
+        raise ShapeError(f"as_strided: size {size}, stride {stride}, expected no negative number")
+    return _seen(self, size, stride, offset)
+
+
+def _as_strided_vjp(
+    grad: Any, self_meta: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> Any:
+    """Gradient over the operand's own elements: what the window reads outside them is dropped."""
+    span = grad.strided_accumulate((offset + layout.span(size, stride),), stride, offset)
+    missing = self_meta.span - span.numel()
+    if missing > 0:
+        span = span.new_zeros((self_meta.span,)).slice_scatter(span, 0, 0, span.numel(), 1)
+    return span.as_strided(self_meta.shape, self_meta.stride, 0)
+
+
+AS_STRIDED = view(
+    "as_strided(Tensor(a) self, int[] size, int[] stride, int offset=0) -> Tensor(a)",
+    meta=_as_strided,
+    put=None,
+    vjp={"self": _as_strided_vjp},
+)
+"""`offset` counts from the operand's first element (the tensor method takes storage offsets)."""
+
+
+# ------------------------------------------------------------------------------- multi-output
+def _split_parts(self: TensorMeta, split_size: int, dim: int) -> Any:
+    if not self.shape:
+        raise ShapeError("split: the tensor has no dimensions, expected at least 1")
+    dim = sizes.wrap_dim(dim, len(self.shape))
+    have = self.shape[dim]
+    if split_size < 0 or (split_size == 0 and have != 0):
+        raise ArgumentError(f"split: argument 'split_size' is {split_size}, expected at least 1")
+    if have == 0 or split_size == 0:
+        return ((SLICE, (dim, 0, 0, 1)),)
+    starts = range(0, have, split_size)
+    return tuple((SLICE, (dim, i, min(i + split_size, have), 1)) for i in starts)
+
+
+SPLIT = multi_view("split(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", parts=_split_parts)
+
+
+def _split_with_sizes_parts(self: TensorMeta, split_sizes: tuple[int, ...], dim: int) -> Any:
+    dim = sizes.wrap_dim(dim, len(self.shape))
+    have = self.shape[dim]
+    if sum(split_sizes) != have or any(n < 0 for n in split_sizes):
+        raise ShapeError(
+            f"split_with_sizes: split_sizes {split_sizes} sum to {sum(split_sizes)}, expected "
+            f"{have}, the size of dimension {dim}"
+        )
+    parts, start = [], 0
+    for size in split_sizes:
+        parts.append((SLICE, (dim, start, start + size, 1)))
+        start += size
+    return tuple(parts)
+
+
+SPLIT_WITH_SIZES = multi_view(
+    "split_with_sizes(Tensor(a) self, int[] split_sizes, int dim=0) -> Tensor(a)[]",
+    parts=_split_with_sizes_parts,
+)
+
+
+def _unbind_parts(self: TensorMeta, dim: int) -> Any:
+    if not self.shape:
+        raise ShapeError("unbind: the tensor has no dimensions, expected at least 1")
+    dim = sizes.wrap_dim(dim, len(self.shape))
+    return tuple((SELECT, (dim, i)) for i in range(self.shape[dim]))
+
+
+UNBIND = multi_view("unbind(Tensor(a) self, int dim=0) -> Tensor(a)[]", parts=_unbind_parts)
+
+
+# ---------------------------------------------------------------------- derived and companions
+SELECT_SCATTER = scatter_of(SELECT)
+SLICE_SCATTER = scatter_of(SLICE)
+DIAGONAL_SCATTER = scatter_of(DIAGONAL)
+UNFOLD_SCATTER = scatter_of(UNFOLD)
+AS_STRIDED_SCATTER = scatter_of(AS_STRIDED)
+
+T_ = geometry_of(T, "t_")
+TRANSPOSE_ = geometry_of(TRANSPOSE, "transpose_")
+SQUEEZE_ = geometry_of(SQUEEZE, "squeeze_")
+UNSQUEEZE_ = geometry_of(UNSQUEEZE, "unsqueeze_")
+AS_STRIDED_ = geometry_of(AS_STRIDED, "as_strided_")
+
+
+def _accumulate_meta(
+    self: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> TensorMeta:
+    return self.as_contiguous(size)
+
+
+def _accumulate(
+    xp: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
+) -> Any:
+    """Sums each element of `grad` into the place its window has in contiguous memory."""
+    total = xp.zeros((meta.numel,), dtype=meta.dtype.numpy)
+    if 0 in grad.shape:
+        return xp.reshape(total, size)
+    address = xp.full(grad.shape, offset, dtype=xp.int64)
+    for dim, (length, step) in enumerate(zip(grad.shape, stride, strict=True)):
+        index = xp.arange(length, dtype=xp.int64) * step
+        address = address + xp.reshape(
+            index, tuple(length if i == dim else 1 for i in range(len(grad.shape)))
+        )
+    xp.add.at(total, xp.reshape(address, (-1,)), xp.reshape(grad, (-1,)))
+    return xp.reshape(total, size)
+
+
+STRIDED_ACCUMULATE = pure(
+    "strided_accumulate(Tensor self, int[] size, int[] stride, int offset=0) -> Tensor",
+    meta=_accumulate_meta,
+    kernel=_accumulate,
+    vjp={
+        "self": lambda grad, self_meta, stride, offset: grad.contiguous().as_strided(
+            self_meta.shape, stride, offset
+        )
+    },
+    cost=Cost.INDEXING,
+)
+"""The adjoint of reading windows: zeros of `size` with self added in at the windows' places."""

@@ -1,0 +1,134 @@
+"""Scalar expressions: what a pointwise op computes for one element, as a tree.
+
+Ground floor. An op's `scalar` is a Python function of `Expr`; calling it on symbols gives the tree
+that kernels are rendered from. `evaluate` computes a tree with any module of functions, which is how
+the law "scalar = kernel" is checked. Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError
+
+
+@attrs.frozen
+class Expr:
+    """A node of a scalar expression: an operation on expressions and numbers.
+
+    >>> x = symbol("x")
+    >>> str(exp(x * 2.0) + 1.0)
+    '(exp((x * 2.0)) + 1.0)'
+    """
+
+    op: str
+    args: tuple[Any, ...]
+
+    def __add__(self, other: Any) -> Expr:
+        return Expr("add", (self, other))
+
+    def __radd__(self, other: Any) -> Expr:
+        return Expr("add", (other, self))
+
+    def __sub__(self, other: Any) -> Expr:
+        return Expr("sub", (self, other))
+
+    def __rsub__(self, other: Any) -> Expr:
+        return Expr("sub", (other, self))
+
+    def __mul__(self, other: Any) -> Expr:
+        return Expr("mul", (self, other))
+
+    def __rmul__(self, other: Any) -> Expr:
+        return Expr("mul", (other, self))
+
+    def __truediv__(self, other: Any) -> Expr:
+        return Expr("div", (self, other))
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return Expr("div", (other, self))
+
+    def __neg__(self) -> Expr:
+        return Expr("neg", (self,))
+
+    def __str__(self) -> str:
+        if self.op == "symbol":
+            return str(self.args[0])
+        parts = [str(a) for a in self.args]
+        if self.op in _INFIX:
+            return f"({parts[0]} {_INFIX[self.op]} {parts[1]})"
+        return f"{self.op}({', '.join(parts)})"
+
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
+
+FUNCTIONS = (
+    "neg abs sign exp expm1 log log1p sqrt sin cos tanh floor ceil isnan pow maximum minimum where "
+    "logical_and logical_or logical_not lt le gt ge eq ne conj cast"
+).split()
+"""Every operation an expression may use, besides add, sub, mul, div and symbols."""
+
+
+def symbol(name: str) -> Expr:
+    """The expression that stands for an operand."""
+    return Expr("symbol", (name,))
+
+
+def _function(name: str) -> Callable[..., Expr]:
+    def make(*args: Any) -> Expr:
+        return Expr(name, args)
+
+    make.__name__ = name
+    return make
+
+
+neg, abs_, sign, exp, expm1, log, log1p, sqrt, sin, cos, tanh, floor, ceil, isnan = map(
+    _function, FUNCTIONS[:14]
+)
+pow_, maximum, minimum, where, logical_and, logical_or, logical_not = map(_function, FUNCTIONS[14:21])
+lt, le, gt, ge, eq, ne, conj, cast = map(_function, FUNCTIONS[21:])
+
+
+def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """The expression of `function` on these operands: symbols for names, numbers and None as given."""
+    return function(*[symbol(a) if isinstance(a, str) else a for a in operands])
+
+
+def symbols(expr: Any) -> list[str]:
+    """Names of the operands that an expression reads, in order of first use."""
+    found: dict[str, None] = {}
+    stack = [expr]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Expr):
+            if item.op == "symbol":
+                found[item.args[0]] = None
+            else:
+                stack.extend(reversed(item.args))
+    return list(found)
+
+
+def evaluate(expr: Any, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]) -> Any:
+    """The value of `expr` with `functions` by operation name. Raises ArgumentError for a missing one."""
+    if not isinstance(expr, Expr):
+        return expr
+    if expr.op == "symbol":
+        return values[expr.args[0]]
+    function = functions.get(expr.op)
+    if function is None:
+        raise ArgumentError(f"scalar: no function is given for {expr.op!r}, expected one an operation")
+    return function(*[evaluate(a, values, functions) for a in expr.args])
