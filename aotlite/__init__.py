@@ -6,6 +6,7 @@ costs nothing and needs no extra.
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -13,6 +14,11 @@ __version__ = "0.1.0"
 # installed they are inside, and these lines do nothing.
 if not os.path.isdir(os.path.join(__path__[0], "ir")):
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
+
+# Type checkers see this block, programs the table below; a test compares the two. Each line reads
+# `from aotlite.module import name as name`.
+if TYPE_CHECKING:
+    pass
 
 # Public name -> module that defines it. No name may equal a submodule's: importing the submodule
 # would bind the module over it.

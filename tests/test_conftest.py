@@ -38,7 +38,7 @@ def count_comparisons(folder: Path, *options: str, conftest_ending: str = "") ->
     folder.joinpath("test_comparisons.py").write_text(COMPARISONS, encoding="utf-8")
     folder.joinpath("pytest.ini").write_text("[pytest]\nmarkers =\n    torch\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "--import-mode=importlib", *options]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     line = r"^PyTorch comparison tests: (\d+) ran, (\d+) skipped$"
     ((ran, skipped),) = re.findall(line, run.stdout, re.MULTILINE)
     return int(ran), int(skipped)
