@@ -78,6 +78,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["aotlite"] = _package_under_test()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "torch" in getattr(item, "fixturenames", ()):
+        item.add_marker("torch")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not HAS_TORCH and item.get_closest_marker("torch"):
         pytest.skip("PyTorch is not installed")

@@ -28,6 +28,8 @@ def test_is_skipped(): pass
 
 @pytest.mark.torch
 def test_skips_itself(): pytest.skip()
+
+def test_uses_the_fixture(torch): pass
 """
 
 
@@ -46,10 +48,15 @@ def count_comparisons(folder: Path, *options: str, conftest_ending: str = "") ->
 
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "0"), ("-n", "2")], ids=" ".join)
 def test_comparison_count_is_the_same_however_the_tests_are_run(tmp_path, options):
-    with_torch = "\nHAS_TORCH = True\n"
-    assert (3, 2) == count_comparisons(tmp_path, *options, conftest_ending=with_torch)
+    with_torch = """
+HAS_TORCH = True
+
+@pytest.fixture
+def torch(): pass
+"""
+    assert (4, 2) == count_comparisons(tmp_path, *options, conftest_ending=with_torch)
 
 
 def test_comparison_count_without_pytorch_is_all_skipped(tmp_path):
     without_torch = "\nHAS_TORCH = False\n"
-    assert (0, 5) == count_comparisons(tmp_path, conftest_ending=without_torch)
+    assert (0, 6) == count_comparisons(tmp_path, conftest_ending=without_torch)

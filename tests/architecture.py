@@ -1,0 +1,165 @@
+"""The rules of the house: functions from a source file to complaints, for test_architecture.py."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ENVIRONMENT_VARIABLES = {"AOTLITE_LOG", "AOTLITE_DUMP", "AOTLITE_VERIFY", "AOTLITE_CACHE"}
+MAY_IMPORT = {
+    "aotlite.ir": ("aotlite.ir",),
+    "aotlite.backends": ("aotlite.ir", "aotlite.backends"),
+}
+FOLDER_NAMES = ("ir", "backends")
+STAGE = re.compile(r"aotlite\.stages\.s\d+\w*")
+# In two parts, so that this file does not contain what it looks for.
+UNFINISHED = re.compile("TO" + r"DO\b|\bFIX" + "ME")
+REGISTRIES = re.compile("index" + "-url|" + "pypi" + r"\.|python" + "hosted|download.py" + "torch")
+
+
+def imports_upwards(module: str, source: str) -> Iterator[str]:
+    """Imports of aotlite's own modules that this module's layer may not make."""
+    layer = next((layer for layer in MAY_IMPORT if is_within(module, layer)), None)
+    if layer is None:
+        return
+    for name in imported_modules(module, source):
+        allowed = any(is_within(name, package) for package in MAY_IMPORT[layer])
+        if is_within(name, "aotlite") and not allowed:
+            yield f"{module}: imports {name}, expected {' or '.join(MAY_IMPORT[layer])} only"
+
+
+def imports_another_stage(module: str, source: str) -> Iterator[str]:
+    """Imports of a stage by another stage, or by what stages share."""
+    if not module.startswith("aotlite.stages."):
+        return
+    own = STAGE.match(module)
+    for name in imported_modules(module, source):
+        other = STAGE.match(name)
+        if other and (own is None or other[0] != own[0]):
+            yield f"{module}: imports {name}, expected no stage but its own"
+
+
+def imports_by_folder_name(module: str, source: str) -> Iterator[str]:
+    """Imports of `ir` and `backends` by the folders' names, which load every class twice."""
+    for name in imported_modules(module, source):
+        if any(is_within(name, folder) for folder in FOLDER_NAMES):
+            yield f"{module}: imports {name}, expected aotlite.{name}"
+
+
+def imports_torch(module: str, source: str) -> Iterator[str]:
+    """Imports of PyTorch by what is installed: it is a thing to compare with, in tests."""
+    if any(is_within(name, "torch") for name in imported_modules(module, source)):
+        yield f"{module}: imports torch, expected in tests only"
+
+
+def hides_comparisons(module: str, source: str) -> Iterator[str]:
+    """Imports of PyTorch at the top of a test module: without it, its tests would go uncounted."""
+    if not module.rpartition(".")[2].startswith("test_"):
+        return
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            continue
+        names = imported_modules(module, ast.unparse(statement))
+        if any(is_within(name, "torch") for name in names):
+            yield f"{module}: imports torch at its top, expected the fixture `torch`"
+
+
+def reads_another_variable(module: str, source: str) -> Iterator[str]:
+    """Uses of the environment other than reading one of the four variables by its literal name."""
+    tree = ast.parse(source)
+    constants = module_constants(tree)
+    permitted = set(permitted_reads(tree, constants))
+    for node in ast.walk(tree):
+        if names_environment(node) and node not in permitted:
+            rule = "one of the four variables, by name"
+            yield f"{module}:{node.lineno}: reads the environment, expected {rule}"
+
+
+def permitted_reads(tree: ast.Module, constants: dict[str, str]) -> Iterator[ast.AST]:
+    """The `os.environ` and `os.getenv` nodes in reads of one of the four variables."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Subscript(value=environment, slice=key, ctx=ast.Load())
+                | ast.Call(func=ast.Attribute(value=environment, attr="get"), args=[key, *_])
+                | ast.Call(func=ast.Attribute(attr="getenv") as environment, args=[key, *_])
+                | ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[environment])
+            ) if literal(key, constants) in ENVIRONMENT_VARIABLES:
+                yield environment
+
+
+def names_environment(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="environ" | "environb" | "getenv" | "getenvb" | "putenv"):
+            return True
+        case ast.ImportFrom(module="os", names=names):
+            return any("env" in alias.name for alias in names)
+    return False
+
+
+def module_constants(tree: ast.Module) -> dict[str, str]:
+    """Strings bound to a name at the top of a module."""
+    return {
+        target.id: statement.value.value
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def literal(node: ast.expr, constants: dict[str, str]) -> str | None:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            return constants.get(name)
+    return None
+
+
+def is_too_long(path: Path, source: str) -> Iterator[str]:
+    limit = 700 if path.parts[0] == "tests" else 500
+    lines = len(source.splitlines())
+    if lines > limit:
+        yield f"{path}: has {lines} lines, expected at most {limit}"
+
+
+def is_unfinished(path: Path, source: str) -> Iterator[str]:
+    for number, line in enumerate(source.splitlines(), 1):
+        if UNFINISHED.search(line):
+            yield f"{path}:{number}: is marked unfinished"
+
+
+def names_a_registry(path: Path, source: str) -> Iterator[str]:
+    """Where packages come from is the business of the machine that installs them."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if REGISTRIES.search(line):
+            yield f"{path}:{number}: names a package registry"
+
+
+def imported_modules(module: str, source: str) -> Iterator[str]:
+    """Full names of what is imported anywhere in a module; `from a import b` gives a.b.
+
+    Literal arguments of `import_module`, `importorskip` and `__import__` count. A package's own name ends in
+    `.__init__`, so that relative imports resolve alike for packages and modules.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=base, names=names, level=level):
+                package = module.split(".")[:-level] if level else []
+                start = ".".join([*package, *([base] if base else [])])
+                yield from (f"{start}.{alias.name}" for alias in names)
+            case ast.Call(
+                func=ast.Attribute(attr="import_module" | "importorskip")
+                | ast.Name(id="import_module" | "importorskip" | "__import__"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
