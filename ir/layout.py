@@ -185,12 +185,15 @@ def elementwise_strides(operand_layouts: Sequence[Layout], shape: Shape) -> Stri
 
 
 def _agreed_strides(layouts: Sequence[Layout], shape: Shape) -> Stride | None:
-    """TensorIterator's fast setup: the order of these questions decides ambiguous layouts."""
+    """TensorIterator's fast setup, None where it has none.
+
+    The order of these questions decides ambiguous layouts; rank 5 is not asked for channels-last.
+    """
     if not all(same_shape(layout[0], shape) for layout in layouts):
         return None
     if all(is_contiguous(*layout) for layout in layouts):
         return contiguous_strides(shape)
-    if all(is_channels_last(*layout) for layout in layouts):
+    if len(shape) == 4 and all(is_channels_last(*layout) for layout in layouts):
         return channels_last_strides(shape)
     first = layouts[0][1]
     if is_dense(shape, first) and all(same_shape(stride, first) for _, stride in layouts):

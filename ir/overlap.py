@@ -42,7 +42,7 @@ def overlaps(a: Geometry, b: Geometry) -> bool:
     (shape_a, stride_a, offset_a), (shape_b, stride_b, offset_b) = a, b
     if 0 in shape_a or 0 in shape_b:
         return False
-    if a == b:
+    if offset_a == offset_b:
         return True
     terms_a, terms_b = _terms(shape_a, stride_a), _terms(shape_b, stride_b)
     reach_a, reach_b = _reach(terms_a), _reach(terms_b)
@@ -85,18 +85,22 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     if terms and terms[0][0] == 0:
         return True
     limit = _work_limit(len(terms))
-    return any(_collides(terms[: at + 1], limit) for at in range(len(terms)))
+    reach = 0
+    for at, (stride, count) in enumerate(terms):
+        if stride <= reach and _collides(terms[at], terms[:at], limit):
+            return True
+        reach += stride * count
+    return False
 
 
-def _collides(terms: Sequence[_Term], limit: int | None) -> bool:
-    """Whether two indices that first differ in the last of these terms have one address.
+def _collides(outer: _Term, inner: Sequence[_Term], limit: int | None) -> bool:
+    """Whether two indices have one address that differ in `outer`, and else in `inner` only.
 
-    Their difference is 1 + x in that term, between -count and count in the others.
+    They differ by 1 + x in `outer`, and by anything from -count to count in the others.
     """
-    *inner, (stride, count) = terms
-    target = _reach(inner) - stride
+    stride, count = outer
     doubled = [(step, 2 * times) for step, times in inner]
-    return target >= 0 and _solvable([(stride, count - 1), *doubled], target, limit)
+    return _solvable([(stride, count - 1), *doubled], _reach(inner) - stride, limit)
 
 
 def _terms(shape: Shape, stride: Stride, *, keep_zero: bool = False) -> list[_Term]:
