@@ -142,8 +142,8 @@ def names_a_registry(path: Path, source: str) -> Iterator[str]:
 def imported_modules(module: str, source: str) -> Iterator[str]:
     """Full names of what is imported anywhere in a module; `from a import b` gives a.b.
 
-    Literal arguments of `import_module`, `importorskip` and `__import__` count. A package's own name ends in
-    `.__init__`, so that relative imports resolve alike for packages and modules.
+    Literal arguments of `import_module`, `importorskip` and `__import__` count. A package's own
+    name ends in `.__init__`, so that relative imports resolve alike for packages and modules.
     """
     for node in ast.walk(ast.parse(source)):
         match node:
