@@ -22,10 +22,33 @@ if TYPE_CHECKING:
 
 # Public name -> module that defines it. No name may equal a submodule's: importing the submodule
 # would bind the module over it.
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {
+    **dict.fromkeys(
+        ("tensor from_numpy full zeros ones empty zeros_like ones_like rand arange cat stack where").split(),
+        "aotlite.eager.functions",
+    ),
+    **dict.fromkeys(
+        "no_grad enable_grad set_grad_enabled is_grad_enabled".split(), "aotlite.eager.state"
+    ),
+    **dict.fromkeys("manual_seed get_rng_state set_rng_state".split(), "aotlite.eager.random"),
+    **dict.fromkeys(
+        "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 bool_ complex64 complex128".split(),
+        "aotlite.ir.dtypes",
+    ),
+    **dict.fromkeys(
+        (
+            "AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError "
+            "FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError "
+            "UnsupportedError"
+        ).split(),
+        "aotlite.ir.errors",
+    ),
+    "Tensor": "aotlite.eager.tensor",
+    "Device": "aotlite.ir.device",
+}
 
 # Subpackages reached as attributes without an import of their own.
-_SUBMODULES = frozenset({"backends", "data", "ir", "nn", "optim", "stages", "testing"})
+_SUBMODULES = frozenset({"autograd", "backends", "data", "ir", "nn", "optim", "stages", "testing"})
 
 
 def __getattr__(name: str) -> object:

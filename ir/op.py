@@ -145,6 +145,7 @@ class Op:
     cost: Cost = attrs.field(kw_only=True)
     name: str = attrs.field(init=False)
     mixed: tuple[int, ...] = attrs.field(init=False)
+    """Positions where a number may stand."""
     tensors: tuple[int, ...] = attrs.field(init=False)
     lists: tuple[int, ...] = attrs.field(init=False)
     _results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
@@ -160,7 +161,7 @@ class Op:
     def __attrs_post_init__(self) -> None:
         self.name = self.schema.name
         kinds = [parameter.type for parameter in self.schema.parameters]
-        self.mixed = tuple(i for i, k in enumerate(kinds) if k.holds_number)
+        self.mixed = tuple(i for i, k in enumerate(kinds) if "Scalar" in k.text)
         self.tensors = tuple(i for i, k in enumerate(kinds) if k.is_tensor)
         self.lists = tuple(i for i, k in enumerate(kinds) if k.is_tensor_list)
 

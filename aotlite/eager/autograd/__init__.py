@@ -1,0 +1,1 @@
+"""The tape: what a backward pass needs to know, and the engine that runs it."""

@@ -1,0 +1,111 @@
+"""`backward` and `grad`: the public ways into the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotlite.eager.autograd.engine import run_backward
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, AutogradError
+from aotlite.ir.op import OPS
+
+Gradients = Sequence[Tensor | None] | Tensor | None
+
+
+def backward(
+    tensors: Sequence[Tensor] | Tensor,
+    grad_tensors: Gradients = None,
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> None:
+    """Adds the gradients of `tensors` to the `.grad` of the leaves they came from.
+
+    A missing gradient is 1 for a tensor of one element. Raises AutogradError for tensors without
+    history, for a graph that was freed, and for saved values that were modified in place.
+    """
+    roots = _roots(_listed(tensors), grad_tensors)
+    run_backward(roots, retain_graph=retain_graph, create_graph=create_graph)
+
+
+def grad(
+    outputs: Sequence[Tensor] | Tensor,
+    inputs: Sequence[Tensor] | Tensor,
+    grad_outputs: Gradients = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`, one for each input.
+
+    >>> import aotlite as al
+    >>> x = al.tensor(3.0, requires_grad=True)
+    >>> al.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    targets = _listed(inputs)
+    sinks = [edge_of(t) for t in targets]
+    for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
+        if sink is None:
+            raise AutogradError(f"grad: input {i} ({tensor.meta}) does not require grad, expected one that does")
+    found = run_backward(
+        _roots(_listed(outputs), grad_outputs),
+        sinks=sinks,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+    )
+    if not allow_unused and any(g is None for g in found):
+        raise AutogradError(
+            f"grad: input {found.index(None)} is not used by the outputs, expected every input to "
+            "be; pass allow_unused=True to get None for it"
+        )
+    return tuple(found)
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _roots(tensors: list[Tensor], gradients: Gradients) -> list[tuple[Any, Any]]:
+    given = [gradients] * len(tensors) if gradients is None else _listed(gradients)
+    if len(given) != len(tensors):
+        raise ArgumentError(
+            f"backward: {len(given)} gradients are given for {len(tensors)} tensors, expected as many"
+        )
+    roots = []
+    for tensor, gradient in zip(tensors, given, strict=True):
+        edge = edge_of(_here(tensor))
+        if edge is None:
+            raise AutogradError(
+                f"backward: the tensor {tensor.meta} does not require grad and has no history, "
+                "expected a tensor that does"
+            )
+        roots.append((edge, _first(tensor, gradient)))
+    return roots
+
+
+def _here(tensor: Tensor) -> Tensor:
+    recorder = STATE.recorder
+    return tensor if recorder is None else recorder.here(tensor)
+
+
+def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+    if gradient is None:
+        if tensor.numel() != 1:
+            raise AutogradError(
+                f"backward: the tensor has shape {tensor.shape}, expected one element where no "
+                "gradient is given"
+            )
+        first: Tensor = tensor._apply(
+            OPS["full"], (tensor.shape, 1, tensor.dtype, tensor.device)
+        )
+        return first
+    if gradient.shape != tensor.shape:
+        raise AutogradError(
+            f"backward: the gradient has shape {gradient.shape}, expected {tensor.shape}"
+        )
+    return gradient.to(tensor.dtype)

@@ -1,0 +1,301 @@
+"""`dispatch(op, args)`: runs an op on tensors, or records it, and keeps histories right.
+
+The one way into every op. Arguments are canonical (`Op.bind`). Rules: TEN-7..TEN-10, TEN-15..TEN-24.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.autograd.history import (
+    CreationKind,
+    Step,
+    change_geometry,
+    check_writable,
+    edges_of,
+    is_leaf_family,
+    link_view,
+    plan_write,
+    rewrite,
+    root_of,
+    save_operands,
+)
+from aotlite.eager.autograd.tape import OpNode
+from aotlite.eager.random import GENERATOR
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage, no_data
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.errors import (
+    AliasError,
+    ArgumentError,
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+    noted,
+)
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.ops.structure import ResultOp
+from aotlite.ir.ops.views import DETACH
+from aotlite.ir.overlap import has_internal_overlap, overlaps
+
+
+def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
+    """The result of `op` on canonical arguments."""
+    recorder = STATE.recorder
+    handler = _HANDLERS[type(op)]
+    if recorder is None:
+        return handler(op, args)
+    given = args[0] if args else None
+    result = handler(op, recorder.admit(args))
+    # A write returns the object it was asked to write, which may stand outside the capture.
+    return given if op.writes or type(op) is GeometryOp else result
+
+
+# ---------------------------------------------------------------------------------------- pure
+def _pure(op: PureOp, args: tuple[Any, ...]) -> Any:
+    meta = op.infer(args)
+    recorder = STATE.recorder
+    if recorder is not None:
+        outs = _fakes(recorder, recorder.record(op, args, meta), meta)
+    else:
+        outs = _computed(op, args, meta)
+    vjp = op.vjp
+    if vjp is not None and STATE.grad_mode:
+        edges = edges_of(vjp, args)
+        if edges:
+            node = OpNode(op, vjp, args, edges, save_operands(vjp, args, tuple(edges)))
+            _attach(node, outs)
+    return outs if type(meta) is tuple else outs[0]
+
+
+def _attach(node: OpNode, outs: tuple[Tensor, ...]) -> None:
+    node.set_results(outs)
+    node.origin = outs[0].value
+    for k, out in enumerate(outs):
+        if out.meta.dtype.is_differentiable:
+            out._node, out._index = node, k
+
+
+def _fakes(recorder: Any, values: Any, meta: Any) -> tuple[Tensor, ...]:
+    metas, values = (meta, values) if type(meta) is tuple else ((meta,), (values,))
+    outs = []
+    for one, value in zip(metas, values, strict=True):
+        out = Tensor(Storage(None, capture=recorder), one)
+        out.value = value
+        outs.append(out)
+    return tuple(outs)
+
+
+def _computed(op: PureOp, args: tuple[Any, ...], meta: Any) -> tuple[Tensor, ...]:
+    arrays = (meta[0] if type(meta) is tuple else meta).device.arrays
+    result = _run_kernel(op, args, meta, arrays)
+    metas, results = (meta, result) if type(meta) is tuple else ((meta,), (result,))
+    return tuple(
+        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, metas, strict=True)]
+    )
+
+
+def _run_kernel(op: PureOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
+    operands = []
+    for a in args:
+        if isinstance(a, Tensor):
+            operands.append(_on(op, a, arrays).array)
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            operands.append(tuple([_on(op, item, arrays).array for item in a]))
+        else:
+            operands.append(a)
+    with np.errstate(all="ignore"):
+        return op.kernel(arrays, meta, *operands)
+
+
+def _on(op: Op, tensor: Tensor, arrays: Any) -> Tensor:
+    if tensor.meta.device.arrays is not arrays:
+        raise DeviceError(f"{op.name}: a tensor is on {tensor.device}, expected one device for all")
+    return tensor
+
+
+# --------------------------------------------------------------------------------------- views
+def _view(op: ViewOp, args: tuple[Any, ...]) -> Tensor:
+    source: Tensor = args[0]
+    meta, start = op.result(args)
+    out = _window(op, source, meta, start)
+    recorder = STATE.recorder
+    if recorder is not None:
+        out.value = recorder.record(op, args, meta)
+    if op is not DETACH:
+        link_view(out, source, op, args[1:])
+        if out._node is not None:
+            out._node.origin = out.value
+    return out
+
+
+def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
+    storage = source.storage
+    if storage.buffer is None and STATE.recorder is None:
+        raise no_data(op.name)
+    offset = source.offset + start
+    if op.name.startswith("as_strided"):
+        _check_bounds(op, storage, meta, offset)
+    return Tensor(storage, meta, offset)
+
+
+def _check_bounds(op: Op, storage: Storage, meta: TensorMeta, offset: int) -> None:
+    size = meta.dtype.itemsize
+    have = getattr(storage.buffer, "nbytes", None)
+    if offset < 0 or (have is not None and meta.numel and (offset + meta.span) * size > have):
+        raise ShapeError(
+            f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset {offset} "
+            f"needs {(offset + meta.span) * size} bytes, expected at most the storage's {have}"
+        )
+
+
+def _multi_view(op: MultiViewOp, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    source: Tensor = args[0]
+    parts = op.parts(args)
+    windows = [view.result((source, *rest)) for view, rest in parts]
+    recorder = STATE.recorder
+    values: Any = [None] * len(parts)
+    if recorder is not None:
+        values = recorder.record(op, args, tuple([meta for meta, _ in windows]))
+    outs = []
+    for (view, rest), (meta, start), value in zip(parts, windows, values, strict=True):
+        out = _window(op, source, meta, start)
+        out.value = value
+        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
+        if out._node is not None:
+            out._node.origin = value
+        outs.append(out)
+    return tuple(outs)
+
+
+# -------------------------------------------------------------------------------------- writes
+def _inplace(op: InplaceOp, args: tuple[Any, ...]) -> Tensor:
+    target: Tensor = args[0]
+    result = op.functional.infer(args)
+    assert isinstance(result, TensorMeta)
+    _check_result(op, target.meta, result)
+    others = [t for t in op.operands(args) if t is not target]
+    _check_memory(op, target, others)
+    check_writable(op, target, others)
+    node = plan_write(op, args)
+    root = target._root
+    base_edge = root.edge() if root is not None else None
+    recorder = STATE.recorder
+    if recorder is not None:
+        value = recorder.record(op, args, target.meta)
+        target.value = value
+        if node is not None:
+            node.origin = value
+    else:
+        arrays = target.device.arrays
+        computed = _run_kernel(op.functional, args, result, arrays)
+        arrays.copy(target.array, computed)
+    target.storage.version += 1
+    if node is not None:
+        node.set_results((target,))
+        rewrite(target, node, base_edge)
+    return target
+
+
+def _check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:
+    """TEN-9: the destination keeps its shape and dtype."""
+    if result.shape != target.shape:
+        raise ShapeError(
+            f"{op.name}: the destination has shape {target.shape}, expected {result.shape}, the "
+            "shape of the result"
+        )
+    if not op.overwrites and not can_cast_in_place(result.dtype, target.dtype):
+        raise DTypeError(
+            f"{op.name}: the destination has dtype {target.dtype}, expected one that takes a "
+            f"result of {result.dtype}"
+        )
+
+
+def _check_memory(op: InplaceOp, target: Tensor, others: list[Tensor]) -> None:
+    """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part."""
+    meta = target.meta
+    if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
+        if op.functional.cost is not Cost.FACTORY:
+            raise noted(
+                AliasError(
+                    f"{op.name}: the destination {meta} overlaps itself, expected one memory place "
+                    "for each element"
+                ),
+                "Write to a clone(). (TEN-7)",
+            )
+    storage = target.storage
+    if not storage.writable:
+        raise noted(
+            ArgumentError(f"{op.name}: the destination is read-only memory, expected writable memory"),
+            "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
+        )
+    if storage.buffer is None and STATE.recorder is None:
+        raise no_data(op.name)
+    for other in others:
+        if other.storage is storage and not (other.meta is meta and other.offset == target.offset):
+            mine, its = _layout(target), _layout(other)
+            if overlaps(mine, its):
+                raise noted(
+                    AliasError(
+                        f"{op.name}: an operand {other.meta} overlaps the destination {meta} in "
+                        "part, expected the same memory or none in common"
+                    ),
+                    "clone() the operand. (TEN-7)",
+                )
+
+
+def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tensor.meta.shape, tensor.meta.stride, tensor.offset
+
+
+def _geometry(op: GeometryOp, args: tuple[Any, ...]) -> Tensor:
+    target: Tensor = args[0]
+    meta, start = op.view.result(args)
+    if STATE.grad_mode and target._leaf and target._node is None and is_leaf_family(target):
+        raise AutogradError(
+            f"{op.name}: the tensor is a leaf that requires grad, expected a non-leaf (TEN-24)"
+        )
+    recorder = STATE.recorder
+    if op.name.startswith("as_strided"):
+        _check_bounds(op, target.storage, meta, target.offset + start)
+    if recorder is not None:
+        target.value = recorder.record(op, args, meta)
+    step = Step(op.view, args[1:], target.meta, meta)
+    target.storage.version += 1
+    root_of(target)  # the family keeps the geometry that older views were taken in
+    target.meta = meta
+    target.offset += start
+    target._array = None
+    change_geometry(target, step)
+    return target
+
+
+# -------------------------------------------------------------------------------------- random
+def _random(op: RandomOp, args: tuple[Any, ...]) -> Tensor:
+    meta = op.infer(args)
+    assert isinstance(meta, TensorMeta)
+    recorder = STATE.recorder
+    if recorder is not None:
+        return _fakes(recorder, recorder.record(op, args, meta), meta)[0]
+    seed, offset = GENERATOR.advance(op.consumes(meta))
+    return _computed(op.functional, (seed, offset, 0, *args), meta)[0]
+
+
+def _result_of(op: ResultOp, args: tuple[Any, ...]) -> Any:
+    return args[0][args[1]]
+
+
+_HANDLERS: dict[type, Any] = {
+    PureOp: _pure,
+    ViewOp: _view,
+    MultiViewOp: _multi_view,
+    InplaceOp: _inplace,
+    GeometryOp: _geometry,
+    RandomOp: _random,
+    ResultOp: _result_of,
+}
