@@ -72,7 +72,8 @@ def reads_another_variable(module: str, source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if names_environment(node) and node not in permitted:
             rule = "one of the four variables, by name"
-            yield f"{module}:{node.lineno}: reads the environment, expected {rule}"
+            line = getattr(node, "lineno", 0)
+            yield f"{module}:{line}: reads the environment, expected {rule}"
 
 
 def permitted_reads(tree: ast.Module, constants: dict[str, str]) -> Iterator[ast.AST]:

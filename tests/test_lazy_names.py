@@ -43,7 +43,7 @@ def run_python(code: str, *arguments: str) -> str:
 def all_modules() -> list[str]:
     """Every module of the three packages, by the files: a walk of `__path__` would leave them."""
     packages = ("aotlite", "aotlite.ir", "aotlite.backends")
-    roots = {name: Path(import_module(name).__file__).parent for name in packages}
+    roots = {name: Path(import_module(name).__path__[0]) for name in packages}
     modules = {
         ".".join([name, *path.relative_to(root).with_suffix("").parts]).removesuffix(".__init__")
         for name, root in roots.items()

@@ -63,7 +63,7 @@ def build(kind: str, folder: Path) -> Path:
     """The archive of this kind (wheel, sdist), built without network from a copy of the tree."""
     source, target = folder / "source", folder / "dist"
     shutil.copytree(ROOT, source, ignore=IGNORED)
-    command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", target]
+    command = [sys.executable, "-m", "build", f"--outdir={target}", "--no-isolation", f"--{kind}"]
     run = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert 0 == run.returncode, run.stdout + run.stderr
     (archive,) = target.iterdir()
