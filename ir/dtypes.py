@@ -298,7 +298,10 @@ def _outranked(high: DType | None, low: DType | None) -> DType | None:
         return low
     if low is None or low.kind <= high.kind:
         return high
-    return high.to_complex() if high.is_floating_point else promote(high, low)
+    if low.is_complex:
+        # Not `promote`: PyTorch gives uint16 with 2j a dtype, though the pair has none.
+        return high.to_complex() if high.is_floating_point else low
+    return promote(high, low)
 
 
 def can_cast_in_place(result: DType, destination: DType) -> bool:

@@ -86,10 +86,10 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
         return True
     limit = _work_limit(len(terms))
     reach = 0
-    for at, (stride, count) in enumerate(terms):
-        if stride <= reach and _collides(terms[at], terms[:at], limit):
+    for at, (step, count) in enumerate(terms):
+        if step <= reach and _collides((step, count), terms[:at], limit):
             return True
-        reach += stride * count
+        reach += step * count
     return False
 
 

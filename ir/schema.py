@@ -67,10 +67,13 @@ def _to_tensor(value: object) -> object:
 
 def _to_number(value: object) -> object:
     value = _unwrapped(value)
-    for number in (bool, int, float, complex):
-        if isinstance(value, number):
-            return number(value)
-    return _UNFIT
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return complex(value) if isinstance(value, complex) else _UNFIT
 
 
 def _unwrapped(value: object) -> object:
@@ -87,8 +90,9 @@ def _to_int(value: object) -> object:
 
 def _to_float(value: object) -> object:
     value = _unwrapped(value)
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_real else _UNFIT
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return _UNFIT
+    return float(value)
 
 
 def _to_bool(value: object) -> object:

@@ -162,10 +162,10 @@ def infer_size(shape: Sequence[Size], count: Size, *, op: str = "view") -> Shape
 
 def _infer_unknown(sizes: Shape, count: Size, op: str) -> Shape:
     known = -numel(sizes)
-    if known_equal(known, 0):
-        why = "the -1 could be any size" if known_equal(count, 0) else f"{count} elements"
-        raise ShapeError(f"{op}: shape is {sizes}, expected no 0 beside a -1: {why}")
-    if not known_divides(known, count):
+    if known_equal(known, 0) and known_equal(count, 0):
+        rule = "no 0 beside a -1: the -1 could be any size"
+        raise ShapeError(f"{op}: shape is {sizes}, expected {rule}")
+    if known_equal(known, 0) or not known_divides(known, count):
         raise ShapeError(f"{op}: shape is {sizes}, expected a shape of {count} elements")
     at = sizes.index(-1)
     return (*sizes[:at], count // known, *sizes[at + 1 :])
