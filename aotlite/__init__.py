@@ -15,36 +15,88 @@ __version__ = "0.1.0"
 if not os.path.isdir(os.path.join(__path__[0], "ir")):
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
 
-# Type checkers see this block, programs the table below; a test compares the two. Each line reads
-# `from aotlite.module import name as name`.
+# Type checkers see this block, programs the table below. tools/front_types.py makes the one from
+# the other, and a test compares them.
 if TYPE_CHECKING:
-    pass
+    from aotlite import autograd as autograd
+    from aotlite import backends as backends
+    from aotlite import data as data
+    from aotlite import ir as ir
+    from aotlite import nn as nn
+    from aotlite import optim as optim
+    from aotlite import stages as stages
+    from aotlite import testing as testing
+    from aotlite.eager.functions import arange as arange
+    from aotlite.eager.functions import cat as cat
+    from aotlite.eager.functions import empty as empty
+    from aotlite.eager.functions import from_numpy as from_numpy
+    from aotlite.eager.functions import full as full
+    from aotlite.eager.functions import ones as ones
+    from aotlite.eager.functions import ones_like as ones_like
+    from aotlite.eager.functions import rand as rand
+    from aotlite.eager.functions import stack as stack
+    from aotlite.eager.functions import tensor as tensor
+    from aotlite.eager.functions import where as where
+    from aotlite.eager.functions import zeros as zeros
+    from aotlite.eager.functions import zeros_like as zeros_like
+    from aotlite.eager.random import get_rng_state as get_rng_state
+    from aotlite.eager.random import manual_seed as manual_seed
+    from aotlite.eager.random import set_rng_state as set_rng_state
+    from aotlite.eager.state import enable_grad as enable_grad
+    from aotlite.eager.state import is_grad_enabled as is_grad_enabled
+    from aotlite.eager.state import no_grad as no_grad
+    from aotlite.eager.state import set_grad_enabled as set_grad_enabled
+    from aotlite.eager.tensor import Tensor as Tensor
+    from aotlite.ir.device import Device as Device
+    from aotlite.ir.dtypes import bfloat16 as bfloat16
+    from aotlite.ir.dtypes import bool_ as bool_
+    from aotlite.ir.dtypes import complex64 as complex64
+    from aotlite.ir.dtypes import complex128 as complex128
+    from aotlite.ir.dtypes import float16 as float16
+    from aotlite.ir.dtypes import float32 as float32
+    from aotlite.ir.dtypes import float64 as float64
+    from aotlite.ir.dtypes import int8 as int8
+    from aotlite.ir.dtypes import int16 as int16
+    from aotlite.ir.dtypes import int32 as int32
+    from aotlite.ir.dtypes import int64 as int64
+    from aotlite.ir.dtypes import uint8 as uint8
+    from aotlite.ir.errors import AliasError as AliasError
+    from aotlite.ir.errors import AotliteError as AotliteError
+    from aotlite.ir.errors import ArgumentError as ArgumentError
+    from aotlite.ir.errors import AutogradError as AutogradError
+    from aotlite.ir.errors import BackendError as BackendError
+    from aotlite.ir.errors import DeviceError as DeviceError
+    from aotlite.ir.errors import DTypeError as DTypeError
+    from aotlite.ir.errors import FormatError as FormatError
+    from aotlite.ir.errors import GraphError as GraphError
+    from aotlite.ir.errors import GuardError as GuardError
+    from aotlite.ir.errors import IndexOutOfRangeError as IndexOutOfRangeError
+    from aotlite.ir.errors import MissingExtraError as MissingExtraError
+    from aotlite.ir.errors import ShapeError as ShapeError
+    from aotlite.ir.errors import UnsupportedError as UnsupportedError
 
 # Public name -> module that defines it. No name may equal a submodule's: importing the submodule
 # would bind the module over it.
 _LAZY: dict[str, str] = {
-    **dict.fromkeys(
-        ("tensor from_numpy full zeros ones empty zeros_like ones_like rand arange cat stack where").split(),
-        "aotlite.eager.functions",
-    ),
-    **dict.fromkeys(
-        "no_grad enable_grad set_grad_enabled is_grad_enabled".split(), "aotlite.eager.state"
-    ),
-    **dict.fromkeys("manual_seed get_rng_state set_rng_state".split(), "aotlite.eager.random"),
-    **dict.fromkeys(
-        "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 bool_ complex64 complex128".split(),
-        "aotlite.ir.dtypes",
-    ),
-    **dict.fromkeys(
-        (
-            "AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError "
-            "FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError "
-            "UnsupportedError"
-        ).split(),
-        "aotlite.ir.errors",
-    ),
-    "Tensor": "aotlite.eager.tensor",
-    "Device": "aotlite.ir.device",
+    name: module
+    for module, names in {
+        "aotlite.eager.functions": """
+            arange cat empty from_numpy full ones ones_like rand stack tensor where zeros zeros_like
+        """,
+        "aotlite.eager.random": "get_rng_state manual_seed set_rng_state",
+        "aotlite.eager.state": "enable_grad is_grad_enabled no_grad set_grad_enabled",
+        "aotlite.eager.tensor": "Tensor",
+        "aotlite.ir.device": "Device",
+        "aotlite.ir.dtypes": """
+            bfloat16 bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8
+        """,
+        "aotlite.ir.errors": """
+            AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
+            FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError
+            UnsupportedError
+        """,
+    }.items()
+    for name in names.split()
 }
 
 # Subpackages reached as attributes without an import of their own.
