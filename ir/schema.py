@@ -24,6 +24,7 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.sizes import as_size
 
 __all__ = [
+    "PARAMETER_TYPES",
     "REQUIRED",
     "Alias",
     "Parameter",
@@ -212,11 +213,12 @@ def _all_types() -> dict[str, ParameterType]:
     return {each.text: each for each in (*basic, *optional, sparse)}
 
 
-_TYPES: Final = _all_types()
+PARAMETER_TYPES: Final = _all_types()
+"""Every type that a schema can name, by its text."""
 
 
 def _type_named(text: str) -> ParameterType:
-    return _TYPES[text]
+    return PARAMETER_TYPES[text]
 
 
 # ---------------------------------------------------------------------------------------- schema
@@ -442,7 +444,7 @@ class _Parser:
         start = self.at
         match = self.match(_TYPE, "a type")
         head, mark, tail = match.groups()
-        found = _TYPES.get(head + tail)
+        found = PARAMETER_TYPES.get(head + tail)
         if found is None or (mark and head != "Tensor"):
             self.fail("a type", at=start)
         return found, Alias(mark.strip("(!)"), "!" in mark) if mark else None
