@@ -1,0 +1,126 @@
+"""`Observed`: objects whose attributes a capture sees being read and refuses to see written.
+
+The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads are
+plain Python: `Observed.__getattribute__` exists only while `observing()` is entered in some thread.
+Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
+Not seen: reads through `vars(obj)`, and whether an attribute exists (`hasattr` of an absent one).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import NoneType
+from typing import Any
+
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+
+Place = tuple[int, str]
+"""The id of an Observed and the name of an attribute of it."""
+
+
+class Observed:
+    """An object of which a capture reports attribute reads and refuses attribute writes (CAP-4)."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        recorder = STATE.recorder
+        if recorder is not None:
+            recorder.created(self)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _check_writable(self, name)
+        mine = _MODE.substitutes
+        if mine and (id(self), name) in mine:
+            mine[id(self), name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _check_writable(self, name)
+        object.__delattr__(self, name)
+
+
+class _Mode(threading.local):
+    """What this thread's reads give instead of the attributes' own values; see `substituting`."""
+
+    substitutes: dict[Place, Any] | None = None
+
+
+_MODE = _Mode()
+_LOCK = threading.Lock()
+_observers = 0
+
+
+@contextmanager
+def observing() -> Iterator[None]:
+    """Reads of any Observed go through `_read` until the last block of any thread is left."""
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    global _observers
+    with _LOCK:
+        before, _observers = _observers, _observers + change
+        if before == 0:
+            Observed.__getattribute__ = _read  # type: ignore[method-assign, assignment]
+        elif _observers == 0:
+            del Observed.__getattribute__
+
+
+@contextmanager
+def substituting(values: Mapping[Place, Any]) -> Iterator[None]:
+    """In this thread, reads of these attributes give these values, which no capture hears of.
+
+    Writes of these attributes change the substitute, which is forgotten on exit.
+    """
+    before = _MODE.substitutes
+    _MODE.substitutes = {**(before or {}), **values}
+    try:
+        with observing():
+            yield
+    finally:
+        _MODE.substitutes = before
+
+
+def _read(self: Observed, name: str) -> Any:
+    value = object.__getattribute__(self, name)
+    recorder, substitutes = STATE.recorder, _MODE.substitutes
+    if recorder is None and substitutes is None:
+        return value
+    if substitutes and (id(self), name) in substitutes:
+        return substitutes[id(self), name]
+    if recorder is None or not _is_data(self, name, value):
+        return value
+    return recorder.read_attribute(self, name, value)
+
+
+_PLAIN = (bool, int, float, complex, str, NoneType)
+
+
+def _is_data(obj: Observed, name: str, value: Any) -> bool:
+    """Whether the attribute is data that an instance or its class holds under this very name."""
+    if name.startswith("__"):
+        return False
+    if name in object.__getattribute__(obj, "__dict__"):
+        return True
+    return isinstance(value, (*_PLAIN, Tensor, Observed)) and any(
+        vars(cls).get(name, _PLAIN) is value for cls in type(obj).__mro__
+    )
+
+
+def _check_writable(obj: Observed, name: str) -> None:
+    recorder = STATE.recorder
+    if recorder is not None and not recorder.is_created(obj):
+        raise recorder.refuse(
+            f"writing attribute {name!r} of a {type(obj).__name__}",
+            "keep what changes in a buffer or parameter and write it in place (copy_, add_), or write "
+            "the attribute outside the compiled function",
+        )
