@@ -6,11 +6,11 @@ methods (`put` of a view, decompositions, printed source) run on proxies. Spec: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aotlite.ir.errors import ArgumentError
-from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError
+from aotlite.ir.graph import Constant, Graph, Node, output_node
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op
 from aotlite.ir.operand import Operand
@@ -36,6 +36,33 @@ class Proxy(Operand):
 
     def __repr__(self) -> str:
         return f"Proxy({self.node!r})"
+
+
+class Results:
+    """The results of a node that has several; taking one emits the `getitem` for it.
+
+    Unpacks like the tuple that an op gives elsewhere. What is never taken is never emitted.
+    """
+
+    __slots__ = ("builder", "node")
+
+    def __init__(self, builder: Builder, node: Node) -> None:
+        self.builder = builder
+        self.node = node
+
+    def __len__(self) -> int:
+        metas: tuple[TensorMeta, ...] = self.node.meta  # type: ignore[assignment]
+        return len(metas)
+
+    def __getitem__(self, index: int) -> Proxy:
+        if not 0 <= index < len(self):
+            raise IndexOutOfRangeError(
+                f"getitem: index is {index}, expected 0 to {len(self) - 1}, the results of {self.node}"
+            )
+        return Proxy(self.builder, self.builder.emit(GETITEM, (self.node, index)))
+
+    def __iter__(self) -> Iterator[Proxy]:
+        return (self[index] for index in range(len(self)))
 
 
 class Builder:
@@ -82,16 +109,20 @@ class Builder:
                 sequence=source.sequence,
                 location=source.location,
                 origin=source.origin or source,
+                recompute=source.recompute,
             )
         self.nodes.append(node)
         return node
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Emits `op` on proxies (canonical arguments); a tuple of proxies for several results."""
+        result = self.apply(op, args)
+        return tuple(result) if type(result) is Results else result
+
+    def apply(self, op: Op, args: tuple[Any, ...]) -> Proxy | Results:
+        """`call`, but several results come as `Results`, so that only those taken are emitted."""
         node = self.emit(op, tuple([_unwrap(value) for value in args]))
-        if type(node.meta) is not tuple:
-            return Proxy(self, node)
-        return tuple(Proxy(self, self.emit(GETITEM, (node, k))) for k in range(len(node.meta)))
+        return Results(self, node) if type(node.meta) is tuple else Proxy(self, node)
 
     def finish(self, outputs: Iterable[Any], roles: Iterable[Role] | None = None) -> Graph:
         """The graph that returns these proxies, nodes, None or numbers."""
@@ -107,7 +138,7 @@ class Builder:
 
 
 def _unwrap(value: Any) -> Any:
-    if type(value) is Proxy:
+    if type(value) is Proxy or type(value) is Results:
         return value.node
     if type(value) is tuple or type(value) is list:
         return tuple([_unwrap(item) for item in value])

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.ir.errors import GraphError
+from aotlite.ir.location import Location
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Op
 from aotlite.ir.role import Role
 
-Location = tuple[CodeType, int]
-"""A place in the user's source: (code object, instruction index); resolved only when printed."""
+if TYPE_CHECKING:
+    from aotlite.ir.edit import GraphEdit
 
 Result = TensorMeta | tuple[TensorMeta, ...] | None
 
@@ -67,6 +66,7 @@ class Node:
     recompute: bool | None = attrs.field(default=None, kw_only=True)
     """A user's wish for the partitioner: True recompute, False save, None no wish."""
 
+    # --- FX's other words
     @property
     def kwargs(self) -> dict[str, Any]:
         """Always empty: canonical arguments are positional. Kept for readers of FX graphs."""
@@ -137,6 +137,7 @@ class Graph:
     name: str = "graph"
     _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
+    _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         if not self.nodes or self.nodes[-1].op != "output":
@@ -167,6 +168,12 @@ class Graph:
     def calls(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.op == "call")
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The values of the get_attr nodes by name."""
+        found = (node.target for node in self.nodes if node.op == "get_attr")
+        return {constant.name: constant.value for constant in found}
+
     def input_with(self, role: Role) -> Node:
         """The placeholder of this role. Raises GraphError if there is none."""
         for node in self.nodes:
@@ -186,7 +193,7 @@ class Graph:
         if self._users is None:
             users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
             for node in self.nodes:
-                for value in node.inputs() if node.op != "output" else _output_nodes(node):
+                for value in node.inputs():
                     into = users[value]
                     if not into or into[-1] is not node:
                         into.append(node)
@@ -194,24 +201,28 @@ class Graph:
         return self._users
 
     @property
+    def last_uses(self) -> dict[Node, tuple[Node, ...]]:
+        """For each node the values that nothing after it needs: read last by it, or its own."""
+        if self._last_uses is None:
+            last: dict[Node, tuple[Node, ...]] = {}
+            needed: set[Node] = set()
+            for node in reversed(self.nodes):
+                fresh = dict.fromkeys(node.inputs() if node in needed else (*node.inputs(), node))
+                last[node] = tuple([value for value in fresh if value not in needed])
+                needed.update(last[node])
+            self._last_uses = last
+        return self._last_uses
+
+    @property
     def names(self) -> dict[Node, str]:
-        """A printable name for each node: its role or op, numbered from the second on."""
+        """A name for each node, as printed: its role or op, numbered from the second on."""
         if self._names is None:
-            taken: set[str] = set()
-            counts: dict[str, int] = {}
-            names: dict[Node, str] = {}
-            for node in self.nodes:
-                base = _base_name(node)
-                name = base
-                while name in taken:
-                    counts[base] = counts.get(base, 0) + 1
-                    name = f"{base}_{counts[base]}"
-                taken.add(name)
-                names[node] = name
-            self._names = names
+            from aotlite.ir.printer import node_names
+
+            self._names = node_names(self.nodes)
         return self._names
 
-    def edit(self) -> Any:
+    def edit(self) -> GraphEdit:
         """An editable copy with FX's editing methods (`ir/edit.py`)."""
         from aotlite.ir.edit import GraphEdit
 
@@ -262,19 +273,6 @@ def _printed(text: str, print_output: bool) -> str:
     if print_output:
         print(text)
     return text
-
-
-def _output_nodes(node: Node) -> list[Node]:
-    return [value for value in node.args[0] if type(value) is Node]
-
-
-def _base_name(node: Node) -> str:
-    if node.op == "placeholder":
-        return str(node.role)
-    if node.op == "output":
-        return "output"
-    name: str = node.target.name
-    return name
 
 
 def output_node(values: Iterable[Any], roles: Iterable[Role]) -> Node:

@@ -1,6 +1,12 @@
-"""Why an input or output of a graph exists. Code asks for roles and never counts positions."""
+"""Why an input or output of a graph exists. Code asks for roles and never counts positions.
+
+Ground floor. Each role has a text, `str(role)`, which is also the name that a printed graph gives to
+the value; `parse_role` reads it back. Spec: `specs/graph.md`.
+"""
 
 from __future__ import annotations
+
+from typing import Any, ClassVar, get_args
 
 import attrs
 
@@ -9,67 +15,76 @@ import attrs
 class Primal:
     """Input: the caller's tensor number `index` among the flat arguments."""
 
+    prefix: ClassVar[str] = "primals"
     index: int
 
     def __str__(self) -> str:
-        return f"primals_{self.index}"
+        return f"{self.prefix}_{self.index}"
 
 
 @attrs.frozen
 class Hidden:
     """Input: a tensor that the function reaches without its being an argument (CAP-3)."""
 
+    prefix: ClassVar[str] = "hidden"
     index: int
     place: str = attrs.field(default="", eq=False)
 
     def __str__(self) -> str:
-        return f"hidden_{self.index}"
+        return f"{self.prefix}_{self.index}"
 
 
 @attrs.frozen
 class Seed:
     """Input: the generator's seed at the start of the call, 0-d uint64 (RNG-2)."""
 
+    prefix: ClassVar[str] = "seed"
+
     def __str__(self) -> str:
-        return "seed"
+        return self.prefix
 
 
 @attrs.frozen
 class Offset:
     """Input: the generator's offset at the start of the call, 0-d uint64 (RNG-2)."""
 
+    prefix: ClassVar[str] = "offset"
+
     def __str__(self) -> str:
-        return "offset"
+        return self.prefix
 
 
 @attrs.frozen
 class Output:
     """Output: the user's result number `index` among the flat results."""
 
+    prefix: ClassVar[str] = "output"
     index: int
 
     def __str__(self) -> str:
-        return f"output_{self.index}"
+        return f"{self.prefix}_{self.index}"
 
 
 @attrs.frozen
 class MutatedInput:
     """Output: the final value of a written input."""
 
+    prefix: ClassVar[str] = "updated"
     of: Primal | Hidden
 
     def __str__(self) -> str:
-        return f"updated_{self.of}"
+        return f"{self.prefix}_{self.of}"
 
 
 @attrs.frozen
 class IntermediateBase:
     """Output: the base of results that are views of one intermediate (META-9)."""
 
+    prefix: ClassVar[str] = "base"
     index: int
 
     def __str__(self) -> str:
-        return f"base_{self.index}"
+        return f"{self.prefix}_{self.index}"
 
 
 Result = Output | MutatedInput | IntermediateBase
@@ -79,41 +94,45 @@ Result = Output | MutatedInput | IntermediateBase
 class Tangent:
     """Input: the gradient that arrives for a differentiable result (META-16)."""
 
+    prefix: ClassVar[str] = "tangents"
     of: Result
 
     def __str__(self) -> str:
-        return f"tangents_{self.of}"
+        return f"{self.prefix}_{self.of}"
 
 
 @attrs.frozen
 class Gradient:
     """Output: the gradient of an input; absent (None) where nothing flows."""
 
+    prefix: ClassVar[str] = "grad"
     of: Primal | Hidden
 
     def __str__(self) -> str:
-        return f"grad_{self.of}"
+        return f"{self.prefix}_{self.of}"
 
 
 @attrs.frozen
 class Saved:
     """Output of the forward and input of the backward: a value kept between them."""
 
+    prefix: ClassVar[str] = "saved"
     index: int
     name: str = attrs.field(default="", eq=False)
 
     def __str__(self) -> str:
-        return f"saved_{self.name or self.index}"
+        return f"{self.prefix}_{self.name or self.index}"
 
 
 @attrs.frozen
 class Argument:
     """Input of a graph that somebody built or captured by hand, number `index`."""
 
+    prefix: ClassVar[str] = "arg"
     index: int
 
     def __str__(self) -> str:
-        return f"arg_{self.index}"
+        return f"{self.prefix}_{self.index}"
 
 
 Role = (
@@ -129,3 +148,34 @@ Role = (
     | Saved
     | Argument
 )
+
+ROLES: tuple[type, ...] = get_args(Role)
+"""Every class of roles."""
+
+
+def parse_role(text: str) -> Role | None:
+    """The role whose text this is; None if there is none, or if the text leaves a field out.
+
+    >>> parse_role("tangents_updated_primals_0")
+    Tangent(of=MutatedInput(of=Primal(index=0)))
+    """
+    for kind in ROLES:
+        if text == kind.prefix or text.startswith(kind.prefix + "_"):  # type: ignore[attr-defined]
+            return _parsed(kind, text)
+    return None
+
+
+def _parsed(kind: Any, text: str) -> Any:
+    fields = [field for field in attrs.fields(kind) if field.default is attrs.NOTHING]
+    if not fields:
+        return kind() if text == kind.prefix else None
+    rest = text[len(kind.prefix) + 1 :]
+    value = parse_role(rest) if fields[0].name == "of" else _index(rest)
+    if value is None or len(fields) > 1:
+        return None
+    role = kind(value)
+    return role if str(role) == text else None
+
+
+def _index(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,241 @@
+"""`Interpreter`: runs a graph node by node, on arrays or on whatever values a `call` takes.
+
+Ground floor. By default ops run as their declarations say (kernels, view geometry) on `ArrayValue`s:
+this is the reference meaning of a graph, also of one that writes and takes views. The hooks carry
+FX's names; a subclass overrides those it cares about. Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotlite.ir.arrays import copied
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from aotlite.ir.graph import Constant, Graph, Node, map_nodes
+from aotlite.ir.location import place_of
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.printer import meta_text, node_line
+
+__all__ = ["ArrayValue", "Interpreter", "array_value", "call_arrays", "run_graph"]
+
+Call = Callable[[Op, tuple[Any, ...]], Any]
+
+
+# ------------------------------------------------------------------------------ values of arrays
+class ArrayValue:
+    """A window onto a buffer of the device's array library: what a tensor is, without history.
+
+    The buffer is the whole storage, so that `as_strided` reaches what lies outside the window.
+    """
+
+    __slots__ = ("_array", "buffer", "meta", "start")
+
+    def __init__(self, buffer: Any, meta: TensorMeta, start: int = 0) -> None:
+        self.buffer = buffer
+        self.meta = meta
+        self.start = start
+        """Elements from the start of the buffer to the first one."""
+        self._array: Any = None
+
+    @property
+    def array(self) -> Any:
+        """The array over this window; it shares the buffer's memory."""
+        if self._array is None:
+            meta = self.meta
+            self._array = meta.device.arrays.strided(
+                self.buffer, meta.dtype, meta.shape, meta.stride, self.start
+            )
+        return self._array
+
+    def window(self, meta: TensorMeta, start: int) -> ArrayValue:
+        """The window of this geometry, `start` elements from the first one of this window."""
+        return ArrayValue(self.buffer, meta, self.start + start)
+
+    def __repr__(self) -> str:
+        return f"ArrayValue({meta_text(self.meta)}, start={self.start})"
+
+
+def array_value(source: Any, meta: TensorMeta) -> ArrayValue:
+    """A new buffer with exactly this geometry that holds a copy of the array `source`."""
+    return ArrayValue(copied(meta.device.arrays, source, meta), meta)
+
+
+def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
+    """The result of `op` on `ArrayValue`s and canonical literals, by the op's declaration.
+
+    Results have exactly the strides that the meta rule says. Raises UnsupportedError for an op that
+    draws from a generator: only its pure form has a meaning here.
+    """
+    match op:
+        case PureOp():
+            return _compute(op, args)
+        case ViewOp():
+            return args[0].window(op.infer(args), op.start(args))
+        case MultiViewOp():
+            return tuple(call_arrays(part, (args[0], *rest)) for part, rest in op.parts(args))
+        case InplaceOp():
+            target = args[0]
+            value = _compute(op.functional, args)
+            target.meta.device.arrays.copy(target.array, value.array)
+            return target
+        case GeometryOp():
+            return call_arrays(op.view, args)
+    raise UnsupportedError(
+        f"{op.name}: it draws from a generator, expected its pure form; functionalize the graph first"
+    )
+
+
+def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
+    metas = op.infer(args)
+    arrays = (metas[0] if type(metas) is tuple else metas).device.arrays
+    result = op.kernel(arrays, metas, *[_array_of(value) for value in args])
+    if type(metas) is not tuple:
+        return ArrayValue(arrays.adopt(result, metas), metas)
+    pairs = zip(result, metas, strict=True)
+    return tuple([ArrayValue(arrays.adopt(part, meta), meta) for part, meta in pairs])
+
+
+def _array_of(value: Any) -> Any:
+    if type(value) is ArrayValue:
+        return value.array
+    if type(value) is tuple:
+        return tuple([_array_of(item) for item in value])
+    return value
+
+
+# ----------------------------------------------------------------------------------- interpreter
+class Interpreter:
+    """Runs a graph. Values are dropped after their last use.
+
+    With `call`, ops run as `call(op, args)` on the inputs as they are given, and a constant is what
+    `constant(value, meta)` makes of it. Without, inputs are arrays, which are copied, or
+    `ArrayValue`s, which are used as they are (so that writes reach them, and they may overlap), and
+    outputs are arrays.
+
+    >>> from aotlite.ir.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder()
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> Interpreter(build.finish([x * 2.0])).run(np.float32([1, 2]))
+    (array([2., 4.], dtype=float32),)
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        call: Call | None = None,
+        *,
+        constant: Callable[[Any, TensorMeta], Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.node: Node = graph.nodes[0]
+        """The node being run, for hooks that want more than its target and arguments."""
+        self.env: dict[Node, Any] = {}
+        self._on_arrays = call is None
+        self._apply: Call = call_arrays if call is None else call
+        self._constant = constant or (array_value if call is None else _unchanged)
+        self._inputs: list[Any] = []
+
+    def run(self, *inputs: Any) -> Any:
+        """What the graph returns for these inputs. Raises ArgumentError if their number is wrong.
+
+        An error of a node carries the node and the user's line as notes.
+        """
+        wanted = len(self.graph.placeholders)
+        if len(inputs) != wanted:
+            raise ArgumentError(
+                f"graph {self.graph.name}: it is given {len(inputs)} inputs, expected {wanted}"
+            )
+        self._inputs = list(reversed(inputs))
+        self.env = {}
+        with np.errstate(all="ignore"):
+            return self._run_nodes()
+
+    def _run_nodes(self) -> Any:
+        env, last_uses = self.env, self.graph.last_uses
+        result = None
+        for node in self.graph.nodes:
+            self.node = node
+            try:
+                result = env[node] = self.run_node(node)
+            except Exception as error:
+                self._explain(node, error)
+                raise
+            for dead in last_uses[node]:
+                del env[dead]
+        return result
+
+    def _explain(self, node: Node, error: Exception) -> None:
+        error.add_note(f"while running: {node_line(node, self.graph.names)}")
+        if node.location is not None:
+            error.add_note(place_of(node.location).note())
+
+    # --- hooks
+    def run_node(self, node: Node) -> Any:
+        """The value of a node: calls the hook that is named like its `op`."""
+        args = self.fetch_args(node)
+        match node.op:
+            case "call":
+                return self.call(node.target, args)
+            case "placeholder":
+                return self.placeholder(node.target, args)
+            case "get_attr":
+                return self.get_attr(node.target, args)
+        return self.output(node.target, args)
+
+    def fetch_args(self, node: Node) -> tuple[Any, ...]:
+        """The arguments of a node with values in the place of nodes."""
+        args: tuple[Any, ...] = map_nodes(node.args, self.env.__getitem__)
+        return args
+
+    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """The next input."""
+        value = self._inputs.pop()
+        if not self._on_arrays:
+            return value
+        return _checked_input(value, self.node)
+
+    def get_attr(self, target: Constant, args: tuple[Any, ...]) -> Any:
+        """The value of a constant."""
+        return self._constant(target.value, self.node.meta)  # type: ignore[arg-type]
+
+    def call(self, target: Op, args: tuple[Any, ...]) -> Any:
+        """The result of an op. Taking one of several results is indexing, whatever the values."""
+        return args[0][args[1]] if target is GETITEM else self._apply(target, args)
+
+    def output(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """What `run` returns."""
+        return _array_of(args[0]) if self._on_arrays else args[0]
+
+
+def run_graph(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
+    """The outputs of a graph for these arrays, by the declarations of its ops."""
+    outputs: tuple[Any, ...] = Interpreter(graph).run(*inputs)
+    return outputs
+
+
+def _unchanged(value: Any, meta: TensorMeta) -> Any:
+    return value
+
+
+def _checked_input(value: Any, node: Node) -> ArrayValue:
+    """The input of a placeholder as an `ArrayValue` of its meta."""
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    if type(value) is ArrayValue:
+        if value.meta is not meta:
+            got, expected = meta_text(value.meta), meta_text(meta)
+            raise ArgumentError(f"run: input {node.role} is {got}, expected {expected}")
+        return value
+    source = np.asarray(value) if isinstance(value, (int, float, bool, complex, list)) else value
+    if tuple(source.shape) != meta.shape:
+        raise ShapeError(
+            f"run: input {node.role} has shape {tuple(source.shape)}, expected {meta.shape}"
+        )
+    if source is value and source.dtype != meta.dtype.numpy:
+        raise DTypeError(f"run: input {node.role} is {source.dtype}, expected {meta.dtype}")
+    return array_value(source, meta)

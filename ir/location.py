@@ -1,0 +1,68 @@
+"""Places in the user's source: kept as (code object, instruction index), resolved when printed.
+
+Ground floor. Keeping a place costs a tuple; finding its line costs a walk over the code's position
+table, which is paid by who prints.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from itertools import islice
+from types import CodeType
+
+import attrs
+
+Location = tuple[CodeType, int]
+"""(code object, index in bytes of the instruction: a frame's `f_lasti`)."""
+
+
+@attrs.frozen
+class Place:
+    """A line of the user's source. `text` is empty where the file cannot be read."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    def __str__(self) -> str:
+        """`model.py:12 in loss: y = x * 2`, for comments in printed graphs."""
+        text = f"{os.path.basename(self.file)}:{self.line} in {self.function}"
+        return f"{text}: {self.text}" if self.text else text
+
+    def note(self) -> str:
+        """The place as Python's tracebacks write it, with the whole path."""
+        text = f'  File "{self.file}", line {self.line}, in {self.function}'
+        return f"{text}\n    {self.text}" if self.text else text
+
+
+def place_of(location: Location) -> Place:
+    """The line of a location.
+
+    >>> place_of((place_of.__code__, 0)).function
+    'place_of'
+    """
+    code, instruction = location
+    # The table has one entry per two-byte code unit.
+    position = next(islice(code.co_positions(), instruction // 2, None), None)
+    line = (position and position[0]) or code.co_firstlineno
+    text = " ".join(linecache.getline(code.co_filename, line).split())
+    return Place(code.co_filename, line, code.co_name, text)
+
+
+class Places:
+    """`place_of` with a memory, for printing a whole graph."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        # By id: a code object's own hash reads its whole content, and files are no part of it.
+        self._found: dict[tuple[int, int], Place] = {}
+
+    def __call__(self, location: Location) -> Place:
+        key = (id(location[0]), location[1])
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = place_of(location)
+        return found

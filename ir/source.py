@@ -1,0 +1,199 @@
+"""Graphs from printed text, and the namespace in which printed text runs.
+
+Ground floor. `graph_from_source` executes the text that `ir/printer.py` writes, with `ops` emitting
+nodes; `OpNamespace` with another `call` makes the same text compute, on tensors for instance. The
+text is executed as Python: it has the rights of the program that reads it. Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.builder import Builder
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.errors import ArgumentError, FormatError, noted
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Op, op_named
+from aotlite.ir.printer import dtype_text
+from aotlite.ir.role import ROLES, Role, parse_role
+
+__all__ = [
+    "OpNamespace",
+    "function_from_source",
+    "graph_from_source",
+    "meta_from_text",
+    "role_from_text",
+]
+
+HOST: Mapping[str, Device] = {CPU.name: CPU}
+_NOTHING: Mapping[str, Any] = {}
+
+
+class OpNamespace:
+    """`ops` of a printed graph: each attribute calls the op of that name.
+
+    The arguments are bound to the op's schema, then `call(op, args)` gives the result. `constants`
+    are what `ops.constant(name, meta)` looks up. Raises ArgumentError for a name that is no op.
+
+    >>> ops = OpNamespace(lambda op, args: (op.name, args))
+    >>> ops.full(2, 1.0)
+    ('full', ((2,), 1.0, None, None))
+    """
+
+    def __init__(
+        self, call: Callable[[Op, tuple[Any, ...]], Any], constants: Mapping[str, Any] = _NOTHING
+    ) -> None:
+        self._call = call
+        self._constants = constants
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):  # asked by Python's own protocols, which expect this error
+            raise AttributeError(name)
+        op, call = op_named(name), self._call
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return call(op, op.bind(args, kwargs))
+
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = str(op.schema)
+        setattr(self, name, function)
+        return function
+
+    def constant(self, name: str, meta: str) -> Any:
+        """The constant of this name. Raises ArgumentError if it was not given."""
+        if name not in self._constants:
+            known = ", ".join(map(repr, self._constants)) or "none"
+            raise ArgumentError(f"constant: name is {name!r}, expected one of those given: {known}")
+        return self._constants[name]
+
+
+def function_from_source(
+    text: str, ops: OpNamespace, *, devices: Mapping[str, Device] = HOST
+) -> FunctionType:
+    """The function that a printed graph defines, calling `ops`. Raises FormatError for other text."""
+    scope: dict[str, Any] = {"ops": ops, "nan": float("nan"), "inf": float("inf")}
+    scope |= {dtype_text(dtype): dtype for dtype in dtypes.DTYPES}
+    scope["device"] = lambda name: _device(name, devices)
+    known = set(scope)
+    try:
+        exec(compile(text, "<graph>", "exec", dont_inherit=True), scope)
+    except SyntaxError as error:
+        raise FormatError(f"source: the text is no Python ({error}), expected a function") from error
+    found = [v for k, v in scope.items() if k not in known and isinstance(v, FunctionType)]
+    if len(found) != 1:
+        raise FormatError(f"source: the text defines {len(found)} functions, expected one")
+    return found[0]
+
+
+def graph_from_source(
+    text: str,
+    *,
+    constants: Mapping[str, Any] = _NOTHING,
+    devices: Mapping[str, Device] = HOST,
+) -> Graph:
+    """The graph that a printed text describes: the same ops, arguments, metas and roles.
+
+    `constants`: the values of the constants it names (`graph.constants`); `devices`: the devices it
+    names. Raises FormatError for text of another form; source places and phases are not in the text.
+
+    >>> graph = graph_from_source('def double(arg_0: "f32[2]"): return (ops.mul(arg_0, 2.0),)')
+    >>> print(graph.code)
+    def double(arg_0: "f32[2]"):
+        mul = ops.mul(arg_0, 2.0)
+        return (mul,)
+    """
+    ops = _GraphOps(Builder(), constants, devices)
+    function = function_from_source(text, ops, devices=devices)
+    build = ops.builder
+    build.name = function.__name__
+    annotations = function.__annotations__
+    inputs = []
+    for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
+        meta, role = _input_from_text(name, annotations.get(name, ""), devices)
+        inputs.append(build.placeholder(meta, role))
+    outputs = function(*inputs)
+    if not isinstance(outputs, (tuple, list)):
+        outputs = (outputs,)
+    texts = annotations.get("return")
+    roles = None if texts is None else [role_from_text(each) for each in texts]
+    return build.finish(outputs, roles)
+
+
+class _GraphOps(OpNamespace):
+    """`ops` that emit nodes."""
+
+    def __init__(
+        self, builder: Builder, constants: Mapping[str, Any], devices: Mapping[str, Device]
+    ) -> None:
+        super().__init__(builder.apply, constants)
+        self.builder = builder
+        self._devices = devices
+
+    def constant(self, name: str, meta: str) -> Any:
+        value = super().constant(name, meta)
+        return self.builder.constant(name, value, meta_from_text(meta, devices=self._devices))
+
+
+# ------------------------------------------------------------------------------------ annotations
+_META = re.compile(r"(\w+)\[([\d, ]*)\](?:\[([\d, ]*)\])?(?:@(\S+))?")
+
+
+def meta_from_text(text: str, *, devices: Mapping[str, Device] = HOST) -> TensorMeta:
+    """The meta that `printer.meta_text` prints. Raises FormatError for another text.
+
+    >>> meta_from_text("i64[2, 3][1, 2]")
+    i64[2, 3][1, 2]
+    """
+    match = _META.fullmatch(text)
+    if match is None:
+        raise FormatError(f"source: the meta is {text!r}, expected a form such as 'f32[2, 3][1, 2]'")
+    dtype, shape, stride, device = match.groups()
+    return tensor_meta(
+        _sizes(shape),
+        None if stride is None else _sizes(stride),
+        dtypes.by_name(dtype),
+        _device(device or CPU.name, devices),
+    )
+
+
+def role_from_text(text: str) -> Role:
+    """The role that `printer.role_text` prints. Raises FormatError for another text.
+
+    >>> role_from_text("grad_primals_0"), role_from_text("Saved(index=0, name='mul')")
+    (Gradient(of=Primal(index=0)), Saved(index=0, name='mul'))
+    """
+    role = parse_role(text)
+    if role is not None:
+        return role
+    try:
+        found = eval(text, {"__builtins__": {}, **{kind.__name__: kind for kind in ROLES}})
+    except (NameError, SyntaxError, TypeError):
+        found = None
+    if not isinstance(found, ROLES):
+        note = f"roles: {', '.join(kind.__name__ for kind in ROLES)}"
+        error = FormatError(f"source: the role is {text!r}, expected one such as 'primals_0'")
+        raise noted(error, note)
+    return found  # type: ignore[return-value]
+
+
+def _input_from_text(
+    name: str, annotation: str, devices: Mapping[str, Device]
+) -> tuple[TensorMeta, Role | None]:
+    meta, _, role = annotation.partition(" = ")
+    return meta_from_text(meta, devices=devices), role_from_text(role or name)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple([int(part) for part in text.split(",") if part.strip()])
+
+
+def _device(name: str, devices: Mapping[str, Device]) -> Device:
+    if name not in devices:
+        known = ", ".join(devices)
+        raise ArgumentError(f"device: name is {name!r}, expected one of those given: {known}")
+    return devices[name]

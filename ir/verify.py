@@ -1,0 +1,241 @@
+"""`verify`: what must hold for every graph, checked by recomputing it.
+
+Ground floor. Runs after every stage; costs about half a microsecond a node. The invariants have
+numbers, VER-1 to VER-8, and are stated in `specs/verify.md`. What a single stage promises beyond
+them is checked by that stage.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from aotlite.ir.errors import GraphError, noted
+from aotlite.ir.graph import Constant, Graph, Node
+from aotlite.ir.location import place_of
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import NUMBERS, Op
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.printer import excerpt, literal, meta_text, node_line
+from aotlite.ir.schema import Parameter
+
+__all__ = ["verify"]
+
+
+def verify(
+    graph: Graph, *, functional: bool = False, closing_copies: bool = False, stage: str = "graph"
+) -> int:
+    """Raises GraphError where the graph breaks an invariant; returns how many nodes are not pure.
+
+    `functional`: no node may write, change a geometry or draw (FUN-25). `closing_copies`: except for
+    one `copy_` into each input. `stage` begins the message.
+
+    >>> from aotlite.ir.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder()
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> verify(build.finish([x.mul_(2.0)]))
+    1
+    """
+    check = _Check(graph, stage)
+    check.outline()
+    check.nodes()
+    impure = [node for node in graph.nodes if node.op == "call" and not node.target.pure]
+    if functional:
+        check.functional(impure, closing_copies=closing_copies)
+    return len(impure)
+
+
+class _Check:
+    """One run of the verifier over one graph."""
+
+    __slots__ = ("constants", "defined", "fitting", "graph", "stage")
+
+    def __init__(self, graph: Graph, stage: str) -> None:
+        self.graph = graph
+        self.stage = stage
+        self.defined: set[Node] = set()
+        self.fitting: set[tuple[Any, ...]] = set()
+        """Types of arguments that were found to fit, each with its op in front."""
+        self.constants: dict[str, Any] = {}
+
+    def fail(self, node: Node, rule: str, what: str) -> NoReturn:
+        raise self.failure(node, rule, what)
+
+    def failure(self, node: Node, rule: str, what: str) -> GraphError:
+        """The error for `node`: its line, the lines around it, the user's line, the rule."""
+        graph = self.graph
+        place = None if node.location is None else place_of(node.location).note()
+        return noted(
+            GraphError(f"{self.stage}: {what}"),
+            f"node: {node_line(node, graph.names)}",
+            f"in graph {graph.name}:\n{excerpt(graph, node)}",
+            place,
+            f"rule: {rule} (specs/verify.md)",
+        )
+
+    def name(self, node: Node) -> str:
+        return self.graph.names[node]
+
+    # --- the outline: kinds of nodes, their order, their roles
+    def outline(self) -> None:
+        kinds = [node.op for node in self.graph.nodes]
+        for node in self.graph.nodes:
+            if node.op not in ("placeholder", "get_attr", "call", "output"):
+                expected = "placeholder, get_attr, call or output"
+                self.fail(node, "VER-1", f"the kind of a node is {node.op!r}, expected {expected}")
+        if kinds.count("output") > 1:
+            node = self.graph.nodes[kinds.index("output")]
+            what = f"the number of output nodes is {kinds.count('output')}, expected one at the end"
+            self.fail(node, "VER-1", what)
+        count = len(self.graph.placeholders)
+        if "placeholder" in kinds[count:]:
+            node = self.graph.nodes[kinds.index("placeholder", count)]
+            what = f"placeholder {self.name(node)} follows another node, expected all in front"
+            self.fail(node, "VER-2", what)
+        self._input_roles()
+        self._output_roles()
+
+    def _input_roles(self) -> None:
+        placeholders = self.graph.placeholders
+        self._distinct("input", [(node, node.role) for node in placeholders])
+
+    def _output_roles(self) -> None:
+        node = self.graph.output_node
+        if len(node.args) != 1 or type(node.args[0]) is not tuple or type(node.role) is not tuple:
+            self.fail(node, "VER-1", "the output node holds no tuple, expected values and their roles")
+        if len(node.args[0]) != len(node.role):
+            what = f"the number of output roles is {len(node.role)}, expected {len(node.args[0])}"
+            self.fail(node, "VER-3", what)
+        self._distinct("output", [(node, role) for role in node.role])
+
+    def _distinct(self, kind: str, pairs: list[tuple[Node, Any]]) -> None:
+        seen = set()
+        for node, role in pairs:
+            if role is None:
+                self.fail(node, "VER-3", f"the role of an {kind} is None, expected a role")
+            if role in seen:
+                self.fail(node, "VER-3", f"the role {role} is that of two {kind}s, expected one")
+            seen.add(role)
+
+    # --- the nodes, in order
+    def nodes(self) -> None:
+        for node in self.graph.nodes:
+            if node in self.defined:
+                self.fail(node, "VER-4", f"node {self.name(node)} is there twice, expected once")
+            if node.op == "call":
+                self._call(node)
+            elif node.op == "get_attr":
+                self._constant(node)
+            elif node.op == "placeholder":
+                self._tensor(node)
+            else:
+                self._output(node)
+            self.defined.add(node)
+
+    def _call(self, node: Node) -> None:
+        op, args = node.target, node.args
+        types = (op, *map(type, args))
+        if types not in self.fitting:
+            self._fit(node, types)
+        defined = self.defined
+        for value in args:
+            if type(value) is Node:
+                if value not in defined:
+                    self._undefined(node, value)
+            elif type(value) is tuple:
+                for item in value:
+                    if type(item) is Node and item not in defined:
+                        self._undefined(node, item)
+        try:
+            meta = op.infer(args)
+        except Exception as error:
+            failure = self.failure(node, "VER-6", f"the meta rule of {op.name} refuses: {error}")
+            raise failure from error
+        if meta is not node.meta and meta != node.meta:
+            got, expected = meta_text(node.meta), meta_text(meta)
+            self.fail(node, "VER-6", f"the meta of {self.name(node)} is {got}, expected {expected}")
+
+    def _undefined(self, node: Node, value: Node) -> NoReturn:
+        name = self.graph.names.get(value)
+        what = "a node of another graph" if name is None else f"{name}, which is not defined before"
+        me = "the output" if node.op == "output" else self.name(node)
+        self.fail(node, "VER-4", f"an operand of {me} is {what}, expected an earlier node")
+
+    def _fit(self, node: Node, types: tuple[Any, ...]) -> None:
+        """Checks the arguments against the schema; remembers types that always fit."""
+        op, args = node.target, node.args
+        if not isinstance(op, Op):
+            self.fail(node, "VER-1", f"the target of a call is {op!r}, expected an op")
+        parameters = op.schema.parameters
+        if len(args) != len(parameters):
+            what = f"the number of arguments of {op.name} is {len(args)}"
+            self.fail(node, "VER-5", f"{what}, expected {len(parameters)}: {op.schema}")
+        for value, parameter in zip(args, parameters, strict=True):
+            if not _fits(value, parameter, takes_results=op is GETITEM):
+                got = f"argument '{parameter.name}' of {op.name} is {literal(value, self.graph.names)}"
+                self.fail(node, "VER-5", f"{got}, expected {parameter.type} in canonical form")
+        # Whether a tuple fits depends on its items, whether a node does on its meta's form.
+        if tuple not in types and all(type(v.meta) is TensorMeta for v in node.inputs()):
+            self.fitting.add(types)
+
+    def _constant(self, node: Node) -> None:
+        self._tensor(node)
+        target = node.target
+        if type(target) is not Constant:
+            self.fail(node, "VER-7", f"the target of a get_attr is {target!r}, expected a Constant")
+        if self.constants.setdefault(target.name, target.value) is not target.value:
+            what = f"the constant {target.name!r} has two values"
+            self.fail(node, "VER-7", f"{what}, expected one value a name")
+
+    def _tensor(self, node: Node) -> None:
+        if type(node.meta) is not TensorMeta:
+            self.fail(node, "VER-6", f"the meta of {self.name(node)} is {node.meta}, expected a tensor's")
+        if node.args:
+            self.fail(node, "VER-5", f"{self.name(node)} has {len(node.args)} arguments, expected none")
+
+    def _output(self, node: Node) -> None:
+        for value in node.args[0]:
+            if type(value) is not Node:
+                if value is not None and type(value) not in NUMBERS:
+                    what = f"an output is a {type(value).__name__}"
+                    self.fail(node, "VER-5", f"{what}, expected a node, a number or None")
+            elif value not in self.defined:
+                self._undefined(node, value)
+            elif type(value.meta) is not TensorMeta:
+                what = f"output {self.name(value)} has several results"
+                self.fail(node, "VER-5", f"{what}, expected one of them")
+
+    # --- purity
+    def functional(self, impure: list[Node], *, closing_copies: bool) -> None:
+        written: set[Node] = set()
+        for node in impure:
+            target = node.args[0] if node.args else None
+            if not (closing_copies and _is_closing_copy(node)) or target in written:
+                what = f"{node_line(node, self.graph.names)} is not pure"
+                self.fail(node, "VER-8", f"{what}, expected a functional graph (FUN-25)")
+            written.add(target)
+
+
+def _is_closing_copy(node: Node) -> bool:
+    """Whether the node writes the final value of an input: `copy_` into a placeholder."""
+    return node.target.name == "copy_" and node.args[0].op == "placeholder"
+
+
+def _fits(value: Any, parameter: Parameter, *, takes_results: bool) -> bool:
+    """Whether `value` is a canonical argument for `parameter`."""
+    kind = parameter.type
+    if type(value) is Node:
+        single = type(value.meta) is TensorMeta
+        return kind.holds_tensor and not kind.is_tensor_list and single is not takes_results
+    if kind.is_tensor_list and type(value) is tuple:
+        return all(type(item) is Node or (item is None and "?" in kind.text) for item in value)
+    if hasattr(value, "meta"):
+        return False
+    canonical = kind.canonical(value)
+    return canonical is value or _same_items(canonical, value)
+
+
+def _same_items(a: Any, b: Any) -> bool:
+    if type(a) is not tuple or type(b) is not tuple or len(a) != len(b):
+        return False
+    return all(x is y for x, y in zip(a, b, strict=True))
