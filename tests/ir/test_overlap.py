@@ -80,6 +80,9 @@ def test_overlaps_equals_the_intersection_of_address_sets(a, b):
 @example(((2, 2), (1, 1), 0))
 @example(((3, 2), (2, 3), 0))
 @example(((4, 2), (2, 3), 0))
+@example(
+    ((2, 3, 2), (8, 5, 2), 0)
+)  # 8 + 2 = 2 * 5: the dimensions below the outer differ both ways
 def test_internal_overlap_says_that_an_address_occurs_twice(geometry):
     found = addresses(geometry)
     assert (len(set(found)) < len(found)) == has_internal_overlap(*geometry[:2])
@@ -132,6 +135,17 @@ def test_overlaps_equals_the_intersection_on_thousands_of_random_pairs():
         assert share(a, b) == overlaps(a, b), (a, b)
         interleaved += meet and not share(a, b)
     assert interleaved > 250
+
+
+def test_internal_overlap_equals_brute_force_on_thousands_of_random_geometries():
+    rng = random.Random(2)
+    overlapping = 0
+    for _ in range(3000):
+        shape, stride, _ = geometry = random_geometry(rng, rank=rng.randint(2, 4), largest=40)
+        found = addresses(geometry)
+        assert (len(set(found)) < len(found)) == has_internal_overlap(shape, stride), geometry
+        overlapping += has_internal_overlap(shape, stride)
+    assert 500 < overlapping < 2500
 
 
 def random_geometry(rng, *, rank, largest):
