@@ -8,6 +8,7 @@ PyTorch's short forms (`view(2, 3)`, `T`) and composites whose steps depend on g
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -316,6 +317,22 @@ class Operand:
         """`to(bool)`."""
         return self.to(dtypes.bool_)
 
+    # --- reductions
+    def max(self, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+        """The largest element; with a dim (values, indices) along it; with a tensor `maximum`."""
+        return self._extreme("max", dim, keepdim)
+
+    def min(self, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+        """The smallest element; with a dim (values, indices) along it; with a tensor `minimum`."""
+        return self._extreme("min", dim, keepdim)
+
+    def _extreme(self, name: str, dim: Any, keepdim: builtins.bool) -> Any:
+        if dim is None:
+            return self._do(f"a{name}", None, keepdim)
+        if isinstance(dim, Operand):
+            return self._do(f"{name}imum", dim)
+        return self._do(f"{name}_dim", dim, keepdim)
+
     # --- products
     def matmul(self, other: Any) -> Any:
         """The matrix product with PyTorch's rules for vectors and batches.
@@ -340,6 +357,20 @@ class Operand:
     def bmm(self, other: Operand) -> Any:
         """(b, m, k) (b, k, n) -> (b, m, n)."""
         return self._of_rank("bmm", 3, other)
+
+    def addmm(self, mat1: Operand, mat2: Operand, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        """beta * self + alpha * (mat1 @ mat2)."""
+        product = mat1.mm(mat2)
+        return (self if beta == 1 else self * beta).add(product, alpha=alpha)
+
+    def outer(self, vec2: Operand) -> Any:
+        """(n,) (m,) -> (n, m): every product of an element with one of `vec2`."""
+        for operand in (self, vec2):
+            if operand.ndim != 1:
+                raise ShapeError(
+                    f"outer: an operand has shape {operand.shape}, expected 1 dimension"
+                )
+        return self.unsqueeze(1) * vec2
 
     def _of_rank(self, name: str, rank: int, other: Operand) -> Any:
         for operand in (self, other):

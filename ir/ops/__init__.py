@@ -1,8 +1,30 @@
 """Every op, declared once. Importing this package fills the op table (`aotlite.ir.op.OPS`)."""
 
 from aotlite.ir.operand import install_methods
-from aotlite.ir.ops import create, pointwise, select, structure, views
+from aotlite.ir.ops import (
+    create,
+    index,
+    nn,
+    pointwise,
+    products,
+    random,
+    reduce,
+    select,
+    structure,
+    views,
+)
 
-__all__ = ["create", "pointwise", "select", "structure", "views"]
+__all__ = [
+    "create",
+    "index",
+    "nn",
+    "pointwise",
+    "products",
+    "random",
+    "reduce",
+    "select",
+    "structure",
+    "views",
+]
 
 install_methods()

@@ -1,0 +1,37 @@
+"""Whether the result of an op on images is laid out channels-last, as PyTorch decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aotlite.ir import layout
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.sizes import Shape, Stride
+
+
+def suggests_channels_last(meta: TensorMeta) -> bool:
+    """Whether the strides rank the dimensions channels-last (`Tensor::suggest_memory_format`).
+
+    Gaps are allowed. What could be either, such as one channel, counts as contiguous.
+    """
+    shape, stride = meta.shape, meta.stride
+    if len(shape) != 4 or stride[1] == 0:
+        return False
+    least = 0
+    for dim in (1, 3, 2, 0):
+        if shape[dim] == 0 or stride[dim] < least or (dim == 0 and least == stride[1]):
+            return False
+        least = stride[dim] * max(shape[dim], 1)
+    return True
+
+
+def image_strides(shape: Shape, *, channels_last: bool) -> Stride:
+    """The strides of a fresh result of this shape."""
+    if channels_last:
+        return layout.channels_last_strides(shape)
+    return layout.contiguous_strides(shape)
+
+
+def agreed_strides(shape: Shape, metas: Iterable[TensorMeta]) -> Stride:
+    """Channels-last if every operand is, else contiguous."""
+    return image_strides(shape, channels_last=all(map(suggests_channels_last, metas)))
