@@ -41,9 +41,6 @@ class Required(enum.Enum):
 
     REQUIRED = "required"
 
-    def __repr__(self) -> str:
-        return self.name
-
 
 REQUIRED: Final = Required.REQUIRED
 
@@ -70,10 +67,8 @@ def _to_number(value: object) -> object:
     value = _unwrapped(value)
     if isinstance(value, bool):
         return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
+    if isinstance(value, (int, float)):
+        return int(value) if isinstance(value, int) else float(value)
     return complex(value) if isinstance(value, complex) else _UNFIT
 
 
@@ -366,20 +361,15 @@ class Schema:
         return parse_schema, (str(self),)
 
 
-_PLAIN: Final = (type(None), bool, int, float, complex, str, tuple, list, dict)
+_PLAIN: Final = frozenset((type(None), bool, int, float, complex, str))
 
 
 def _described(value: object) -> str:
-    """Returns the value where it prints briefly, else its type: printing a tensor may run ops."""
-    if type(value) in _PLAIN and not _holds_objects(value):
+    """Returns the value where it is plain, else its type: printing a tensor may run ops."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if _PLAIN.issuperset(map(type, items)):
         return reprlib.repr(value)
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
-
-
-def _holds_objects(value: object) -> bool:
-    if isinstance(value, dict):
-        return True
-    return isinstance(value, (tuple, list)) and any(type(item) not in _PLAIN[:6] for item in value)
 
 
 # --------------------------------------------------------------------------------------- parsing
@@ -407,7 +397,7 @@ class _Parser:
         self.at = 0
 
     def schema(self) -> Schema:
-        name = self.name("the name of an op")
+        name = self.match(_NAME, "the name of an op")[0]
         self.expect("(")
         parameters = self.parameters()
         self.expect("->")
@@ -431,7 +421,7 @@ class _Parser:
     def parameter(self, before: list[Parameter], *, keyword_only: bool) -> Parameter:
         type_, alias = self.type()
         start = self.at
-        name = self.name("the name of a parameter")
+        name = self.match(_NAME, "the name of a parameter")[0]
         if any(each.name == name for each in before):
             self.fail("a name not used before", at=start)
         default = self.default(type_) if self.skip("=") else REQUIRED
@@ -477,12 +467,8 @@ class _Parser:
             self.fail("Tensor or Tensor[]", at=start)
         if alias is not None and alias not in aliases:
             self.fail("an alias mark that a parameter has", at=start)
-        following = _NAME.match(self.text, self.at)
-        name = self.name("a name") if following else ""
+        name = self.match(_NAME, "a name")[0] if _NAME.match(self.text, self.at) else ""
         return Return(name, alias, is_list=type_.text == "Tensor[]")
-
-    def name(self, what: str) -> str:
-        return self.match(_NAME, what)[0]
 
     def match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
         match = pattern.match(self.text, self.at)
