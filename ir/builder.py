@@ -21,15 +21,12 @@ from aotlite.ir.role import Argument, Output, Role
 class Proxy(Operand):
     """A value of a graph under construction: operand methods on it emit nodes."""
 
-    __slots__ = ("builder", "node")
+    __slots__ = ("builder", "meta", "node")
 
     def __init__(self, builder: Builder, node: Node) -> None:
         self.builder = builder
         self.node = node
-
-    @property
-    def meta(self) -> TensorMeta:
-        return self.node.meta  # type: ignore[return-value]
+        self.meta: TensorMeta = node.meta  # type: ignore[assignment]
 
     def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         return self.builder.call(op, args)
@@ -57,7 +54,7 @@ class Results:
     def __getitem__(self, index: int) -> Proxy:
         if not 0 <= index < len(self):
             raise IndexOutOfRangeError(
-                f"getitem: index is {index}, expected 0 to {len(self) - 1}, the results of {self.node}"
+                f"getitem: index is {index}, expected 0 to {len(self) - 1}: {self.node}"
             )
         return Proxy(self.builder, self.builder.emit(GETITEM, (self.node, index)))
 
@@ -94,7 +91,7 @@ class Builder:
         return node
 
     def emit(self, op: Op, args: tuple[Any, ...]) -> Node:
-        """Appends a call of `op` on canonical arguments (nodes and literals); its meta is inferred."""
+        """Appends a call of `op` on canonical arguments (nodes, literals) and infers its meta."""
         source = self.source
         if source is None:
             node = Node("call", op, args, meta=op.infer(args))
@@ -150,4 +147,4 @@ def like(meta: TensorMeta) -> TensorMeta:
     return tensor_meta(meta.shape, None, meta.dtype, meta.device)
 
 
-__all__ = ["Builder", "Phase", "Proxy", "map_nodes"]
+__all__ = ["Builder", "Proxy", "Results"]

@@ -3,9 +3,9 @@
 Ground floor. A graph is an append-only list of nodes in execution order, closed by one output node.
 What people know of torch.fx carries over (placeholder, get_attr, call, output; args, users,
 insertion point, replace_all_uses_with, erase, lint, eliminate_dead_code), with two differences:
-a node's target is an `Op` and its meta a typed record, and a pass never changes its input: nodes may
-be shared between graphs, so a node knows neither its graph nor its users, and the editing methods
-live on the explicit copy that `Graph.edit()` gives (`ir/edit.py`). Spec: `specs/graph.md`.
+a node's target is an `Op` and its meta a typed record, and a pass never changes its input: nodes
+may be shared between graphs, so a node knows neither its graph nor its users, and the editing
+methods live on the explicit copy that `Graph.edit()` gives (`ir/edit.py`). Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Constant:
 class Node:
     """One step of a graph. Not changed once it is in a graph, except in a `GraphEdit`'s own copy.
 
-    `op` is FX's kind ('placeholder', 'get_attr', 'call', 'output'); `target` says which op, constant
-    or argument. `args` are canonical (`Op.bind`): nodes for tensors, tuples for lists, literals.
+    `op` is FX's kind ('placeholder', 'get_attr', 'call', 'output'); `target` says which op,
+    constant or argument. `args` are canonical (`Op.bind`): nodes for tensors, tuples for lists,
+    literals.
     """
 
     op: str
@@ -230,7 +231,7 @@ class Graph:
 
     # --- printing and checking
     def print_readable(self, *, print_output: bool = True) -> str:
-        """The graph as runnable Python with shapes, strides and source lines; printed and returned."""
+        """The graph as runnable Python with metas and source lines; printed and returned."""
         from aotlite.ir.printer import readable
 
         return _printed(readable(self), print_output)

@@ -1,8 +1,8 @@
 """`Interpreter`: runs a graph node by node, on arrays or on whatever values a `call` takes.
 
-Ground floor. By default ops run as their declarations say (kernels, view geometry) on `ArrayValue`s:
-this is the reference meaning of a graph, also of one that writes and takes views. The hooks carry
-FX's names; a subclass overrides those it cares about. Spec: `specs/graph.md`.
+Ground floor. By default ops run as their declarations say (kernels, view geometry) on
+`ArrayValue`s: this is the reference meaning of a graph, also of one that writes and takes views.
+The hooks carry FX's names; a subclass overrides those it cares about. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
         case GeometryOp():
             return call_arrays(op.view, args)
     raise UnsupportedError(
-        f"{op.name}: it draws from a generator, expected its pure form; functionalize the graph first"
+        f"{op.name}: it draws from a generator, expected its pure form; functionalize first"
     )
 
 
 def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
-    metas = op.infer(args)
+    metas: Any = op.infer(args)
     arrays = (metas[0] if type(metas) is tuple else metas).device.arrays
     result = op.kernel(arrays, metas, *[_array_of(value) for value in args])
     if type(metas) is not tuple:

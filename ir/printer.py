@@ -1,8 +1,8 @@
 """Graphs as text: runnable Python, and a table.
 
 Ground floor. `readable` and `code` print a function whose body calls `ops.<name>`; running the text
-gives an equal graph (`ir/source.py`), or computes on tensors. The text holds what decides the result:
-ops, arguments, metas and roles of inputs and outputs; source places and phases are comments.
+gives an equal graph (`ir/source.py`), or computes on tensors. The text holds what decides the
+result: ops, arguments, metas and roles of inputs and outputs; places and phases are comments.
 Spec: `specs/graph.md`.
 """
 
@@ -100,7 +100,7 @@ def meta_text(meta: Any) -> str:
 
 
 def role_text(role: Role) -> str:
-    """The text that `source.role_from_text` reads: `str(role)`, or a constructor if that loses a field."""
+    """The text that `source.role_from_text` reads: `str(role)`, or its constructor."""
     text = str(role)
     return text if repr(parse_role(text)) == repr(role) else repr(role)
 

@@ -1,7 +1,7 @@
 """Why an input or output of a graph exists. Code asks for roles and never counts positions.
 
-Ground floor. Each role has a text, `str(role)`, which is also the name that a printed graph gives to
-the value; `parse_role` reads it back. Spec: `specs/graph.md`.
+Ground floor. Each role has a text, `str(role)`, which is also the name that a printed graph gives
+to the value; `parse_role` reads it back. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations

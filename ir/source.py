@@ -75,7 +75,7 @@ class OpNamespace:
 def function_from_source(
     text: str, ops: OpNamespace, *, devices: Mapping[str, Device] = HOST
 ) -> FunctionType:
-    """The function that a printed graph defines, calling `ops`. Raises FormatError for other text."""
+    """The function that a printed graph defines, calling `ops`; else FormatError."""
     scope: dict[str, Any] = {"ops": ops, "nan": float("nan"), "inf": float("inf")}
     scope |= {dtype_text(dtype): dtype for dtype in dtypes.DTYPES}
     scope["device"] = lambda name: _device(name, devices)
@@ -83,7 +83,7 @@ def function_from_source(
     try:
         exec(compile(text, "<graph>", "exec", dont_inherit=True), scope)
     except SyntaxError as error:
-        raise FormatError(f"source: the text is no Python ({error}), expected a function") from error
+        raise FormatError(f"source: the text is {error}, expected Python") from error
     found = [v for k, v in scope.items() if k not in known and isinstance(v, FunctionType)]
     if len(found) != 1:
         raise FormatError(f"source: the text defines {len(found)} functions, expected one")
@@ -99,7 +99,7 @@ def graph_from_source(
     """The graph that a printed text describes: the same ops, arguments, metas and roles.
 
     `constants`: the values of the constants it names (`graph.constants`); `devices`: the devices it
-    names. Raises FormatError for text of another form; source places and phases are not in the text.
+    names. Raises FormatError for other text. Source places and phases are not in the text.
 
     >>> graph = graph_from_source('def double(arg_0: "f32[2]"): return (ops.mul(arg_0, 2.0),)')
     >>> print(graph.code)
@@ -151,7 +151,7 @@ def meta_from_text(text: str, *, devices: Mapping[str, Device] = HOST) -> Tensor
     """
     match = _META.fullmatch(text)
     if match is None:
-        raise FormatError(f"source: the meta is {text!r}, expected a form such as 'f32[2, 3][1, 2]'")
+        raise FormatError(f"source: the meta is {text!r}, expected one such as 'f32[2, 3][1, 2]'")
     dtype, shape, stride, device = match.groups()
     return tensor_meta(
         _sizes(shape),

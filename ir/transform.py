@@ -54,7 +54,7 @@ class Transformer(Interpreter):
     def call(self, target: Op, args: tuple[Any, ...]) -> Any:
         """Emits the op with the place, phase and sequence number of the node it stands for.
 
-        `args` are proxies and literals. Gives a proxy, or a sequence of proxies for several results.
+        `args` are proxies and literals. Gives a proxy, or a sequence of them for several results.
         """
         self.builder.source = self.node
         return super().call(target, args)

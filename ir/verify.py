@@ -7,6 +7,7 @@ them is checked by that stage.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, NoReturn
 
 from aotlite.ir.errors import GraphError, noted
@@ -26,8 +27,8 @@ def verify(
 ) -> int:
     """Raises GraphError where the graph breaks an invariant; returns how many nodes are not pure.
 
-    `functional`: no node may write, change a geometry or draw (FUN-25). `closing_copies`: except for
-    one `copy_` into each input. `stage` begins the message.
+    `functional`: no node may write, change a geometry or draw (FUN-25). `closing_copies`: except
+    for one `copy_` into each input. `stage` begins the message.
 
     >>> from aotlite.ir.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -39,10 +40,13 @@ def verify(
     check = _Check(graph, stage)
     check.outline()
     check.nodes()
-    impure = [node for node in graph.nodes if node.op == "call" and not node.target.pure]
+    impure = [node for node in graph.calls if not node.target.pure]
     if functional:
         check.functional(impure, closing_copies=closing_copies)
     return len(impure)
+
+
+_KINDS = frozenset(("placeholder", "get_attr", "call", "output"))
 
 
 class _Check:
@@ -54,8 +58,8 @@ class _Check:
         self.graph = graph
         self.stage = stage
         self.defined: set[Node] = set()
-        self.fitting: set[tuple[Any, ...]] = set()
-        """Types of arguments that were found to fit, each with its op in front."""
+        self.fitting: dict[Any, set[tuple[type, ...]]] = defaultdict(set)
+        """For each op the types of arguments that were found to fit."""
         self.constants: dict[str, Any] = {}
 
     def fail(self, node: Node, rule: str, what: str) -> NoReturn:
@@ -78,31 +82,28 @@ class _Check:
 
     # --- the outline: kinds of nodes, their order, their roles
     def outline(self) -> None:
-        kinds = [node.op for node in self.graph.nodes]
-        for node in self.graph.nodes:
-            if node.op not in ("placeholder", "get_attr", "call", "output"):
-                expected = "placeholder, get_attr, call or output"
-                self.fail(node, "VER-1", f"the kind of a node is {node.op!r}, expected {expected}")
+        nodes = self.graph.nodes
+        kinds = [node.op for node in nodes]
+        if not _KINDS.issuperset(kinds):
+            node = next(node for node in nodes if node.op not in _KINDS)
+            expected = "placeholder, get_attr, call or output"
+            self.fail(node, "VER-1", f"the kind of a node is {node.op!r}, expected {expected}")
         if kinds.count("output") > 1:
-            node = self.graph.nodes[kinds.index("output")]
             what = f"the number of output nodes is {kinds.count('output')}, expected one at the end"
-            self.fail(node, "VER-1", what)
-        count = len(self.graph.placeholders)
-        if "placeholder" in kinds[count:]:
-            node = self.graph.nodes[kinds.index("placeholder", count)]
+            self.fail(nodes[kinds.index("output")], "VER-1", what)
+        count = kinds.count("placeholder")
+        if kinds[:count].count("placeholder") != count:
+            other = next(i for i, kind in enumerate(kinds) if kind != "placeholder")
+            node = nodes[kinds.index("placeholder", other)]
             what = f"placeholder {self.name(node)} follows another node, expected all in front"
             self.fail(node, "VER-2", what)
-        self._input_roles()
+        self._distinct("input", [(node, node.role) for node in nodes[:count]])
         self._output_roles()
-
-    def _input_roles(self) -> None:
-        placeholders = self.graph.placeholders
-        self._distinct("input", [(node, node.role) for node in placeholders])
 
     def _output_roles(self) -> None:
         node = self.graph.output_node
         if len(node.args) != 1 or type(node.args[0]) is not tuple or type(node.role) is not tuple:
-            self.fail(node, "VER-1", "the output node holds no tuple, expected values and their roles")
+            self.fail(node, "VER-1", "the output holds no tuple, expected values and their roles")
         if len(node.args[0]) != len(node.role):
             what = f"the number of output roles is {len(node.role)}, expected {len(node.args[0])}"
             self.fail(node, "VER-3", what)
@@ -119,41 +120,43 @@ class _Check:
 
     # --- the nodes, in order
     def nodes(self) -> None:
+        """One pass in order. Calls are checked here and not in a method: nearly all nodes are."""
+        defined, fitting = self.defined, self.fitting
         for node in self.graph.nodes:
-            if node in self.defined:
+            if node in defined:
                 self.fail(node, "VER-4", f"node {self.name(node)} is there twice, expected once")
             if node.op == "call":
-                self._call(node)
-            elif node.op == "get_attr":
-                self._constant(node)
-            elif node.op == "placeholder":
-                self._tensor(node)
+                op, args = node.target, node.args
+                if tuple(map(type, args)) not in fitting[op]:
+                    self._fit(node)
+                for value in args:
+                    if type(value) is Node and value not in defined:
+                        self._undefined(node, value)
+                try:
+                    meta = op.infer(args)
+                except Exception as error:
+                    raise self._refused(node, error) from error
+                if meta is not node.meta and meta != node.meta:
+                    self._wrong_meta(node, meta)
             else:
-                self._output(node)
-            self.defined.add(node)
+                self._not_a_call(node)
+            defined.add(node)
 
-    def _call(self, node: Node) -> None:
-        op, args = node.target, node.args
-        types = (op, *map(type, args))
-        if types not in self.fitting:
-            self._fit(node, types)
-        defined = self.defined
-        for value in args:
-            if type(value) is Node:
-                if value not in defined:
-                    self._undefined(node, value)
-            elif type(value) is tuple:
-                for item in value:
-                    if type(item) is Node and item not in defined:
-                        self._undefined(node, item)
-        try:
-            meta = op.infer(args)
-        except Exception as error:
-            failure = self.failure(node, "VER-6", f"the meta rule of {op.name} refuses: {error}")
-            raise failure from error
-        if meta is not node.meta and meta != node.meta:
-            got, expected = meta_text(node.meta), meta_text(meta)
-            self.fail(node, "VER-6", f"the meta of {self.name(node)} is {got}, expected {expected}")
+    def _refused(self, node: Node, error: Exception) -> GraphError:
+        return self.failure(node, "VER-6", f"the meta rule of {node.target.name} refuses: {error}")
+
+    def _wrong_meta(self, node: Node, meta: Any) -> NoReturn:
+        got, expected = meta_text(node.meta), meta_text(meta)
+        self.fail(node, "VER-6", f"the meta of {self.name(node)} is {got}, expected {expected}")
+
+    def _not_a_call(self, node: Node) -> None:
+        match node.op:
+            case "get_attr":
+                self._constant(node)
+            case "placeholder":
+                self._tensor(node)
+            case _:
+                self._output(node)
 
     def _undefined(self, node: Node, value: Node) -> NoReturn:
         name = self.graph.names.get(value)
@@ -161,7 +164,7 @@ class _Check:
         me = "the output" if node.op == "output" else self.name(node)
         self.fail(node, "VER-4", f"an operand of {me} is {what}, expected an earlier node")
 
-    def _fit(self, node: Node, types: tuple[Any, ...]) -> None:
+    def _fit(self, node: Node) -> None:
         """Checks the arguments against the schema; remembers types that always fit."""
         op, args = node.target, node.args
         if not isinstance(op, Op):
@@ -172,11 +175,16 @@ class _Check:
             self.fail(node, "VER-5", f"{what}, expected {len(parameters)}: {op.schema}")
         for value, parameter in zip(args, parameters, strict=True):
             if not _fits(value, parameter, takes_results=op is GETITEM):
-                got = f"argument '{parameter.name}' of {op.name} is {literal(value, self.graph.names)}"
+                what = f"argument '{parameter.name}' of {op.name}"
+                got = f"{what} is {literal(value, self.graph.names)}"
                 self.fail(node, "VER-5", f"{got}, expected {parameter.type} in canonical form")
+        for value in node.inputs():
+            if value not in self.defined:
+                self._undefined(node, value)
         # Whether a tuple fits depends on its items, whether a node does on its meta's form.
+        types = tuple(map(type, args))
         if tuple not in types and all(type(v.meta) is TensorMeta for v in node.inputs()):
-            self.fitting.add(types)
+            self.fitting[op].add(types)
 
     def _constant(self, node: Node) -> None:
         self._tensor(node)
@@ -189,9 +197,11 @@ class _Check:
 
     def _tensor(self, node: Node) -> None:
         if type(node.meta) is not TensorMeta:
-            self.fail(node, "VER-6", f"the meta of {self.name(node)} is {node.meta}, expected a tensor's")
+            what = f"the meta of {self.name(node)} is {node.meta}"
+            self.fail(node, "VER-6", f"{what}, expected a tensor's")
         if node.args:
-            self.fail(node, "VER-5", f"{self.name(node)} has {len(node.args)} arguments, expected none")
+            what = f"the number of arguments of {self.name(node)} is {len(node.args)}"
+            self.fail(node, "VER-5", f"{what}, expected 0")
 
     def _output(self, node: Node) -> None:
         for value in node.args[0]:
@@ -209,11 +219,11 @@ class _Check:
     def functional(self, impure: list[Node], *, closing_copies: bool) -> None:
         written: set[Node] = set()
         for node in impure:
-            target = node.args[0] if node.args else None
-            if not (closing_copies and _is_closing_copy(node)) or target in written:
+            allowed = closing_copies and _is_closing_copy(node) and node.args[0] not in written
+            if not allowed:
                 what = f"{node_line(node, self.graph.names)} is not pure"
                 self.fail(node, "VER-8", f"{what}, expected a functional graph (FUN-25)")
-            written.add(target)
+            written.add(node.args[0])
 
 
 def _is_closing_copy(node: Node) -> bool:
