@@ -1,7 +1,7 @@
 """`Observed`: objects whose attributes a capture sees being read and refuses to see written.
 
-The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads are
-plain Python: `Observed.__getattribute__` exists only while `observing()` is entered in some thread.
+The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
+are plain Python: `Observed.__getattribute__` exists only while a thread is inside `observing()`.
 Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
 Not seen: reads through `vars(obj)`, and whether an attribute exists (`hasattr` of an absent one).
 """
@@ -121,6 +121,6 @@ def _check_writable(obj: Observed, name: str) -> None:
     if recorder is not None and not recorder.is_created(obj):
         raise recorder.refuse(
             f"writing attribute {name!r} of a {type(obj).__name__}",
-            "keep what changes in a buffer or parameter and write it in place (copy_, add_), or write "
-            "the attribute outside the compiled function",
+            "keep what changes in a buffer or parameter and write it in place (copy_, add_), or "
+            "write the attribute outside the compiled function",
         )

@@ -1,20 +1,20 @@
 """`Module`: parameters, buffers and submodules in the attributes of one object.
 
-What an attribute is, its class tells; there are no registries beside `__dict__`. While a capture
-runs, everything here reads tensors and modules as attributes, so that the capture learns their place.
+What an attribute is, its class tells; there are no registries beside `__dict__`. Everything here
+reads tensors and modules as attributes, so that a running capture learns where they are.
 Differences from PyTorch: `docs/nn.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, UnsupportedError
-from aotlite.nn.parameter import Buffer, Parameter
+from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
 from aotlite.nn.state import Problems, load_state
 
 M = TypeVar("M", bound="Module")
@@ -160,7 +160,7 @@ class Module(Observed):
 
         A tensor or module reached by several names appears under each.
         """
-        return {name: tensor.detach() for name, tensor in _state_members(self, "", ())}
+        return {name: tensor.detach() for name, tensor in _persistent(self).items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Problems:
         """Copies the tensors or arrays into the module's memory; returns the names without a match.
@@ -168,8 +168,7 @@ class Module(Observed):
         Raises ArgumentError that lists missing, unexpected and mismatched names, before anything is
         written. `strict=False` allows missing and unexpected ones.
         """
-        own = dict(_state_members(self, "", ()))
-        return load_state(type(self).__name__, own, state_dict, strict=strict)
+        return load_state(type(self).__name__, _persistent(self), state_dict, strict=strict)
 
     # --- printing
     def extra_repr(self) -> str:
@@ -197,7 +196,8 @@ def clear_gradients(parameters: Iterator[Tensor], *, set_to_none: bool) -> None:
     recorder = STATE.recorder
     if recorder is not None:
         raise recorder.refuse(
-            "zero_grad()", "call it outside the compiled function, before backward or after the step"
+            "zero_grad()",
+            "call it outside the compiled function, before backward or after the step",
         )
     for parameter in parameters:
         gradient = parameter.grad
@@ -209,16 +209,33 @@ def clear_gradients(parameters: Iterator[Tensor], *, set_to_none: bool) -> None:
             gradient.detach().zero_()
 
 
-def _state_members(
-    module: Module, prefix: str, above: tuple[Module, ...]
-) -> Iterator[tuple[str, Tensor]]:
+class StatePlace(NamedTuple):
+    """Where a parameter or buffer is held."""
+
+    path: str
+    owner: Module
+    name: str
+
+
+def state_places(
+    module: Module, prefix: str = "", above: tuple[Module, ...] = ()
+) -> Iterator[StatePlace]:
+    """The place of every parameter and buffer, once for each name that leads to it."""
     if any(module is ancestor for ancestor in above):
         return
-    for name, tensor in members(module, (Parameter, Buffer)):  # type: ignore[arg-type]
-        if getattr(tensor, "persistent", True):
-            yield _dotted(prefix, name), tensor
+    for name, held in list(vars(module).items()):
+        if isinstance(held, (Parameter, Buffer)):
+            yield StatePlace(_dotted(prefix, name), module, name)
     for name, child in members(module, Module):
-        yield from _state_members(child, _dotted(prefix, name), (*above, module))
+        yield from state_places(child, _dotted(prefix, name), (*above, module))
+
+
+def _persistent(module: Module) -> dict[str, Tensor]:
+    return {
+        path: getattr(owner, name)
+        for path, owner, name in state_places(module)
+        if not isinstance(vars(owner)[name], TransientBuffer)
+    }
 
 
 def _check_kind(module: Module, name: str, value: Any) -> None:
@@ -226,8 +243,9 @@ def _check_kind(module: Module, name: str, value: Any) -> None:
     for kind in (Parameter, Buffer):
         if isinstance(held, kind) and isinstance(value, Tensor) and not isinstance(value, kind):
             raise ArgumentError(
-                f"{type(module).__name__}: attribute {name!r} is a {kind.__name__} and the value a plain "
-                f"tensor, expected {kind.__name__}(value), or a write in place: {name}.copy_(value)"
+                f"{type(module).__name__}: attribute {name!r} is a {kind.__name__} and the value a "
+                f"plain tensor, expected {kind.__name__}(value), or a write in place: "
+                f"{name}.copy_(value)"
             )
 
 

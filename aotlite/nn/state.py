@@ -62,5 +62,6 @@ def _mismatches(shared: Mapping[str, tuple[Tensor, Any]]) -> list[str]:
         if not isinstance(value, (Tensor, np.ndarray, np.generic)):
             complaints.append(f"mismatched: {name} is {value!r}, expected a tensor or an array")
         elif tuple(value.shape) != target.shape:
-            complaints.append(f"mismatched: {name} has shape {tuple(value.shape)}, expected {target.shape}")
+            shape = tuple(value.shape)
+            complaints.append(f"mismatched: {name} has shape {shape}, expected {target.shape}")
     return complaints

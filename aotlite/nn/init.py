@@ -1,0 +1,78 @@
+"""Initial values, drawn from the default generator: the same after the same `manual_seed`.
+
+The distributions are PyTorch's, the numbers are not: its generator is another one (RNG-12).
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.eager.functions import rand
+from aotlite.eager.state import no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, ShapeError
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Fills with uniform numbers in [a, b) in place; returns the tensor."""
+    with no_grad():
+        drawn = rand(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        return tensor.copy_(drawn * (b - a) + a)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fills with one value in place; returns the tensor."""
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fills with zeros in place; returns the tensor."""
+    return constant_(tensor, 0.0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Fills with ones in place; returns the tensor."""
+    return constant_(tensor, 1.0)
+
+
+def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """(inputs of an output, outputs of an input) of a weight (o, i, *window)."""
+    if tensor.ndim < 2:
+        raise ShapeError(f"init: the weight has shape {tensor.shape}, expected 2 or more dimensions")
+    window = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * window, tensor.shape[0] * window
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """What keeps the variance of activations through this nonlinearity."""
+    match nonlinearity:
+        case "linear" | "conv2d" | "sigmoid":
+            return 1.0
+        case "tanh":
+            return 5.0 / 3
+        case "relu":
+            return math.sqrt(2.0)
+        case "leaky_relu":
+            slope = 0.01 if param is None else param
+            return math.sqrt(2.0 / (1 + slope**2))
+    raise ArgumentError(
+        f"init: nonlinearity is {nonlinearity!r}, expected one of linear, conv2d, sigmoid, tanh, "
+        "relu, leaky_relu"
+    )
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Uniform in +-gain * sqrt(3 / fan), in place; `a` is leaky_relu's negative slope.
+
+    Source: He et al., "Delving deep into rectifiers" (ICCV 2015).
+    """
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(f"kaiming_uniform_: mode is {mode!r}, expected 'fan_in' or 'fan_out'")
+    fan = calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+    if fan == 0:
+        return tensor
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan)
+    return uniform_(tensor, -bound, bound)

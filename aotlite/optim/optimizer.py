@@ -1,0 +1,102 @@
+"""`Optimizer`: parameters, a learning rate that is a tensor, and state that steps write in place.
+
+A step writes no Python attribute, so that it can be compiled; everything that changes from step to
+step is a tensor made at construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aotlite.eager.functions import tensor
+from aotlite.eager.observed import Observed
+from aotlite.eager.state import no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.dtypes import float64
+from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.nn.module import clear_gradients
+from aotlite.nn.state import Problems, load_state
+
+
+class Optimizer(Observed):
+    """The base of optimizers: define `step` and `state`."""
+
+    params: tuple[Tensor, ...]
+
+    def __init__(self, params: Iterable[Tensor], lr: float | Tensor) -> None:
+        self.params = _checked(type(self).__name__, params)
+        self._lr = tensor(_checked_lr(type(self).__name__, lr), dtype=float64)
+
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate, a 0-d tensor that compiled steps read at each call."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: float | Tensor) -> None:
+        self.set_lr(value)
+
+    def set_lr(self, value: float | Tensor) -> None:
+        """Writes the learning rate in place."""
+        value = _checked_lr(type(self).__name__, value)
+        with no_grad():
+            self._lr.copy_(value) if isinstance(value, Tensor) else self._lr.fill_(value)
+
+    def step(self) -> None:
+        """Updates every parameter that has a gradient, in place and without history."""
+        raise UnsupportedError(f"{type(self).__name__}: the class has no method step, expected one")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients of the parameters: None, or zeros in place. Not compiled."""
+        clear_gradients(iter(self.params), set_to_none=set_to_none)
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors that steps read and write besides parameters, by name."""
+        return {"lr": self._lr}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The detached tensors of `state`, on the optimizer's own memory.
+
+        The other hyperparameters are arguments of the constructor and not part of it.
+        """
+        return {name: value.detach() for name, value in self.state().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Problems:
+        """Copies a state into the optimizer's own memory.
+
+        Raises ArgumentError that lists missing, unexpected and mismatched names, before anything is
+        written.
+        """
+        return load_state(type(self).__name__, self.state(), state_dict, strict=True)
+
+
+def _checked(name: str, params: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    if isinstance(params, Tensor):
+        raise ArgumentError(f"{name}: params is one tensor, expected several, e.g. [tensor]")
+    checked = tuple(params)
+    if not checked:
+        raise ArgumentError(f"{name}: params is empty, expected at least one tensor")
+    for i, param in enumerate(checked):
+        if not isinstance(param, Tensor):
+            raise ArgumentError(f"{name}: params[{i}] is {param!r}, expected a tensor")
+        if not param.is_leaf:
+            raise ArgumentError(f"{name}: params[{i}] is the result of an op, expected a leaf")
+    if len({id(param) for param in checked}) < len(checked):
+        raise ArgumentError(f"{name}: a tensor is twice in params, expected each once")
+    return checked
+
+
+def _checked_lr(name: str, lr: Any) -> float | Tensor:
+    if isinstance(lr, Tensor):
+        if lr.ndim:
+            raise ArgumentError(f"{name}: lr has shape {lr.shape}, expected a number or 0 dimensions")
+        return lr
+    return not_negative(name, "lr", lr)
+
+
+def not_negative(name: str, argument: str, value: Any) -> float:
+    """The value, a number of at least 0. Raises ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ArgumentError(f"{name}: {argument} is {value!r}, expected a number of at least 0")
+    return value
