@@ -177,7 +177,7 @@ NAMES = ["gather", "scatter_add", "index_select", "index_add", "flip", "roll", "
 def test_gradients_equal_torch(torch, name):
     """Squared, so that there is a second gradient to compare."""
     ours, theirs = (index_functions(f)[name] for f in (al.from_numpy, torch.from_numpy))
-    squared = lambda f: lambda *xs: f(*xs) * f(*xs)  # noqa: E731
+    squared = lambda f: lambda *xs: f(*xs) * f(*xs)
     compare_gradients(torch, squared(ours), squared(theirs), *operands_of(name))
 
 
@@ -279,8 +279,8 @@ LONG = np.array([0, 1])
         (
             lambda x: x.gather(0, al.tensor([[0, 0, 0, 0]])),
             ShapeError,
-            "gather: the index has shape (1, 4), expected at most size 3 in dimension 1, as in self "
-            "of shape (2, 3)",
+            "gather: the index has shape (1, 4), expected at most size 3 in dimension 1, as in "
+            "self of shape (2, 3)",
         ),
         (
             lambda x: x.scatter_add(0, al.tensor([[0, 0]]), al.ones(1, 1)),
@@ -311,7 +311,8 @@ LONG = np.array([0, 1])
         (
             lambda x: al.cat([x, al.ones(2)]),
             ShapeError,
-            "cat: a tensor has shape (2,), expected that of the first, (2, 3), except in dimension 0",
+            "cat: a tensor has shape (2,), expected that of the first, (2, 3), except in "
+            "dimension 0",
         ),
         (
             lambda x: al.cat([x.sum()]),
