@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from aotlite import autograd as autograd
     from aotlite import backends as backends
     from aotlite import data as data
+    from aotlite import inspect as inspect
     from aotlite import ir as ir
     from aotlite import nn as nn
+    from aotlite import ops as ops
     from aotlite import optim as optim
+    from aotlite import partition as partition
     from aotlite import stages as stages
-    from aotlite import testing as testing
+    from aotlite.api import CompiledFunction as CompiledFunction
+    from aotlite.api import aot_function as aot_function
+    from aotlite.api import capture as capture
+    from aotlite.api import compile as compile
     from aotlite.eager.functions import arange as arange
     from aotlite.eager.functions import cat as cat
     from aotlite.eager.functions import empty as empty
@@ -80,6 +86,7 @@ if TYPE_CHECKING:
 _LAZY: dict[str, str] = {
     name: module
     for module, names in {
+        "aotlite.api": "CompiledFunction aot_function capture compile",
         "aotlite.eager.functions": """
             arange cat empty from_numpy full ones ones_like rand stack tensor where zeros zeros_like
         """,
@@ -100,7 +107,9 @@ _LAZY: dict[str, str] = {
 }
 
 # Subpackages reached as attributes without an import of their own.
-_SUBMODULES = frozenset({"autograd", "backends", "data", "ir", "nn", "optim", "stages", "testing"})
+_SUBMODULES = frozenset(
+    {"autograd", "backends", "data", "inspect", "ir", "nn", "ops", "optim", "partition", "stages"}
+)
 
 
 def __getattr__(name: str) -> object:

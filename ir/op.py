@@ -295,6 +295,10 @@ class InplaceOp(Op):
     """The operand's old values do not matter (`copy_`, `fill_`)."""
     writes: ClassVar[bool] = True
 
+    def infer(self, args: tuple[Any, ...]) -> TensorMeta:
+        meta: TensorMeta = args[0].meta
+        return meta
+
 
 @attrs.define(eq=False, slots=True, repr=False)
 class GeometryOp(Op):

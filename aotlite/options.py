@@ -1,0 +1,100 @@
+"""`Options`: every setting of a compilation, frozen; and the four environment variables.
+
+AOTLITE_VERIFY=0|1|2 (off, every graph checked, every graph also run), AOTLITE_DUMP=folder (one file a
+stage), AOTLITE_LOG, AOTLITE_CACHE. Everything else is an argument.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.backends.protocol import Backend, backend_from
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph import Graph
+
+Pass = Callable[[Graph], Graph]
+Observer = Callable[[str, Any], None]
+
+STAGES = ("capture", "analyze", "convention", "joint", "functionalize", "simplify", "partition", "lower")
+"""Names under which `stages=` replaces a stage."""
+
+
+@attrs.frozen
+class Options:
+    """How to compile."""
+
+    backend: Backend
+    partition: Callable[[Graph], Any] | None = None
+    verify: int = 1
+    passes: tuple[Pass, ...] = ()
+    stages: Mapping[str, Callable[..., Any]] = attrs.field(factory=dict)
+    dump: str | None = None
+    observer: Observer | None = None
+    fw_compiler: Backend | None = None
+    bw_compiler: Backend | None = None
+
+
+def make_options(
+    *,
+    backend: Any = "reference",
+    partition: Any = None,
+    verify: bool | int | None = None,
+    passes: Any = (),
+    stages: Mapping[str, Callable[..., Any]] | None = None,
+    dump: str | None = None,
+    observer: Observer | None = None,
+    fw_compiler: Any = None,
+    bw_compiler: Any = None,
+) -> Options:
+    """Checked options, with what the environment says where an argument says nothing."""
+    return Options(
+        backend=backend_from(backend),
+        partition=_partition(partition),
+        verify=_level(verify),
+        passes=_passes(passes),
+        stages=_stages(stages or {}),
+        dump=dump or os.environ.get("AOTLITE_DUMP") or None,
+        observer=observer,
+        fw_compiler=None if fw_compiler is None else backend_from(fw_compiler),
+        bw_compiler=None if bw_compiler is None else backend_from(bw_compiler),
+    )
+
+
+def _level(verify: bool | int | None) -> int:
+    if verify is None:
+        text = os.environ.get("AOTLITE_VERIFY", "1")
+        if text not in ("0", "1", "2"):
+            raise ArgumentError(f"compile: AOTLITE_VERIFY is {text!r}, expected 0, 1 or 2")
+        return int(text)
+    if verify is True:
+        return 2
+    if verify not in (0, 1, 2):
+        raise ArgumentError(f"compile: verify is {verify!r}, expected True, False, 0, 1 or 2")
+    return int(verify)
+
+
+def _partition(partition: Any) -> Any:
+    if partition is None or partition == "default" or callable(partition):
+        return None if partition == "default" else partition
+    raise ArgumentError(f"compile: partition is {partition!r}, expected 'default' or a function")
+
+
+def _passes(passes: Any) -> tuple[Pass, ...]:
+    found = tuple(passes)
+    for each in found:
+        if not callable(each):
+            raise ArgumentError(f"compile: a pass is {each!r}, expected a function from graph to graph")
+    return found
+
+
+def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+    for name, stage in stages.items():
+        if name not in STAGES:
+            raise ArgumentError(f"compile: stages has {name!r}, expected names among {', '.join(STAGES)}")
+        if not callable(stage):
+            raise ArgumentError(f"compile: stage {name!r} is {stage!r}, expected a function")
+    return dict(stages)

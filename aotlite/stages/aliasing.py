@@ -1,0 +1,59 @@
+"""Questions about imperative graphs: whose storage a value is on, and through which views it is seen."""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.eager.autograd.history import Step
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views import AS_STRIDED
+
+
+@attrs.frozen(eq=False)
+class Sight:
+    """How a value is seen: the node that made its storage, and the views from there to it."""
+
+    root: Node
+    chain: tuple[Step, ...]
+    start: int
+    """Elements from the root's first element to this value's."""
+    object: Node
+    """The node that made the Python object (in-place and geometry ops return the same object)."""
+
+
+def sights(graph: Graph) -> dict[Node, Sight]:
+    """The sight of every node of an imperative graph."""
+    seen: dict[Node, Sight] = {}
+    for node in graph.nodes:
+        if node.op != "output":
+            seen[node] = _sight(node, seen)
+    return seen
+
+
+def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
+    op = node.target
+    if node.op != "call":
+        return Sight(node, (), 0, node)
+    if isinstance(op, ViewOp):
+        return _further(seen[node.args[0]], op, node.args, node, node)
+    if isinstance(op, InplaceOp):
+        return seen[node.args[0]]
+    if isinstance(op, GeometryOp):
+        before = seen[node.args[0]]
+        return _further(before, op.view, node.args, node, before.object)
+    if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
+        whole = node.args[0]
+        view, rest = whole.target.parts(whole.args)[node.args[1]]
+        return _further(seen[whole.args[0]], view, (whole.args[0], *rest), node, node)
+    return Sight(node, (), 0, node)
+
+
+def _further(sight: Sight, op: ViewOp, args: tuple, node: Node, made: Node) -> Sight:  # type: ignore[type-arg]
+    operand = args[0].meta
+    start = sight.start + op.start(args)
+    if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
+        rest = (args[1], args[2], start)
+        return Sight(sight.root, (Step(op, rest, sight.root.meta, node.meta),), start, made)  # type: ignore[arg-type]
+    return Sight(sight.root, (*sight.chain, Step(op, args[1:], operand, node.meta)), start, made)  # type: ignore[arg-type]

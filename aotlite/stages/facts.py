@@ -1,0 +1,239 @@
+"""The records that stages hand to each other, frozen. Facts only: counts are derived, roles asked for.
+
+Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.history import CreationKind, Step
+from aotlite.eager.autograd.tape import Edge
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Gradient, Hidden, IntermediateBase, MutatedInput, Output, Primal, Result
+
+InputRole = Primal | Hidden
+
+
+# ------------------------------------------------------------------------------- 1 capture
+@attrs.frozen(eq=False)
+class CapturedInput:
+    """A tensor that the captured function was given, or reached."""
+
+    role: InputRole
+    placeholder: Node
+    fake: Tensor
+    entry: Edge | None
+    """Where gradients for it are collected, taken before any op ran on it."""
+    entry_meta: TensorMeta
+    entry_offset: int
+    is_leaf: bool
+    place: str
+    """How a person finds it: `argument 0['x']`, `model.weight`."""
+
+
+@attrs.frozen(eq=False)
+class Captured:
+    """One run of the user's function on fake tensors: the graph it recorded, and its living tape."""
+
+    graph: Graph
+    recorder: Any
+    inputs: tuple[CapturedInput, ...]
+    results: tuple[Any, ...]
+    """Flat results: fake tensors, `ArgumentLeaf`, or plain values."""
+    grad_mode_before: bool
+    grad_mode_after: bool
+
+
+@attrs.frozen
+class ArgumentLeaf:
+    """A result that is the caller's own argument object number `index` and no tensor."""
+
+    index: int
+
+
+# ------------------------------------------------------------------------------- 2 analyze
+@attrs.frozen(eq=False)
+class InputMeta:
+    """What the function does to one input (META-2)."""
+
+    role: InputRole
+    meta: TensorMeta
+    final_meta: TensorMeta
+    final_start: int
+    """Elements from the entry's first element to the final one's."""
+    geometry_steps: tuple[Step, ...]
+    """The geometry ops that lead from the entry geometry to the final one."""
+    place: str
+    is_leaf: bool
+    requires_grad: bool
+    """At entry."""
+    requires_grad_at_exit: bool
+    writes_data: bool
+    writes_metadata: bool
+    under_no_grad: bool
+    """Every data write happened with grad mode off."""
+    changes_history: bool
+    """A data write changed its tape edge: its new value is a differentiable result (META-16)."""
+    version_bumps: int
+    """How much a call raises the version counter of its storage family."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the caller can see a change of bytes or geometry."""
+        return self.writes_data or self.writes_metadata
+
+
+@attrs.frozen(eq=False)
+class Plain:
+    """A result that shares storage with no input and no other result."""
+
+    requires_grad: bool
+    meta: TensorMeta
+
+
+@attrs.frozen(eq=False)
+class IsInput:
+    """A result that is an input object itself."""
+
+    role: InputRole
+
+
+@attrs.frozen(eq=False)
+class AliasOfInput:
+    """A result to be rebuilt from an input by replaying a chain of views (META-6)."""
+
+    role: InputRole
+    chain: tuple[Step, ...]
+    kind: CreationKind | None
+    requires_grad: bool
+
+
+@attrs.frozen(eq=False)
+class AliasOfBase:
+    """A result to be rebuilt from intermediate base number `base`."""
+
+    base: int
+    chain: tuple[Step, ...]
+    kind: CreationKind | None
+    requires_grad: bool
+
+
+@attrs.frozen(eq=False)
+class AliasOfOutput:
+    """A result to be rebuilt from another result, which is the base of its storage."""
+
+    output: int
+    chain: tuple[Step, ...]
+    kind: CreationKind | None
+    requires_grad: bool
+
+
+@attrs.frozen
+class Repeated:
+    """A result that is the same object as an earlier one."""
+
+    output: int
+
+
+@attrs.frozen(eq=False)
+class Fixed:
+    """A result that is no tensor: a value, or an `ArgumentLeaf`."""
+
+    value: Any
+
+
+OutputMeta = Plain | IsInput | AliasOfInput | AliasOfBase | AliasOfOutput | Repeated | Fixed
+
+
+@attrs.frozen(eq=False)
+class BaseMeta:
+    """A base that is returned for the results that are its views (META-9)."""
+
+    node: Node
+    """The node that made the storage."""
+    meta: TensorMeta
+    requires_grad: bool
+    witness: int
+    """A result of the base's differentiable family: through it the base's tape edge is found."""
+
+
+@attrs.frozen(eq=False)
+class FunctionMeta:
+    """What a function does to its inputs, what its results alias, what is differentiable.
+
+    `print(meta.explain())` says it in sentences.
+    """
+
+    inputs: tuple[InputMeta, ...]
+    outputs: tuple[OutputMeta, ...]
+    bases: tuple[BaseMeta, ...]
+    tangents: tuple[Result, ...]
+    """Differentiable results in order: updated inputs, plain outputs, bases (META-16)."""
+    training: bool
+    """Whether a backward graph is made (GEN-5)."""
+    grad_mode_after: bool | None
+    """The grad mode that the function leaves behind, where it changed it (META-24)."""
+
+    def input_of(self, role: InputRole) -> InputMeta:
+        """The record of the input with this role."""
+        return next(each for each in self.inputs if each.role == role)
+
+    @property
+    def updated(self) -> tuple[InputMeta, ...]:
+        """The inputs whose bytes are written."""
+        return tuple(each for each in self.inputs if each.writes_data)
+
+    def explain(self) -> str:
+        """The record as sentences, a line each."""
+        from aotlite.inspect import explain_meta
+
+        return explain_meta(self)
+
+
+# --------------------------------------------------------------------------------- 4 joint
+@attrs.frozen(eq=False)
+class Joint:
+    """The joint graph, or the forward alone with the error that a backward is to raise."""
+
+    graph: Graph
+    errors: dict[Result, Exception]
+    """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
+    reach: dict[Result, frozenset[InputRole]]
+    """The inputs to which a gradient of each differentiable result flows (TAN-8)."""
+
+
+# ----------------------------------------------------------------------------- 8 partition
+@attrs.frozen(eq=False)
+class SavedValue:
+    """A value kept for the backward, and whose version is checked then (SAV-1, SAV-2)."""
+
+    name: str
+    meta: TensorMeta
+    owner: InputRole | Output | MutatedInput | IntermediateBase | None
+    """The caller's tensor whose memory this is a window of; None for memory nobody else sees."""
+    reason: str
+
+
+@attrs.frozen(eq=False)
+class Partition:
+    """A joint graph cut in two. The forward's last outputs are the saved values, in order."""
+
+    forward: Graph
+    backward: Graph | None
+    saved: tuple[SavedValue, ...]
+
+    @property
+    def gradients(self) -> tuple[Any, ...]:
+        """The inputs that the backward's outputs are the gradients of, in order."""
+        if self.backward is None:
+            return ()
+        return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
+
+
+Partitioner = Callable[[Graph], Partition]

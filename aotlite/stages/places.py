@@ -1,0 +1,245 @@
+"""Places: where a tensor or object outside the arguments is found again at each call.
+
+A place is a root (an argument of the call, or the compiled function) and a path of steps from it.
+`PlaceIndex` searches a function's closure, globals, defaults and bound object, and the Modules and
+optimizers among these and the arguments, for what a capture meets. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.eager.observed import Observed
+from aotlite.eager.tensor import Tensor
+
+Step = tuple[str, Any]
+
+
+class _Nothing:
+    """What a place holds that no longer exists."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = _Nothing()
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """A root and the steps from it: ('attr', name), ('item', key), ('cell', i), ('global', name), ...
+
+    `argument` is the number of an argument leaf, or None where `function` is the root.
+    """
+
+    argument: int | None
+    function: Any
+    path: tuple[Step, ...] = ()
+
+    def then(self, kind: str, key: Any) -> Place:
+        """The place one step further."""
+        return Place(self.argument, self.function, (*self.path, (kind, key)))
+
+    def resolve(self, leaves: list[Any]) -> Any:
+        """What is at this place now; NOTHING if a step leads nowhere."""
+        value = self.function if self.argument is None else leaves[self.argument]
+        for kind, key in self.path:
+            value = _STEPS[kind](value, key)
+            if value is NOTHING:
+                return NOTHING
+        return value
+
+    def __str__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        text = name if self.argument is None else f"argument {self.argument}"
+        for kind, key in self.path:
+            text = _TEXTS[kind](text, key)
+        return text
+
+
+def _attribute(value: Any, key: str) -> Any:
+    return vars(value).get(key, NOTHING) if hasattr(value, "__dict__") else NOTHING
+
+
+def _class_attribute(value: Any, key: str) -> Any:
+    return getattr(type(value), key, NOTHING)
+
+
+def _item(value: Any, key: Any) -> Any:
+    try:
+        return value[key]
+    except (KeyError, IndexError, TypeError):
+        return NOTHING
+
+
+def _cell(value: Any, key: int) -> Any:
+    try:
+        return value.__closure__[key].cell_contents
+    except (ValueError, IndexError, TypeError):
+        return NOTHING
+
+
+def _global(value: Any, key: str) -> Any:
+    return value.__globals__.get(key, NOTHING)
+
+
+def _default(value: Any, key: Any) -> Any:
+    found = value.__defaults__ if isinstance(key, int) else value.__kwdefaults__
+    return _item(found or (), key)
+
+
+def _module_attribute(value: Any, key: str) -> Any:
+    return vars(value).get(key, NOTHING)
+
+
+def _gradient(value: Any, key: Any) -> Any:
+    return value._grad if isinstance(value, Tensor) else NOTHING
+
+
+def _member(value: Any, key: str) -> Any:
+    return getattr(value, key, NOTHING)
+
+
+_STEPS = {
+    "attr": _attribute,
+    "class": _class_attribute,
+    "item": _item,
+    "cell": _cell,
+    "global": _global,
+    "default": _default,
+    "module": _module_attribute,
+    "grad": _gradient,
+    "member": _member,
+}
+_TEXTS = {
+    "attr": lambda text, key: f"{text}.{key}",
+    "class": lambda text, key: f"{text}.{key}",
+    "item": lambda text, key: f"{text}[{key!r}]",
+    "cell": lambda text, key: f"closure of {text}, cell {key}",
+    "global": lambda text, key: key,
+    "default": lambda text, key: f"default {key} of {text}",
+    "module": lambda text, key: f"{text}.{key}",
+    "grad": lambda text, key: f"{text}.grad",
+    "member": lambda text, key: text if key in ("__func__", "func") else f"{text}.{key}",
+}
+
+
+class PlaceIndex:
+    """The tensors and observed objects reachable from a function and its arguments, by identity.
+
+    Built on the first question: most captures never ask.
+    """
+
+    def __init__(self, function: Any, leaves: list[Any]) -> None:
+        self.function = function
+        self.leaves = leaves
+        self._found: dict[int, Place] | None = None
+        self._alive: list[Any] = []
+
+    def find(self, thing: Any) -> Place | None:
+        """The first place at which `thing` is found, breadth first."""
+        if self._found is None:
+            self._found = self._search()
+        return self._found.get(id(thing))
+
+    def _search(self) -> dict[int, Place]:
+        found: dict[int, Place] = {}
+        queue: list[tuple[Any, Place]] = [
+            (leaf, Place(i, self.function))
+            for i, leaf in enumerate(self.leaves)
+            if isinstance(leaf, (Observed, Tensor))
+        ]
+        queue.append((self.function, Place(None, self.function)))
+        seen: set[int] = set()
+        for thing, place in queue:  # grows while it is walked
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            self._alive.append(thing)
+            if isinstance(thing, (Tensor, Observed)):
+                found.setdefault(id(thing), place)
+            queue.extend(_inside(thing, place))
+        return found
+
+
+def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
+    """What lies one step further."""
+    match thing:
+        case Tensor():
+            if thing._grad is not None:
+                yield thing._grad, place.then("grad", None)
+        case Observed():
+            for name, value in list(vars(thing).items()):
+                yield value, place.then("attr", name)
+            call = getattr(type(thing), "forward", None)
+            if isinstance(call, types.FunctionType) and not _is_ours(call):
+                yield call, place.then("class", "forward")
+        case dict():
+            for key, value in list(thing.items()):
+                yield value, place.then("item", key)
+        case list() | tuple():
+            for i, value in enumerate(thing):
+                yield value, place.then("item", i)
+        case types.FunctionType():
+            yield from _inside_function(thing, place)
+        case types.MethodType():
+            yield thing.__self__, place.then("member", "__self__")
+            yield thing.__func__, place.then("member", "__func__")
+        case functools.partial():
+            yield thing.func, place.then("member", "func")
+            yield thing.args, place.then("member", "args")
+            yield thing.keywords, place.then("member", "keywords")
+
+
+def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
+    if _is_ours(function):
+        return
+    for i in range(len(function.__closure__ or ())):
+        value = _cell(function, i)
+        if value is not NOTHING:
+            yield value, place.then("cell", i)
+    for i, value in enumerate(function.__defaults__ or ()):
+        yield value, place.then("default", i)
+    for name, value in (function.__kwdefaults__ or {}).items():
+        yield value, place.then("default", name)
+    names = _names_used(function.__code__)
+    for name in names:
+        value = function.__globals__.get(name, NOTHING)
+        if isinstance(value, types.ModuleType):
+            yield from _inside_module(value, names, place.then("global", name))
+        elif value is not NOTHING:
+            yield value, place.then("global", name)
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield wrapped, place.then("member", "__wrapped__")
+
+
+def _inside_module(
+    module: types.ModuleType, names: list[str], place: Place
+) -> Iterator[tuple[Any, Place]]:
+    if module.__name__.split(".")[0] in ("aotlite", "numpy", "builtins"):
+        return
+    for name in names:
+        value = vars(module).get(name, NOTHING)
+        if isinstance(value, (Tensor, Observed, list, dict, tuple, types.FunctionType)):
+            yield value, place.then("module", name)
+
+
+def _names_used(code: types.CodeType) -> list[str]:
+    """Global and attribute names that a function's code mentions, nested functions included."""
+    names: dict[str, None] = {}
+    stack = [code]
+    while stack:
+        each = stack.pop()
+        names.update(dict.fromkeys(each.co_names))
+        stack.extend(c for c in each.co_consts if isinstance(c, types.CodeType))
+    return list(names)
+
+
+def _is_ours(function: types.FunctionType) -> bool:
+    return (function.__module__ or "").split(".")[0] == "aotlite"

@@ -1,0 +1,376 @@
+"""The recorder of a capture: turns dispatched ops into nodes and what is met outside into inputs.
+
+Used by stage 1 alone. It stands between the eager engine (protocol `eager.recording.Recorder`) and
+the graph. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager.autograd.history import CreationKind, Root, edge_of, is_leaf_family
+from aotlite.eager.autograd.tape import InputNode, TapeNode
+from aotlite.eager.observed import Observed
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
+from aotlite.ir.graph import Constant, Node, Phase
+from aotlite.ir.op import GeometryOp, Op
+from aotlite.ir.ops.create import CLONE
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import Hidden, Primal
+from aotlite.stages.facts import CapturedInput
+from aotlite.stages.places import Place, PlaceIndex
+from aotlite.stages.source_place import describe, user_location
+
+PLAIN = (int, float, complex, bool, str, type(None), bytes)
+
+
+@attrs.frozen(eq=False)
+class HiddenPlace:
+    """Hidden input number `index` is what lies at `place`."""
+
+    index: int
+    place: Place
+
+
+@attrs.frozen(eq=False)
+class SamePlace:
+    """The tensor at `place` is the same object as an input of this role."""
+
+    place: Place
+    role: Primal | Hidden
+
+
+@attrs.frozen(eq=False)
+class PlainValue:
+    """What lies at `place` equals `frozen` (numbers, flags, the form of containers)."""
+
+    place: Place
+    frozen: Any
+
+
+@attrs.frozen(eq=False)
+class NoGradient:
+    """The tensor at `place` has no `.grad`."""
+
+    place: Place
+
+
+Guard = HiddenPlace | SamePlace | PlainValue | NoGradient
+
+
+def frozen_value(value: Any) -> Any:
+    """A comparable image of plain values and of the form of containers that hold them."""
+    if isinstance(value, PLAIN):
+        return (type(value), value.hex() if type(value) is float else value)
+    if isinstance(value, (list, tuple)):
+        return (type(value), tuple([frozen_value(item) for item in value]))
+    if isinstance(value, dict):
+        return (dict, tuple([(key, frozen_value(item)) for key, item in value.items()]))
+    if isinstance(value, Observed):
+        return type(value)
+    return Tensor if isinstance(value, Tensor) else None
+
+
+class CaptureRecorder:
+    """Collects nodes, inputs and guards while the user's function runs."""
+
+    def __init__(self, function: Any, leaves: list[Any]) -> None:
+        self.function = function
+        self.nodes: list[Node] = []
+        self.placeholders: list[Node] = []
+        self.inputs: list[CapturedInput] = []
+        self.guards: list[Guard] = []
+        self.offset_read: set[Primal | Hidden] = set()
+        self.phase = Phase.FORWARD
+        self.origin: Node | None = None
+        self.closed = False
+        self.leaves = leaves
+        self._index = PlaceIndex(function, leaves)
+        self._fakes: dict[int, Tensor] = {}
+        self._reals: dict[int, Tensor] = {}
+        self._inputs: dict[int, CapturedInput] = {}
+        self._storages: dict[int, Storage] = {}
+        self._places: dict[int, Place] = {}
+        self._guarded: set[tuple[int, str]] = set()
+        self._created: dict[int, Any] = {}
+        self._alive: list[Any] = []
+
+    # --- recording
+    def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        for i, value in enumerate(args):
+            if isinstance(value, Tensor):
+                if value.storage.capture is not self:
+                    args = (*args[:i], self.here(value), *args[i + 1 :])
+            elif type(value) is tuple and value and isinstance(value[0], Tensor):
+                args = (*args[:i], self.admit(value), *args[i + 1 :])
+        return args
+
+    def here(self, tensor: Tensor) -> Tensor:
+        if tensor.storage.capture is self:
+            return tensor
+        fake = self._fakes.get(id(tensor))
+        return self._lift(tensor) if fake is None else fake
+
+    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        if isinstance(op, GeometryOp) and args[0] in _Hiddens(self):
+            raise self.refuse(
+                f"{op.name} on a tensor that is not an argument", "pass the tensor as an argument"
+            )
+        node = self._add(op, tuple([_values(value) for value in args]), meta)
+        if type(meta) is not tuple:
+            return node
+        return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
+
+    def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
+        origin = self.origin
+        node = Node(
+            "call",
+            op,
+            args,
+            meta=meta,
+            grad_mode=STATE.grad_mode,
+            phase=self.phase,
+            location=user_location() if origin is None else origin.location,
+            origin=origin,
+        )
+        self.nodes.append(node)
+        return node
+
+    def constant(self, data: Any, tensor: Tensor) -> Tensor:
+        """A fresh copy of data made in the function: writing it leaves the constant alone (FUN-27)."""
+        meta = tensor.meta
+        host = np.array(data, dtype=meta.dtype.numpy)
+        node = Node("get_attr", Constant(f"constant_{len(self.nodes)}", host), meta=meta)
+        node.location = user_location()
+        self.nodes.append(node)
+        source = Tensor(Storage(None, capture=self), meta)
+        source.value = node
+        copy: Tensor = source._apply(CLONE, (source,))
+        return copy
+
+    def run_before(self, node: TapeNode) -> None:
+        """Backward nodes stand at the place of the forward op they differentiate (JNT-8)."""
+        self.origin = node.origin
+
+    # --- inputs
+    def add_argument(self, index: int, tensor: Tensor) -> Tensor:
+        """The fake of argument leaf `index`."""
+        return self._fake_input(tensor, Primal(index), f"argument {index}")
+
+    def _lift(self, tensor: Tensor) -> Tensor:
+        """The fake of a tensor from outside, which becomes a hidden input."""
+        if tensor.storage.capture is not None:
+            raise self.refuse(
+                "a tensor of another capture",
+                "a tensor made while a function is captured is of no use afterwards: return it "
+                "from that function",
+            )
+        place = self._place_of(tensor)
+        if place is None:
+            raise self.refuse(
+                f"a tensor {tensor.meta} that is neither an argument nor found in the function's "
+                "closure, its globals, or in a Module, optimizer or container among these",
+                "pass the tensor as an argument, or hold it in a Module",
+            )
+        role = Hidden(sum(isinstance(each.role, Hidden) for each in self.inputs), str(place))
+        self.guards.append(HiddenPlace(role.index, place))
+        return self._fake_input(tensor, role, str(place))
+
+    def _fake_input(self, tensor: Tensor, role: Primal | Hidden, place: str) -> Tensor:
+        storage = self._storages.get(id(tensor.storage))
+        if storage is None:
+            storage = Storage(None, writable=tensor.storage.writable, capture=self)
+            self._storages[id(tensor.storage)] = storage
+        requires_grad, is_leaf = tensor.requires_grad_outside(), tensor._leaf and tensor._node is None
+        fake = Tensor(storage, tensor.meta, tensor.offset)
+        _copy_autograd(tensor, fake, requires_grad=requires_grad)
+        node = Node("placeholder", role, meta=tensor.meta, role=role)
+        fake.value = node
+        self.placeholders.append(node)
+        given = CapturedInput(
+            role,
+            node,
+            fake,
+            edge_of(fake),
+            tensor.meta,
+            tensor.offset,
+            is_leaf or not requires_grad,
+            place,
+        )
+        self.inputs.append(given)
+        self._fakes[id(tensor)] = fake
+        self._reals[id(fake)] = tensor
+        self._inputs[id(fake)] = given
+        self._alive.append(tensor)
+        return fake
+
+    def input_of(self, fake: Tensor) -> CapturedInput | None:
+        """The input that this fake is, if it is one."""
+        return self._inputs.get(id(fake))
+
+    def real_of(self, fake: Tensor) -> Tensor:
+        """The tensor outside that an input's fake stands for."""
+        return self._reals[id(fake)]
+
+    def is_outside(self, tensor: Tensor) -> bool:
+        return tensor.storage.capture is not self or id(tensor) in self._reals
+
+    def note_offset_read(self, tensor: Tensor) -> None:
+        for given in self.inputs:
+            if given.fake.storage is self.here(tensor).storage:
+                self.offset_read.add(given.role)
+
+    # --- places and guards
+    def _place_of(self, thing: Any) -> Place | None:
+        return self._places.get(id(thing)) or self._index.find(thing)
+
+    def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
+        """Notes that attribute `name` of a Module or optimizer is read (CAP-5)."""
+        if id(owner) in self._created or (id(owner), name) in self._guarded:
+            return value
+        self._guarded.add((id(owner), name))
+        self._alive += (owner, value)
+        place = self._place_of(owner)
+        if place is not None:
+            step = "attr" if name in vars(owner) else "class"
+            self._note(value, place.then(step, name))
+        return value
+
+    def _note(self, value: Any, place: Place) -> None:
+        """Remembers where tensors and objects lie, and guards what is plain."""
+        self._learn(value, place)
+        if isinstance(value, (*PLAIN, list, tuple, dict, Observed)):
+            self.guards.append(PlainValue(place, frozen_value(value)))
+
+    def _learn(self, value: Any, place: Place) -> None:
+        if isinstance(value, (Tensor, Observed)):
+            self._alive.append(value)
+            known = self._places.setdefault(id(value), place)
+            if known is not place and isinstance(value, Tensor):
+                self._same(value, place)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._learn(item, place.then("item", key))
+        elif isinstance(value, (list, tuple)):
+            for i, item in enumerate(value):
+                self._learn(item, place.then("item", i))
+
+    def _same(self, tensor: Tensor, place: Place) -> None:
+        role = self._inputs[id(self.here(tensor))].role
+        self.guards.append(SamePlace(place, role))
+
+    def finish_guards(self) -> None:
+        """An argument that was also reached through a Module must stay that same object."""
+        for real_id, place in self._places.items():
+            fake = self._fakes.get(real_id)
+            given = None if fake is None else self._inputs[id(fake)]
+            if given is not None and isinstance(given.role, Primal):
+                self.guards.append(SamePlace(place, given.role))
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """The `.grad` of a tensor; of one from outside, a hidden input or guarded to be None."""
+        fake = self.here(tensor)
+        real = self._reals.get(id(fake))
+        if real is None:
+            return tensor._grad
+        given = self._inputs[id(fake)]
+        if isinstance(given.role, Primal):
+            place = Place(given.role.index, self.function).then("grad", None)
+        else:
+            place = self._hidden_place(given.role.index).then("grad", None)
+        if real._grad is None:
+            self.guards.append(NoGradient(place))
+            return None
+        self._learn(real._grad, place)
+        return real._grad
+
+    def _hidden_place(self, index: int) -> Place:
+        return next(
+            g.place for g in self.guards if isinstance(g, HiddenPlace) and g.index == index
+        )
+
+    def created(self, thing: Any) -> None:
+        """A Module or optimizer made during the capture may be written."""
+        self._created[id(thing)] = thing
+
+    def is_created(self, thing: Any) -> bool:
+        """Whether a Module or optimizer was made during this capture."""
+        return id(thing) in self._created
+
+    # --- refusals
+    def refuse(self, what: str, advice: str) -> Exception:
+        place = describe(user_location())
+        return noted(
+            UnsupportedError(
+                f"capture: the function uses {what}, expected a program that does not while it is "
+                "captured"
+            ),
+            f"at {place}" if place else None,
+            f"Instead: {advice}.",
+        )
+
+    def close(self) -> None:
+        """Drops everything but the nodes: captured tensors that stay alive hold nothing else."""
+        self.closed = True
+        self.leaves = []
+        self.inputs = []
+        for table in (self._fakes, self._reals, self._inputs, self._storages, self._places):
+            table.clear()
+        self._created.clear()
+        self._alive.clear()
+        self._index = PlaceIndex(None, [])
+        self.nodes, self.placeholders, self.guards = [], [], []
+
+
+class _Hiddens:
+    """The fakes of hidden inputs, as a container."""
+
+    def __init__(self, recorder: CaptureRecorder) -> None:
+        self.recorder = recorder
+
+    def __contains__(self, fake: Tensor) -> bool:
+        given = self.recorder.input_of(fake)
+        return given is not None and isinstance(given.role, Hidden)
+
+
+def _values(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.value
+    if type(value) is tuple and value and isinstance(value[0], Tensor):
+        return tuple([item.value for item in value])
+    return value
+
+
+def _copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
+    """Gives a fake the autograd state that programs can see: leaf, history, view kind (TEN-32)."""
+    kind = real._kind
+    if requires_grad:
+        if real._leaf and real._node is None:
+            fake._leaf = True
+        elif kind is CreationKind.NO_GRAD:
+            fake._root = Root(fake)
+            fake._root.node = InputNode()
+            fake._seen = fake.storage.version
+        else:
+            fake._node = InputNode()
+        if kind is None and real._base is not None and is_leaf_family(real):
+            kind = CreationKind.LEAF_VIEW
+    fake._kind = kind
+
+
+def check_leaf(leaf: Any, path: str) -> None:
+    """Raises ArgumentError for an argument that can be neither guarded nor lifted (GEN-7)."""
+    if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, Observed)):
+        raise noted(
+            ArgumentError(
+                f"compile: argument {path} is {leaf!r} of type {type(leaf).__name__}, expected a "
+                "tensor, ndarray, number, bool, str, None, Module or optimizer"
+            ),
+            "Pass its tensors instead, or register its type as a pytree with optree. (GEN-7)",
+        )

@@ -1,0 +1,426 @@
+"""Stage 10, runtime: calls the compiled forward, puts every side effect back, hooks in the backward.
+
+Input: metadata, convention, partition and the lowered graphs. Output: `CompiledEntry`, called with the
+tensors of one call. Order: check, run, hook the tape, write inputs (geometry, then data), rebuild
+aliased results, set grad mode. Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23.
+Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.backends.protocol import Run, Window
+from aotlite.eager.autograd.history import CreationKind, change_geometry, edge_of, root_of
+from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released, replay
+from aotlite.eager.random import GENERATOR
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, AutogradError, noted
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS
+from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Saved, Tangent
+from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.facts import (
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    ArgumentLeaf,
+    Fixed,
+    FunctionMeta,
+    InputMeta,
+    InputRole,
+    IsInput,
+    OutputMeta,
+    Plain,
+    Repeated,
+)
+
+
+@attrs.frozen(eq=False)
+class BackwardPlan:
+    """All that a compiled backward needs to know, apart from what one call saves."""
+
+    graph: Graph
+    lowered: Callable[[], Run]
+    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
+    """Differentiable results in order, and the layout in which their gradients are expected."""
+    gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
+    reach: dict[ResultRole, frozenset[InputRole]]
+    """The inputs to which a gradient of each result flows."""
+    errors: dict[ResultRole, Exception]
+
+
+class CompiledEntry:
+    """One compiled variant of a function: valid where its guards hold."""
+
+    def __init__(
+        self,
+        meta: FunctionMeta,
+        inputs: Sequence[Any],
+        consumed: int,
+        forward_graph: Graph,
+        forward: Run,
+        saved: Sequence[Any],
+        backward: BackwardPlan | None,
+    ) -> None:
+        self.meta = meta
+        self.roles = tuple(inputs)
+        self.consumed = consumed
+        self.forward = forward
+        self.saved = tuple(saved)
+        self.backward = backward
+        self.results = tuple(
+            (role, value.meta) if value is not None else (role, None)
+            for role, value in zip(forward_graph.output_roles, forward_graph.outputs, strict=True)
+            if not isinstance(role, Saved)
+        )
+        self.written = tuple(each for each in meta.inputs if each.writes)
+        self._needs_entry_alias = {
+            each.role
+            for each in self.written
+            if each.writes_metadata
+            and any(isinstance(o, AliasOfInput) and o.role == each.role for o in meta.outputs)
+        }
+
+    def __call__(self, tensors: dict[InputRole, Tensor], leaves: Sequence[Any]) -> list[Any]:
+        """The flat results of one call; `tensors` by role, `leaves` the flat arguments as given."""
+        for each in self.written:
+            _check_writable(tensors[each.role], each)
+        edges = self._edges(tensors)
+        entry = {role: tensors[role].alias() for role in self._needs_entry_alias}
+        windows: list[Window] = [
+            (t.storage.buffer, t.offset) for t in map(tensors.get, self.roles) if t is not None
+        ]
+        state = GENERATOR.offset
+        if self.consumed:
+            windows += self._draw()
+        try:
+            out = self.forward(windows)
+        except BaseException:
+            GENERATOR.offset = state
+            raise
+        count = len(self.results)
+        values = {
+            role: Tensor(Storage(window[0]), meta, window[1])
+            for (role, meta), window in zip(self.results, out[:count], strict=True)
+            if window is not None and meta is not None
+        }
+        node = self._hook(values, out[count:], edges)
+        self._write_back(tensors, values)
+        if node is not None:
+            node.link(self.saved, tensors, values)
+        results = self._results(tensors, values, entry, leaves)
+        if self.meta.grad_mode_after is not None:
+            STATE.grad_mode = self.meta.grad_mode_after
+        return results
+
+    def _draw(self) -> list[Window]:
+        seed, offset = GENERATOR.advance(self.consumed)
+        return [(np.array([seed], np.uint64), 0), (np.array([offset], np.uint64), 0)]
+
+    # --- the tape
+    def _edges(self, tensors: dict[InputRole, Tensor]) -> tuple[Edge | None, ...]:
+        """Where the inputs' gradients go; asked before anything runs, since asking may raise."""
+        if self.backward is None:
+            return ()
+        return tuple([edge_of(tensors[role]) for role, _ in self.backward.gradients])
+
+    def _hook(
+        self, values: dict[Any, Tensor], saved: list[Any], edges: tuple[Edge | None, ...]
+    ) -> CompiledBackward | None:
+        """Makes the differentiable results' histories one tape node (RT-2)."""
+        if self.backward is None:
+            return None
+        node = CompiledBackward(self.backward, edges, saved)
+        for index, (role, _) in enumerate(self.backward.tangents):
+            value = values[role]
+            value._node, value._index = node, index
+        return node
+
+    # --- inputs
+    def _write_back(self, tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]) -> None:
+        """RT-1 step 6: geometry, then data; counters move by what eager's would (FUN-23)."""
+        copies: dict[int, int] = {}
+        for each in self.written:
+            if each.changes_history:
+                family = id(tensors[each.role].storage)
+                copies[family] = copies.get(family, 0) + 1
+        raised: set[int] = set()
+        for each in self.meta.inputs:
+            storage = tensors[each.role].storage
+            if each.version_bumps and id(storage) not in raised:
+                raised.add(id(storage))
+                storage.version += each.version_bumps - copies.get(id(storage), 0)
+        for each in self.written:
+            target = tensors[each.role]
+            if each.writes_metadata:
+                _change_geometry(target, each)
+            if each.writes_data:
+                _write_data(target, values[MutatedInput(each.role)], each)
+
+    # --- results
+    def _results(
+        self,
+        tensors: dict[InputRole, Tensor],
+        values: dict[Any, Tensor],
+        entry: dict[InputRole, Tensor],
+        leaves: Sequence[Any],
+    ) -> list[Any]:
+        outputs = self.meta.outputs
+        results: list[Any] = [None] * len(outputs)
+        later: list[tuple[int, OutputMeta]] = []
+        for index, output in enumerate(outputs):
+            match output:
+                case Plain():
+                    results[index] = values[Output(index)]
+                case IsInput(role):
+                    results[index] = tensors[role]
+                case AliasOfInput(role, chain, kind, _):
+                    source = entry.get(role) or tensors[role]
+                    results[index] = _rebuilt(source, chain, kind)
+                case AliasOfBase(base, chain, kind, _):
+                    results[index] = _rebuilt(values[IntermediateBase(base)], chain, kind)
+                case Fixed(ArgumentLeaf(leaf)):
+                    results[index] = leaves[leaf]
+                case Fixed(value):
+                    results[index] = value
+                case _:
+                    later.append((index, output))
+        for index, output in later:
+            if isinstance(output, AliasOfOutput):
+                results[index] = _rebuilt(results[output.output], output.chain, output.kind)
+        for index, output in later:
+            if isinstance(output, Repeated):
+                results[index] = results[output.output]
+        return results
+
+
+def _check_writable(tensor: Tensor, each: InputMeta) -> None:
+    if each.writes_data and not tensor.storage.writable:
+        raise noted(
+            ArgumentError(
+                f"runtime: {each.place} is read-only memory and the function writes it, expected "
+                "writable memory"
+            ),
+            "Pass a copy of the array.",
+        )
+
+
+def _change_geometry(target: Tensor, each: InputMeta) -> None:
+    """RT-3: gives the caller's tensor the geometry that the function left."""
+    for step in each.geometry_steps:
+        root_of(target)
+        operand = _Meta(target.meta)
+        target.offset += step.op.start((operand, *step.args))
+        target.meta = step.result
+        target._array = None
+        change_geometry(target, step)
+
+
+class _Meta:
+    __slots__ = ("meta",)
+
+    def __init__(self, meta: TensorMeta) -> None:
+        self.meta = meta
+
+
+def _write_data(target: Tensor, value: Tensor, each: InputMeta) -> None:
+    """RT-2, RT-4: a differentiable copy where the history changes, bytes alone elsewhere."""
+    if each.changes_history:
+        mode = STATE.grad_mode
+        STATE.grad_mode = True
+        try:
+            target._apply(OPS["copy_"], (target, value))
+        finally:
+            STATE.grad_mode = mode
+    elif value.storage.buffer is not target.storage.buffer or value.offset != target.offset:
+        target.device.arrays.copy(target.array, value.array)
+
+
+def _rebuilt(source: Tensor, chain: Any, kind: CreationKind | None) -> Tensor:
+    """RT-6: the view of `source` that eager's result is."""
+    mode = STATE.grad_mode
+    STATE.grad_mode = kind is not CreationKind.NO_GRAD
+    try:
+        out: Tensor = replay(chain, source) if chain else source.alias()
+    finally:
+        STATE.grad_mode = mode
+    if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
+        out._kind = kind
+    return out
+
+
+# ------------------------------------------------------------------------------------ backward
+class CompiledBackward(TapeNode):
+    """The tape node of a compiled call."""
+
+    __slots__ = ("links", "plan", "saved")
+
+    def __init__(self, plan: BackwardPlan, edges: tuple[Edge | None, ...], saved: list[Window]) -> None:
+        self.plan = plan
+        self.edges = edges
+        self.saved: list[Window] | None = saved
+        self.links: list[tuple[Storage, int, Any]] = []
+        self.sequence = next_sequence()
+        self.origin = None
+
+    def results(self) -> int:
+        return len(self.plan.tangents)
+
+    def link(
+        self, saved: Sequence[Any], tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]
+    ) -> None:
+        """Notes the versions of saved values that are memory of inputs or results (SAV-2)."""
+        for each in saved:
+            owner = each.owner
+            if owner is None:
+                continue
+            if isinstance(owner, MutatedInput):
+                storage = tensors[owner.of].storage
+            else:
+                storage = (values.get(owner) or tensors[owner]).storage
+            self.links.append((storage, storage.version, each))
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        if self.saved is None:
+            raise released(self.name)
+        plan = self.plan
+        self._check(grads)
+        windows = list(self.saved)
+        for (_, meta), grad in zip(plan.tangents, grads, strict=True):
+            windows.append(_tangent(grad, meta))
+        absent = [role for (role, _), grad in zip(plan.tangents, grads, strict=True) if grad is None]
+        out = plan.lowered()(windows)
+        found = _wrapped(out, plan.gradients)
+        if absent:
+            self._forget_unreached(found, grads)
+        if STATE.grad_mode:
+            _forbid_second_order(found)
+        return found
+
+    def _check(self, grads: list[Any]) -> None:
+        for (role, _), grad in zip(self.plan.tangents, grads, strict=True):
+            error = self.plan.errors.get(role)
+            if error is not None and grad is not None:
+                raise noted(type(error)(*error.args), *getattr(error, "__notes__", ()))
+        for storage, version, each in self.links:
+            if storage.version != version:
+                raise noted(
+                    AutogradError(
+                        f"{self.name}: a saved tensor {each.meta} ({each.name}) is at version "
+                        f"{storage.version}, expected version {version}: it was modified in place"
+                    ),
+                    "Its values at the time of the forward are needed for the gradient. Write to a "
+                    "clone(), or after the backward. (SAV-2)",
+                )
+
+    def _forget_unreached(self, found: list[Any], grads: list[Any]) -> None:
+        """TAN-8: inputs that only absent tangents lead to have no gradient, rather than zeros."""
+        reached: set[Any] = set()
+        for (role, _), grad in zip(self.plan.tangents, grads, strict=True):
+            if grad is not None:
+                reached |= self.plan.reach[role]
+        for i, (role, _) in enumerate(self.plan.gradients):
+            if role not in reached:
+                found[i] = None
+
+    def release(self) -> None:
+        self.saved = None
+
+
+def _tangent(grad: Tensor | None, meta: TensorMeta) -> Window:
+    """TAN-3: the gradient in the layout that the backward was recorded for."""
+    if grad is None:
+        arrays = meta.device.arrays
+        buffer = arrays.allocate(meta.span, meta.dtype)
+        arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), 0)
+        return buffer, 0
+    if grad.meta is not meta:
+        grad = grad.detach().restride(meta.stride)
+    return grad.storage.buffer, grad.offset
+
+
+def _wrapped(
+    out: list[Any], gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
+) -> list[Any]:
+    """Gradients as tensors; those in one buffer share one storage, so that nobody adopts it alone."""
+    storages: dict[int, Storage] = {}
+    found: list[Any] = []
+    for window, (_, meta) in zip(out, gradients, strict=True):
+        if window is None or meta is None:
+            found.append(None)
+            continue
+        buffer, start = window
+        storage = storages.setdefault(id(buffer), Storage(buffer))
+        found.append(Tensor(storage, meta, start))
+    return found
+
+
+class DoubleBackward(TapeNode):
+    """Raises when a gradient of a compiled backward is differentiated again (DBL-1)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.edges = ()
+        self.sequence = next_sequence()
+        self.origin = None
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        raise noted(
+            AutogradError(
+                "backward: a gradient computed by a compiled function is differentiated, expected "
+                "first derivatives only"
+            ),
+            "Differentiate the eager function for derivatives of higher order. (DBL-1)",
+        )
+
+
+def _forbid_second_order(found: list[Any]) -> None:
+    node = DoubleBackward()
+    for grad in found:
+        if grad is not None:
+            grad._node, grad._index = node, 0
+
+
+class Lazy:
+    """Calls `make` on first use and keeps what it gives (JNT-13)."""
+
+    def __init__(self, make: Callable[[], Run]) -> None:
+        self._make: Callable[[], Run] | None = make
+        self._made: Run | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Run:
+        if self._made is None:
+            with self._lock:
+                if self._made is None and self._make is not None:
+                    self._made, self._make = self._make(), None
+        assert self._made is not None
+        return self._made
+
+
+def plan_backward(
+    graph: Graph,
+    lowered: Callable[[], Run],
+    reach: dict[ResultRole, frozenset[InputRole]],
+    errors: dict[ResultRole, Exception],
+) -> BackwardPlan:
+    """The plan of a lowered backward graph."""
+    tangents = tuple(
+        (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
+    )
+    gradients = tuple(
+        (role.of, None if value is None else value.meta)
+        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
+        if isinstance(role, Gradient)
+    )
+    return BackwardPlan(graph, lowered, tangents, gradients, reach, errors)  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""Stage 1, capture: runs the user's function once, on fake tensors, and records every op it runs.
+
+Input: the function and its flat arguments. Output: `Captured`: the imperative graph (views, in-place
+ops and detach as nodes) and the run's own tape, alive. Does not look at values. Rules: GEN-7, GEN-8.
+Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.eager.observed import Observed, observing
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.role import Output
+from aotlite.stages.facts import ArgumentLeaf, Captured
+from aotlite.stages.recorder import PLAIN, CaptureRecorder
+
+
+def capture(
+    function: Callable[..., Any],
+    call: Callable[[list[Any]], Any],
+    leaves: Sequence[Any],
+    tensors: Sequence[tuple[int, Tensor]],
+    flatten: Callable[[Any], list[Any]],
+    name: str = "graph",
+) -> Captured:
+    """The captured run of `call(leaves)` with the listed leaves replaced by fake tensors.
+
+    `function` is what places are searched in; `flatten` gives the flat results. Modes are restored
+    on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured.
+    """
+    recorder = CaptureRecorder(function, list(leaves))
+    faked = list(leaves)
+    seen: dict[int, Tensor] = {}
+    for index, tensor in tensors:
+        fake = seen.get(id(tensor))
+        if fake is None:
+            fake = seen[id(tensor)] = recorder.add_argument(index, tensor)
+        faked[index] = fake
+    before = STATE.grad_mode
+    outer = STATE.recorder
+    STATE.recorder = recorder
+    try:
+        with observing():
+            results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
+        after = STATE.grad_mode
+    finally:
+        STATE.recorder = outer
+        STATE.grad_mode = before
+    recorder.finish_guards()
+    return Captured(
+        _graph(recorder, results, name), recorder, tuple(recorder.inputs), tuple(results), before, after
+    )
+
+
+def _result(recorder: CaptureRecorder, leaf: Any, arguments: Sequence[Any]) -> Any:
+    if isinstance(leaf, Tensor):
+        return recorder.here(leaf)
+    for index, argument in enumerate(arguments):
+        if argument is leaf and isinstance(leaf, Observed):
+            return ArgumentLeaf(index)
+    if not isinstance(leaf, PLAIN):
+        raise noted(
+            UnsupportedError(
+                f"capture: the function returns {leaf!r} of type {type(leaf).__name__}, expected "
+                "tensors, numbers, strings and None in lists, tuples and dicts"
+            ),
+            "Return the tensors it holds. (GEN-7)",
+        )
+    return leaf
+
+
+def _graph(recorder: CaptureRecorder, results: list[Any], name: str) -> Graph:
+    values = [r.value if isinstance(r, Tensor) else None for r in results]
+    closing = output_node(values, [Output(i) for i in range(len(values))])
+    return Graph((*recorder.placeholders, *recorder.nodes, closing), name)

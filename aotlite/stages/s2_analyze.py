@@ -1,0 +1,246 @@
+"""Stage 2, analyze: what the function does to its inputs and what its results alias.
+
+Input: `Captured`. Output: the frozen `FunctionMeta`. Reads the imperative graph, and of the fakes
+their autograd state; changes nothing. Rules: META-2..META-16, GEN-5. Spec: `specs/s2_analyze.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotlite.eager.autograd.history import CreationKind, Step, edge_of
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AliasError, AutogradError, UnsupportedError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.op import GeometryOp, InplaceOp
+from aotlite.ir.ops.views import DETACH
+from aotlite.ir.overlap import overlaps
+from aotlite.ir.role import IntermediateBase, MutatedInput, Output
+from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.aliasing import Sight, sights
+from aotlite.stages.facts import (
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    ArgumentLeaf,
+    BaseMeta,
+    Captured,
+    CapturedInput,
+    Fixed,
+    FunctionMeta,
+    InputMeta,
+    IsInput,
+    OutputMeta,
+    Plain,
+    Repeated,
+)
+from aotlite.stages.source_place import describe
+
+
+def analyze(captured: Captured) -> FunctionMeta:
+    """The metadata of a captured function.
+
+    Raises AliasError, before anything ran, for inputs that overlap while one of them is written.
+    """
+    seen = sights(captured.graph)
+    inputs = _Inputs(captured, seen)
+    metas = tuple(inputs.metas())
+    _refuse_written_overlap(captured, metas)
+    outputs, bases = _Outputs(captured, seen).all()
+    tangents = tuple(_tangents(metas, outputs, bases))
+    any_input = any(each.requires_grad or each.requires_grad_at_exit for each in metas)
+    after = captured.grad_mode_after
+    return FunctionMeta(
+        inputs=metas,
+        outputs=outputs,
+        bases=bases,
+        tangents=tangents,
+        training=bool(tangents) and any_input and any(i.entry is not None for i in captured.inputs),
+        grad_mode_after=after if after != captured.grad_mode_before else None,
+    )
+
+
+def _tangents(
+    inputs: tuple[InputMeta, ...], outputs: tuple[OutputMeta, ...], bases: tuple[BaseMeta, ...]
+) -> Iterator[ResultRole]:
+    """META-16: updated inputs, plain outputs, bases, where a gradient can arrive."""
+    for each in inputs:
+        if each.changes_history:
+            yield MutatedInput(each.role)
+    for index, output in enumerate(outputs):
+        if isinstance(output, Plain) and output.requires_grad:
+            yield Output(index)
+    for index, base in enumerate(bases):
+        if base.requires_grad:
+            yield IntermediateBase(index)
+
+
+# --------------------------------------------------------------------------------------- inputs
+class _Inputs:
+    """Collects the writes to each input."""
+
+    def __init__(self, captured: Captured, seen: dict[Node, Sight]) -> None:
+        self.captured = captured
+        self.seen = seen
+        self.writes: dict[Node, list[Node]] = {}
+        self.last: dict[Node, Node] = {}
+        for node in captured.graph.nodes:
+            if isinstance(node.target, (InplaceOp, GeometryOp)):
+                sight = seen[node]
+                self.writes.setdefault(sight.root, []).append(node)
+                self.last[sight.object] = node
+
+    def metas(self) -> Iterator[InputMeta]:
+        bumps: dict[int, int] = {}
+        for given in self.captured.inputs:
+            family = id(given.fake.storage)
+            bumps[family] = bumps.get(family, 0) + len(self.writes.get(given.placeholder, ()))
+        for given in self.captured.inputs:
+            yield self._meta(given, bumps[id(given.fake.storage)])
+
+    def _meta(self, given: CapturedInput, bumps: int) -> InputMeta:
+        node = given.placeholder
+        data = [w for w in self.writes.get(node, ()) if isinstance(w.target, InplaceOp)]
+        final = self.seen[self.last.get(node, node)]
+        fake = given.fake
+        moved = fake.meta is not given.entry_meta or fake.offset != given.entry_offset
+        return InputMeta(
+            role=given.role,
+            meta=given.entry_meta,
+            final_meta=fake.meta,
+            final_start=fake.offset - given.entry_offset,
+            geometry_steps=final.chain,
+            place=given.place,
+            is_leaf=given.is_leaf,
+            requires_grad=given.entry is not None,
+            requires_grad_at_exit=fake.requires_grad_outside(),
+            writes_data=bool(data),
+            writes_metadata=moved,
+            under_no_grad=bool(data) and not any(w.grad_mode for w in data),
+            changes_history=bool(data) and _root_changed(given),
+            version_bumps=bumps,
+        )
+
+
+def _root_changed(given: CapturedInput) -> bool:
+    """Whether a data write gave the input's family another history."""
+    fake = given.fake
+    if fake._kind is CreationKind.NO_GRAD:
+        return False
+    if fake._root is not None:
+        now = fake._root.node
+    else:
+        now = fake._node or (fake._accumulator if fake._leaf else None)
+    return now is not (None if given.entry is None else given.entry[0])
+
+
+def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
+    """ALI-1: inputs that overlap while one is written are one memory; that is not built yet."""
+    for i, (a, first) in enumerate(zip(captured.inputs, metas, strict=True)):
+        for b, second in list(zip(captured.inputs, metas, strict=True))[i + 1 :]:
+            if a.fake.storage is not b.fake.storage:
+                continue
+            if not (first.writes_data or second.writes_data):
+                continue
+            if overlaps(_layout(a), _layout(b)):
+                raise noted(
+                    AliasError(
+                        f"analyze: {a.place} and {b.place} overlap in memory and "
+                        f"{(a if first.writes_data else b).place} is written, expected written "
+                        "inputs that overlap no other input"
+                    ),
+                    "Pass the tensor that both are views of, and take the views inside the function.",
+                )
+
+
+def _layout(given: CapturedInput) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return given.entry_meta.shape, given.entry_meta.stride, given.entry_offset
+
+
+# -------------------------------------------------------------------------------------- outputs
+class _Outputs:
+    """Decides the kind of each result, first match wins (META-7)."""
+
+    def __init__(self, captured: Captured, seen: dict[Node, Sight]) -> None:
+        self.captured = captured
+        self.seen = seen
+        self.results = captured.results
+        self.tensors = [r for r in self.results if isinstance(r, Tensor)]
+        self.inputs = {given.placeholder: given for given in captured.inputs}
+        self.bases: list[BaseMeta] = []
+        self.base_of: dict[Node, int] = {}
+
+    def all(self) -> tuple[tuple[OutputMeta, ...], tuple[BaseMeta, ...]]:
+        outputs = tuple([self._kind(index, result) for index, result in enumerate(self.results)])
+        return outputs, tuple(self.bases)
+
+    def _kind(self, index: int, result: object) -> OutputMeta:
+        if not isinstance(result, Tensor):
+            return Fixed(result)
+        for earlier, other in enumerate(self.results[:index]):
+            if other is result:
+                return Repeated(earlier)
+        given = self.captured.recorder.input_of(result)
+        if given is not None:
+            return IsInput(given.role)
+        sight = self.seen[result.value]
+        requires_grad = result.requires_grad_outside()
+        if sight.root in self.inputs:
+            self._check_history(index, result, sight)
+            role = self.inputs[sight.root].role
+            return AliasOfInput(role, sight.chain, result._kind, requires_grad)
+        sharing = {id(t) for t in self.tensors if self.seen[t.value].root is sight.root}
+        if sight.chain and (len(sharing) > 1 or result._kind is not None):
+            self._check_history(index, result, sight)
+            return self._alias(index, sight, result, requires_grad)
+        return Plain(requires_grad and _has_edge(result), result.meta)
+
+    def _alias(self, index: int, sight: Sight, result: Tensor, requires_grad: bool) -> OutputMeta:
+        for output, other in enumerate(self.results):
+            if isinstance(other, Tensor) and self._is_base(other, sight):
+                return AliasOfOutput(output, sight.chain, result._kind, requires_grad)
+        base = self.base_of.get(sight.root)
+        if base is None:
+            base = self.base_of[sight.root] = len(self.bases)
+            self.bases.append(self._base(sight))
+        return AliasOfBase(base, sight.chain, result._kind, requires_grad)
+
+    def _is_base(self, other: Tensor, sight: Sight) -> bool:
+        """Whether a result is the object that made the storage, in its first geometry."""
+        seen = self.seen[other.value]
+        return seen.root is sight.root and seen.object is seen.root and not seen.chain
+
+    def _base(self, sight: Sight) -> BaseMeta:
+        for output, other in enumerate(self.results):
+            if isinstance(other, Tensor):
+                seen = self.seen[other.value]
+                if seen.root is sight.root and not _detached(seen.chain):
+                    root = other._root
+                    requires_grad = root is not None and root.requires_grad
+                    return BaseMeta(sight.root, sight.root.meta, requires_grad, output)  # type: ignore[arg-type]
+        return BaseMeta(sight.root, sight.root.meta, False, -1)  # type: ignore[arg-type]
+
+    def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
+        """An alias is rebuilt from its base, so it cannot have a history of its own."""
+        if _detached(sight.chain) and result.requires_grad_outside():
+            place = describe(result.value.location)
+            raise noted(
+                UnsupportedError(
+                    f"analyze: output {index} shares memory with another tensor by detach() and has "
+                    "a history of its own, expected one history for one memory"
+                ),
+                f"at {place}" if place else None,
+                "Return a clone() of it.",
+            )
+
+
+def _detached(chain: tuple[Step, ...]) -> bool:
+    return any(step.op is DETACH for step in chain)
+
+
+def _has_edge(tensor: Tensor) -> bool:
+    """Whether the tape leads on from here; a stale view of a restricted kind counts as if it did."""
+    try:
+        return edge_of(tensor) is not None
+    except AutogradError:
+        return True

@@ -1,0 +1,45 @@
+"""Stage 3, convention: how compiled code is called.
+
+Input: `Captured` and `FunctionMeta`. Output: `Convention`: which tensors the graph takes, in order,
+and the generator's seed and offset where random ops are drawn. A tensor passed twice is one input: the
+pattern of equal objects is guarded, so every repeat is known (DUP-1, DUP-2). Spec: `specs/s3_convention.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.ir.op import RandomOp
+from aotlite.ir.role import Hidden, Offset, Primal, Role, Seed
+from aotlite.stages.facts import Captured, FunctionMeta
+
+
+@attrs.frozen
+class Convention:
+    """The inputs of the compiled forward, by role."""
+
+    inputs: tuple[Role, ...]
+    consumed: int
+    """Offsets of the generator that one call uses up (RNG-4)."""
+
+    @property
+    def arguments(self) -> tuple[Primal, ...]:
+        """The inputs that are arguments of the call."""
+        return tuple(role for role in self.inputs if isinstance(role, Primal))
+
+    @property
+    def hidden(self) -> tuple[Hidden, ...]:
+        """The inputs that are read from their places."""
+        return tuple(role for role in self.inputs if isinstance(role, Hidden))
+
+
+def convention(captured: Captured, meta: FunctionMeta) -> Convention:
+    """The calling convention of a captured function."""
+    consumed = 0
+    for node in captured.graph.nodes:
+        if isinstance(node.target, RandomOp):
+            consumed += node.target.consumes(node.meta)  # type: ignore[arg-type]
+    roles: list[Role] = [each.role for each in meta.inputs]
+    if consumed:
+        roles += [Seed(), Offset()]
+    return Convention(tuple(roles), consumed)

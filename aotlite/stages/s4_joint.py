@@ -1,0 +1,184 @@
+"""Stage 4, joint: continues the captured run's own tape, so that forward and backward are one graph.
+
+Input: `Captured` (its tape alive) and `FunctionMeta`. Output: `Joint`. Final values of results and of
+updated inputs are read first, then the engine runs backwards on fake tangents while the recorder goes
+on. Gradients are collected at the edges taken before the function ran, and not beyond them (JNT-3).
+One engine, the eager one, decides everything about gradients. Rules: JNT-1..JNT-15.
+Spec: `specs/s4_joint.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.engine import run_backward
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.tape import Edge
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AutogradError
+from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views import DETACH
+from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
+from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.facts import Captured, FunctionMeta, InputRole, Joint, Plain
+
+
+def joint(captured: Captured, meta: FunctionMeta) -> Joint:
+    """The imperative joint graph `(primals, tangents) -> (results, gradients)`.
+
+    Where recording the backward of a result raises an AutogradError, as eager's backward would, the
+    forward is kept and the error is noted for that result (JNT-15).
+    """
+    recorder = captured.recorder
+    outer, mode = STATE.recorder, STATE.grad_mode
+    STATE.recorder, STATE.grad_mode = recorder, False
+    try:
+        return _Recording(captured, meta).joint()
+    finally:
+        STATE.recorder, STATE.grad_mode = outer, mode
+        recorder.origin = None
+        recorder.phase = Phase.FORWARD
+
+
+class _Recording:
+    """The recording of one joint graph."""
+
+    def __init__(self, captured: Captured, meta: FunctionMeta) -> None:
+        self.captured = captured
+        self.meta = meta
+        self.recorder = captured.recorder
+        self.results: list[tuple[Role, Any]] = []
+        self.errors: dict[ResultRole, Exception] = {}
+        self.reach: dict[ResultRole, frozenset[InputRole]] = {}
+
+    def joint(self) -> Joint:
+        self._read_results()
+        gradients: list[tuple[Role, Any]] = []
+        tangents: list[Node] = []
+        if self.meta.training:
+            tangents, gradients = self._backward()
+        outputs = [*self.results, *gradients]
+        closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
+        nodes = (*self.recorder.placeholders, *tangents, *self.recorder.nodes, closing)
+        return Joint(Graph(nodes, self.captured.graph.name), self.errors, self.reach)
+
+    # --- results
+    def _read_results(self) -> None:
+        """Final reads, recorded before anything of the backward (a hook could write later)."""
+        fakes = {given.role: given.fake for given in self.captured.inputs}
+        for each in self.meta.updated:
+            self._read(MutatedInput(each.role), fakes[each.role].value)
+        for index, output in enumerate(self.meta.outputs):
+            if isinstance(output, Plain):
+                self._read(Output(index), self.captured.results[index].value)
+        for index, base in enumerate(self.meta.bases):
+            self._read(IntermediateBase(index), base.node)
+
+    def _read(self, role: Role, node: Node) -> None:
+        self.recorder.origin = node
+        value = self.recorder._add(DETACH, (node,), node.meta)
+        self.recorder.origin = None
+        self.results.append((role, value))
+
+    # --- backward
+    def _backward(self) -> tuple[list[Node], list[tuple[Role, Any]]]:
+        nodes: list[Node] = []
+        roots: list[tuple[ResultRole, Edge | None, Tensor]] = []
+        for result in self.meta.tangents:
+            try:
+                edge = self._edge(result)
+            except AutogradError as error:
+                self.errors[result] = error
+                edge = None
+            tangent = _fake_tangent(self.recorder, Tangent(result), self._meta_of(result))
+            nodes.append(tangent.value)
+            self.reach[result] = self._reached(edge)
+            roots.append((result, edge, tangent))
+        sinks = [given.entry for given in self.captured.inputs]
+        found = self._run(roots, sinks)
+        gradients: list[tuple[Role, Any]] = [
+            (Gradient(given.role), None if grad is None else grad.value)
+            for given, grad in zip(self.captured.inputs, found, strict=True)
+            if given.entry is not None
+        ]
+        return nodes, gradients
+
+    def _run(
+        self, roots: list[tuple[ResultRole, Edge | None, Tensor]], sinks: list[Edge | None]
+    ) -> list[Any]:
+        """The gradients of all healthy results; which ones are poisoned is found one by one."""
+        start = len(self.recorder.nodes)
+        healthy = [r for r in roots if r[0] not in self.errors]
+        try:
+            return self._record(healthy, sinks)
+        except AutogradError:
+            del self.recorder.nodes[start:]
+        for root in healthy:
+            try:
+                self._record([root], sinks)
+            except AutogradError as error:
+                self.errors[root[0]] = error
+            del self.recorder.nodes[start:]
+        return self._record([r for r in healthy if r[0] not in self.errors], sinks)
+
+    def _record(
+        self, roots: list[tuple[ResultRole, Edge | None, Tensor]], sinks: list[Edge | None]
+    ) -> list[Any]:
+        self.recorder.phase = Phase.BACKWARD
+        try:
+            return run_backward(
+                [(edge, tangent) for _, edge, tangent in roots],
+                sinks=sinks,
+                cut=True,
+                retain_graph=True,
+                before=self.recorder.run_before,
+            )
+        finally:
+            self.recorder.phase = Phase.FORWARD
+            self.recorder.origin = None
+
+    def _edge(self, result: ResultRole) -> Edge | None:
+        match result:
+            case MutatedInput(of):
+                return edge_of(next(g.fake for g in self.captured.inputs if g.role == of))
+            case Output(index):
+                return edge_of(self.captured.results[index])
+            case IntermediateBase(index):
+                root = self.captured.results[self.meta.bases[index].witness]._root
+                edge: Edge | None = root.edge()
+                return edge
+
+    def _reached(self, edge: Edge | None) -> frozenset[InputRole]:
+        """The inputs whose gradients this edge leads to."""
+        sinks = {id(g.entry[0]): g.role for g in self.captured.inputs if g.entry is not None}
+        found: set[InputRole] = set()
+        seen: set[int] = set()
+        stack = [] if edge is None else [edge[0]]
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if id(node) in sinks:
+                found.add(sinks[id(node)])
+            else:
+                stack.extend(e[0] for e in node.edges if e is not None)
+        return frozenset(found)
+
+    def _meta_of(self, result: ResultRole) -> TensorMeta:
+        return next(value.meta for role, value in self.results if role == result)
+
+
+def _fake_tangent(recorder: Any, role: Tangent, meta: TensorMeta) -> Tensor:
+    """TAN-2: a tangent has the layout of its result, contiguous where that overlaps itself."""
+    if has_internal_overlap(meta.shape, meta.stride):
+        meta = meta.as_contiguous()
+    tangent = Tensor(Storage(None, capture=recorder), meta)
+    tangent.value = Node(
+        "placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD, grad_mode=False
+    )
+    return tangent

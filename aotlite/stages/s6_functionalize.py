@@ -1,0 +1,295 @@
+"""Stage 6, functionalize: graph to graph; in-place ops and views of written memory become pure ops.
+
+Input: an imperative graph. Output: an equal graph in which no op writes: input writes are outputs with
+a `MutatedInput` role. One group per storage (value, version, pending writes), one alias per object
+(group, view chain). Nothing is emitted until a stale alias is read; a second write through the same
+chain replaces the pending one; replays are memoised per base value. As the last step random ops get
+the generator's seed and offset. Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4.
+Spec: `specs/s6_functionalize.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.history import Step
+from aotlite.ir import layout
+from aotlite.ir.builder import Builder, Proxy
+from aotlite.ir.dtypes import uint64
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, RandomOp, ViewOp
+from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
+from aotlite.ir.ops.select import CAST
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
+from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed
+from aotlite.stages.source_place import describe
+
+_SAME = (ALIAS, DETACH)
+
+
+def functionalize(graph: Graph) -> Graph:
+    """The pure graph that computes what `graph` computes."""
+    return _Functionalizer(graph).run()
+
+
+@attrs.define(eq=False)
+class Group:
+    """The values of one storage: the root's newest value and the writes not yet folded into it."""
+
+    meta: TensorMeta
+    """Eager geometry of the root."""
+    value: Node
+    version: int = 0
+    pending: list[tuple[tuple[Step, ...], Node, Node]] = attrs.field(factory=list)
+    """(chain, value, writing node) of each."""
+
+
+@attrs.define(eq=False)
+class Alias:
+    """An object on a storage: how it is seen from the root, and its value if it is up to date."""
+
+    group: Group
+    chain: tuple[Step, ...]
+    start: int
+    meta: TensorMeta
+    value: Node | None = None
+    seen: int = -1
+
+
+class _Functionalizer:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.build = Builder(graph.name)
+        self.env: dict[Node, Any] = {}
+        self.memo: dict[tuple[Node, Any, tuple[Any, ...]], Node] = {}
+        self.seed: Node | None = None
+        self.offset: Node | None = None
+        self.drawn = 0
+
+    def run(self) -> Graph:
+        for node in self.graph.placeholders:
+            self._new_group(node, self.build.add(node))
+        if any(isinstance(node.target, RandomOp) for node in self.graph.nodes):
+            scalar = tensor_meta((), None, uint64)
+            self.seed = self.build.placeholder(scalar, Seed()).node
+            self.offset = self.build.placeholder(scalar, Offset()).node
+        for node in self.graph.nodes:
+            if node.op in ("call", "get_attr"):
+                self.build.source = node
+                self._step(node)
+        self.build.source = None
+        return self._finish()
+
+    # --- one node
+    def _step(self, node: Node) -> None:
+        op = node.target
+        match op:
+            case ViewOp():
+                self._view(node, node.args[0], op, node.args[1:])
+            case MultiViewOp():
+                self.env[node] = node
+            case InplaceOp():
+                self._write(node)
+            case GeometryOp():
+                self._view(node, node.args[0], op.view, node.args[1:])
+            case RandomOp():
+                self._random(node)
+            case _ if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
+                whole = node.args[0]
+                view, rest = whole.target.parts(whole.args)[node.args[1]]
+                self._view(node, whole.args[0], view, rest)
+            case _:
+                self._pure(node)
+
+    def _pure(self, node: Node) -> None:
+        if node.op == "get_attr":
+            value = self.build.add(node)
+        else:
+            value = self.build.emit(node.target, tuple([self._read(a) for a in node.args]))
+        if type(node.meta) is tuple:
+            self.env[node] = value
+        else:
+            self._new_group(node, value)
+
+    def _random(self, node: Node) -> None:
+        op: RandomOp = node.target
+        args = (self.seed, self.offset, self.drawn, *node.args)
+        self._new_group(node, self.build.emit(op.functional, args))
+        self.drawn += op.consumes(node.meta)  # type: ignore[arg-type]
+
+    def _new_group(self, node: Node, value: Node) -> None:
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        self.env[node] = Alias(Group(meta, value), (), 0, meta, value, 0)
+
+    # --- reading
+    def _read(self, argument: Any) -> Any:
+        if type(argument) is Node:
+            found = self.env[argument]
+            return self._sync(found) if type(found) is Alias else found
+        if type(argument) is tuple:
+            return tuple([self._read(item) for item in argument])
+        return argument
+
+    def _sync(self, alias: Alias) -> Node:
+        """The alias's current value; writes still pending are folded in first (FUN-6)."""
+        group = alias.group
+        if alias.value is None or alias.seen != group.version:
+            self._fold(group)
+            alias.value = self._replay(group, alias.chain)
+            alias.seen = group.version
+        return alias.value
+
+    def _replay(self, group: Group, chain: tuple[Step, ...]) -> Node:
+        value = group.value
+        for step in chain:
+            if step.op is AS_STRIDED:
+                value = self._exact(group)
+            if step.op not in _SAME:
+                value = self._memoised(value, step)
+        return value
+
+    def _memoised(self, value: Node, step: Step) -> Node:
+        key = (value, step.op, step.args)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self.build.emit(step.op, (value, *step.args))
+        return found
+
+    def _exact(self, group: Group) -> Node:
+        """The root's value in the root's own strides, which as_strided speaks of (FUN-12)."""
+        value = group.value
+        if value.meta.stride == group.meta.stride:  # type: ignore[union-attr]
+            return value
+        return self._memoised(value, Step(RESTRIDE, (group.meta.stride,), group.meta, group.meta))  # type: ignore[arg-type]
+
+    # --- views
+    def _view(self, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]) -> None:
+        parent: Alias = self.env[operand]
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        start = parent.start + op.start((operand, *rest))
+        if op is AS_STRIDED:
+            self._check_span(node, parent.group, meta, start)
+            chain = (Step(op, (rest[0], rest[1], start), parent.group.meta, meta),)
+        else:
+            chain = (*parent.chain, Step(op, rest, operand.meta, meta))  # type: ignore[arg-type]
+        alias = self.env[node] = Alias(parent.group, chain, start, meta)
+        if op in _SAME:
+            alias.value, alias.seen = parent.value, parent.seen
+        elif not parent.group.pending:
+            alias.value, alias.seen = self._replay(parent.group, chain), parent.group.version
+
+    def _check_span(self, node: Node, group: Group, meta: TensorMeta, start: int) -> None:
+        if meta.numel and not (0 <= start and start + meta.span <= group.meta.span):
+            place = describe(node.location)
+            raise noted(
+                UnsupportedError(
+                    f"as_strided: size {meta.shape} with stride {meta.stride} reaches outside the "
+                    f"{group.meta.span} elements of its base {group.meta}, expected to stay inside"
+                ),
+                f"at {place}" if place else None,
+                "Pass the tensor that spans the whole storage as the argument.",
+            )
+
+    # --- writes
+    def _write(self, node: Node) -> None:
+        op: InplaceOp = node.target
+        alias: Alias = self.env[node.args[0]]
+        value = self._in_layout(self._result(op, node, alias), alias.meta)
+        group = alias.group
+        if group.pending and group.pending[-1][0] == alias.chain:
+            group.pending.pop()  # the same window is overwritten whole: one scatter, not two
+        group.version += 1
+        if all(step.op in _SAME for step in alias.chain):
+            group.value, group.pending = value, []
+        else:
+            group.pending.append((alias.chain, value, node))
+        self.env[node] = Alias(group, alias.chain, alias.start, alias.meta, value, group.version)
+
+    def _result(self, op: InplaceOp, node: Node, alias: Alias) -> Node:
+        meta = alias.meta
+        if op is COPY_:
+            source = self._read(node.args[1])
+            if source.meta.dtype is not meta.dtype:
+                source = self.build.emit(CAST, (source, meta.dtype))
+            if source.meta.shape != meta.shape:
+                source = self.build.emit(EXPAND, (source, meta.shape))
+            return source
+        if op.overwrites:
+            return self.build.emit(FULL, (meta.shape, node.args[1], meta.dtype, meta.device))
+        value = self.build.emit(op.functional, tuple([self._read(a) for a in node.args]))
+        if value.meta.dtype is not meta.dtype:  # type: ignore[union-attr]
+            value = self.build.emit(CAST, (value, meta.dtype))
+        return value
+
+    def _in_layout(self, value: Node, eager: TensorMeta) -> Node:
+        """The value with the memory order that the written object has in eager (FUN-12)."""
+        meta: TensorMeta = value.meta  # type: ignore[assignment]
+        if meta.dense and layout.same_order(meta.shape, meta.stride, eager.stride):
+            return value
+        stride = layout.clone_strides(eager.shape, eager.stride)
+        return self.build.emit(RESTRIDE, (value, stride))
+
+    def _fold(self, group: Group) -> None:
+        """Writes what is pending into the root's value, in order, by the chains' inverses (FUN-7)."""
+        reader = self.build.source
+        for chain, value, writer in group.pending:
+            self.build.source = writer
+            group.value = self._put(group, chain, value)
+        self.build.source = reader
+        group.pending = []
+
+    def _put(self, group: Group, chain: tuple[Step, ...], value: Node) -> Node:
+        steps = [step for step in chain if step.op not in _SAME]
+        parents = [self._exact(group) if steps[0].op is AS_STRIDED else group.value]
+        for step in steps[:-1]:
+            parents.append(self._memoised(parents[-1], step))
+        for step, parent in zip(reversed(steps), reversed(parents), strict=True):
+            value = step.op.put(
+                Proxy(self.build, parent), Proxy(self.build, value), *step.args
+            ).node
+        return value
+
+    # --- the end
+    def _finish(self) -> Graph:
+        outputs = [self._read(value) for value in self.graph.outputs]
+        roles = self.graph.output_roles
+        written = {role.of for role in roles if isinstance(role, MutatedInput)}
+        owners: dict[Node, Role] = {}
+        final = []
+        for role, value, old in zip(roles, outputs, self.graph.outputs, strict=True):
+            final.append(self._escaping(role, value, old, written, owners))
+        return self.build.finish(final, roles)
+
+    def _escaping(
+        self, role: Role, value: Any, old: Any, written: set[Any], owners: dict[Node, Role]
+    ) -> Any:
+        """A result in eager's exact strides, in memory that no other result or input has."""
+        if value is None:
+            return None
+        self.build.source = value
+        if isinstance(role, (Output, IntermediateBase)):
+            meta: TensorMeta = old.meta
+            if value.meta.stride != meta.stride:
+                value = self.build.emit(RESTRIDE, (value, meta.stride))
+            root = _root(value)
+            if root.op != "call" or root in owners:
+                value = self.build.emit(RESTRIDE, (value, meta.stride))
+            owners[_root(value)] = role
+        elif isinstance(role, MutatedInput):
+            root = _root(value)
+            if root.op == "placeholder" and root.role != role.of and root.role in written:
+                value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
+        self.build.source = None
+        return value
+
+def _root(value: Node) -> Node:
+    while value.op == "call" and value.target.views:
+        value = value.args[0]
+        if value.op == "call" and value.target is GETITEM:
+            value = value.args[0]
+    return value

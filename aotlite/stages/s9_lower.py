@@ -1,0 +1,32 @@
+"""Stage 9, lower: hands a pure graph to a backend.
+
+Input: a verified pure graph and a backend. Output: a callable on windows (`backends.protocol`). What a
+backend raises is told apart from errors of ours. Spec: `specs/s9_lower.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.backends.protocol import Backend, Run
+from aotlite.ir.errors import AotliteError, BackendError, noted
+from aotlite.ir.graph import Graph
+
+
+def lower(graph: Graph, backend: Backend) -> Run:
+    """The compiled graph. Raises BackendError where the backend fails or gives nothing callable."""
+    try:
+        run = backend.compile(graph)
+    except AotliteError:
+        raise
+    except Exception as error:
+        raise noted(
+            BackendError(
+                f"lower: backend {backend.name!r} raised {type(error).__name__} on graph "
+                f"{graph.name}, expected a callable"
+            ),
+            str(error),
+        ) from error
+    if not callable(run):
+        raise BackendError(
+            f"lower: backend {backend.name!r} gave {run!r} for graph {graph.name}, expected a callable"
+        )
+    return run

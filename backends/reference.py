@@ -1,0 +1,213 @@
+"""The reference backend: an instruction list that calls each op's own kernel.
+
+Views cost nothing: a window moves. Every result has exactly the strides of its meta. Values are
+dropped after their last use. What it computes is, bit for bit, what the eager engine computes.
+Spec: `specs/s9_lower.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotlite.backends.protocol import Run, Window
+from aotlite.ir.arrays import copied
+from aotlite.ir.errors import BackendError
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.op import PureOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+
+Step = Callable[[list[Any], list[Any]], None]
+
+
+class ReferenceBackend:
+    """Runs graphs op by op through the ops' kernels."""
+
+    name = "reference"
+
+    def compile(self, graph: Graph) -> Run:
+        return _Compiler(graph).run()
+
+
+REFERENCE = ReferenceBackend()
+
+
+class _Compiler:
+    """Numbers the values of a graph and makes a step of each node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.slots: dict[Node, int] = {}
+        self.constants: list[tuple[int, Window]] = []
+        self.steps: list[Step] = []
+
+    def run(self) -> Run:
+        dying = self._last_uses()
+        for node in self.graph.nodes:
+            if node.op == "output":
+                break
+            if type(node.meta) is not tuple:
+                self.slots[node] = len(self.slots)
+        for node in self.graph.nodes:
+            if node.op == "call":
+                self._add(node, dying.get(node, ()))
+            elif node.op == "get_attr":
+                self._constant(node)
+        return _runner(
+            len(self.graph.placeholders),
+            len(self.slots),
+            self.constants,
+            self.steps,
+            [self.slots[v] if type(v) is Node else None for v in self.graph.outputs],
+        )
+
+    def _last_uses(self) -> dict[Node, list[Node]]:
+        """For each node the values that nobody needs after it."""
+        last: dict[Node, Node] = {}
+        for node in self.graph.nodes:
+            for value in node.inputs():
+                last[value] = node
+        for value in self.graph.outputs:
+            last.pop(value, None)
+        dying: dict[Node, list[Node]] = {}
+        for value, node in last.items():
+            if value.op == "call" and type(value.meta) is not tuple:
+                dying.setdefault(node, []).append(value)
+        return dying
+
+    def _constant(self, node: Node) -> None:
+        meta: Any = node.meta
+        buffer = copied(meta.device.arrays, node.target.value, meta)
+        self.constants.append((self.slots[node], (buffer, 0)))
+
+    def _add(self, node: Node, dying: Any) -> None:
+        op = node.target
+        dead = [self.slots[value] for value in dying]
+        if isinstance(op, ViewOp):
+            self.steps.append(_view_step(self.slots[node.args[0]], self.slots[node], op.start(node.args), dead))
+        elif isinstance(op, PureOp):
+            self.steps.append(self._kernel_step(node, op, dead))
+        elif op is not GETITEM:
+            raise BackendError(
+                f"reference: the graph calls {op.name}, expected pure ops and views only"
+            )
+
+    def _kernel_step(self, node: Node, op: PureOp, dead: list[int]) -> Step:
+        metas = node.meta if type(node.meta) is tuple else (node.meta,)
+        if type(node.meta) is tuple:
+            outs = [self._result_slot(node, k) for k in range(len(metas))]
+        else:
+            outs = [self.slots[node]]
+        operands = []
+        for i, value in enumerate(node.args):
+            if type(value) is Node:
+                operands.append((i, self._operand(value)))
+            elif type(value) is tuple and value and type(value[0]) is Node:
+                operands.append((i, [self._operand(item) for item in value]))
+        template = [None if type(v) is Node else v for v in node.args]
+        if len(outs) == 1 and type(node.meta) is not tuple and all(type(o) is tuple for _, o in operands):
+            return _one_result_step(op.kernel, metas[0], template, operands, outs[0], dead)  # type: ignore[arg-type]
+        return _kernel_step(op.kernel, node.meta, metas, template, operands, outs, dead)
+
+    def _result_slot(self, node: Node, index: int) -> int | None:
+        for user in self.graph.users[node]:
+            if user.target is GETITEM and user.args[1] == index:
+                return self.slots[user]
+        return None
+
+    def _operand(self, value: Node) -> tuple[Any, ...]:
+        meta: Any = value.meta
+        return self.slots[value], meta.device.arrays.strided, meta.dtype, meta.shape, meta.stride
+
+
+def _view_step(source: int, out: int, start: int, dead: list[int]) -> Step:
+    def step(windows: list[Any], arrays: list[Any]) -> None:
+        buffer, before = windows[source]
+        windows[out] = (buffer, before + start)
+        for slot in dead:
+            windows[slot] = arrays[slot] = None
+
+    return step
+
+
+def _load(operand: tuple[Any, ...], windows: list[Any], arrays: list[Any]) -> Any:
+    """The array over an operand's window, made once."""
+    slot, strided, dtype, shape, stride = operand
+    array = arrays[slot]
+    if array is None:
+        buffer, start = windows[slot]
+        array = arrays[slot] = strided(buffer, dtype, shape, stride, start)
+    return array
+
+
+def _one_result_step(
+    kernel: Any, meta: Any, template: list[Any], operands: list[Any], out: int, dead: list[int]
+) -> Step:
+    library = meta.device.arrays
+    adopt = library.adopt
+
+    def step(windows: list[Any], arrays: list[Any]) -> None:
+        args = template.copy()
+        for i, operand in operands:
+            args[i] = _load(operand, windows, arrays)
+        result = kernel(library, meta, *args)
+        buffer = adopt(result, meta)
+        windows[out] = (buffer, 0)
+        if buffer is result:
+            arrays[out] = result
+        for slot in dead:
+            windows[slot] = arrays[slot] = None
+
+    return step
+
+
+def _kernel_step(
+    kernel: Any,
+    meta: Any,
+    metas: tuple[Any, ...],
+    template: list[Any],
+    operands: list[Any],
+    outs: list[int | None],
+    dead: list[int],
+) -> Step:
+    library = metas[0].device.arrays
+
+    def step(windows: list[Any], arrays: list[Any]) -> None:
+        args = template.copy()
+        for i, operand in operands:
+            if type(operand) is list:
+                args[i] = tuple([_load(each, windows, arrays) for each in operand])
+            else:
+                args[i] = _load(operand, windows, arrays)
+        result = kernel(library, meta, *args)
+        results = result if type(meta) is tuple else (result,)
+        for slot, one, expected in zip(outs, results, metas, strict=True):
+            if slot is not None:
+                windows[slot] = (library.adopt(one, expected), 0)
+        for slot in dead:
+            windows[slot] = arrays[slot] = None
+
+    return step
+
+
+def _runner(
+    inputs: int,
+    slots: int,
+    constants: list[tuple[int, Window]],
+    steps: list[Step],
+    outputs: list[int | None],
+) -> Run:
+    def run(given: list[Window]) -> list[Window | None]:
+        windows: list[Any] = given + [None] * (slots - inputs)
+        given.clear()
+        arrays: list[Any] = [None] * slots
+        for slot, window in constants:
+            windows[slot] = window
+        with np.errstate(all="ignore"):
+            for step in steps:
+                step(windows, arrays)
+        return [None if slot is None else windows[slot] for slot in outputs]
+
+    return run
