@@ -11,6 +11,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.memory_format import agreed_strides
+from aotlite.ir.ops.precision import cast
 
 _INDEX = (dtypes.int64, dtypes.int32)
 
@@ -299,7 +300,7 @@ def _check_joins(first: tuple[int, ...], shape: tuple[int, ...], dim: int) -> No
 
 
 def _cat_kernel(xp: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -> Any:
-    solid = [xp.astype(a, meta.dtype.numpy) for a in tensors if a.shape != (0,)]
+    solid = [cast(xp, a, meta.dtype) for a in tensors if a.shape != (0,)]
     return xp.concat(solid, axis=dim) if solid else xp.zeros((0,), dtype=meta.dtype.numpy)
 
 
@@ -341,7 +342,7 @@ STACK: PureOp = pure(
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
     meta=_stack_rule,
     kernel=lambda xp, meta, tensors, dim: xp.stack(
-        [xp.astype(a, meta.dtype.numpy) for a in tensors], axis=dim
+        [cast(xp, a, meta.dtype) for a in tensors], axis=dim
     ),
     vjp={"tensors": lambda grad, dim: list(grad.unbind(dim))},
     cost=Cost.INDEXING,

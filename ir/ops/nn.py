@@ -14,7 +14,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
-from aotlite.ir.ops.products import accumulator
+from aotlite.ir.ops.precision import cast, wide
 
 Ints = tuple[int, ...]
 
@@ -101,8 +101,7 @@ def _conv_shape(
             f"{name}: the input has {shape[1]} channels, expected {weight[1] * groups}, the "
             f"weight's {weight[1]} times {groups} groups"
         )
-    high, wide = _conv_size(name, shape, window)
-    return shape[0], weight[0], high, wide
+    return shape[0], weight[0], *_conv_size(name, shape, window)
 
 
 def _conv_size(name: str, shape: Ints, window: Window) -> tuple[int, int]:
@@ -155,28 +154,26 @@ def _columns(xp: Any, image: Any, window: Window, out: Ints, groups: int) -> Any
     """(N, C, H, W) -> (groups, C/groups * places, N * outH * outW): the patch under each window."""
     batch, channels = image.shape[:2]
     padded = xp.permute_dims(_padded(xp, image, window, out, 0), (1, 0, 2, 3))
-    patches = xp.stack([padded[window.seen(place, out)] for place in window.places()], axis=1)
-    rows = channels // groups * len(window.places())
+    places = window.places()
+    # Filled place by place: `stack` would keep the image's memory order and `reshape` copy again.
+    patches = xp.empty((channels, len(places), batch, *out), dtype=image.dtype)
+    for k, place in enumerate(places):
+        patches[:, k] = padded[window.seen(place, out)]
+    rows = channels // groups * len(places)
     return xp.reshape(patches, (groups, rows, batch * out[0] * out[1]))
 
 
 def _by_group(xp: Any, image: Any, groups: int) -> Any:
     """(N, O, H, W) -> (groups, O/groups, N * H * W)."""
-    batch, channels, high, wide = image.shape
+    batch, channels, *out = image.shape
     rows = xp.permute_dims(image, (1, 0, 2, 3))
-    return xp.reshape(rows, (groups, channels // groups, batch * high * wide))
+    return xp.reshape(rows, (groups, channels // groups, batch * out[0] * out[1]))
 
 
 def _flat_weight(xp: Any, weight: Any, groups: int) -> Any:
     """(O, C/groups, kH, kW) -> (groups, O/groups, C/groups * kH * kW)."""
     rows = weight.shape[0] // groups
     return xp.reshape(weight, (groups, rows, sizes.numel(weight.shape[1:])))
-
-
-def _wide(xp: Any, meta: TensorMeta, *operands: Any) -> list[Any]:
-    """The operands in the dtype in which a result of this meta is summed."""
-    target = accumulator(meta.dtype).numpy
-    return [a if a.dtype == target else xp.astype(a, target) for a in operands]
 
 
 def _conv2d_kernel(
@@ -190,15 +187,15 @@ def _conv2d_kernel(
     dilation: Ints,
     groups: int,
 ) -> Any:
-    image, weight = _wide(xp, meta, image, weight)
+    image, weight = wide(xp, image, meta.dtype), wide(xp, weight, meta.dtype)
     window = _window("conv2d", weight.shape[2:], stride, padding, dilation)
-    batch, channels, high, wide = meta.shape
-    columns = _columns(xp, image, window, (high, wide), groups)
+    batch, channels, *out = meta.shape
+    columns = _columns(xp, image, window, tuple(out), groups)
     product = xp.matmul(_flat_weight(xp, weight, groups), columns)
-    result = xp.permute_dims(xp.reshape(product, (channels, batch, high, wide)), (1, 0, 2, 3))
+    result = xp.permute_dims(xp.reshape(product, (channels, batch, *out)), (1, 0, 2, 3))
     if bias is not None:
-        result = result + xp.reshape(*_wide(xp, meta, bias), (channels, 1, 1))
-    return xp.astype(result, meta.dtype.numpy)
+        result = result + xp.reshape(wide(xp, bias, meta.dtype), (channels, 1, 1))
+    return cast(xp, result, meta.dtype)
 
 
 def _conv_input(
@@ -266,7 +263,7 @@ def _conv2d_input_kernel(
     dilation: Ints,
     groups: int,
 ) -> Any:
-    grad, weight = _wide(xp, meta, grad, weight)
+    grad, weight = wide(xp, grad, meta.dtype), wide(xp, weight, meta.dtype)
     window = _window("conv2d_input", weight.shape[2:], stride, padding, dilation)
     batch, channels, height, width = input_size
     out = grad.shape[2:]
@@ -287,7 +284,7 @@ def _conv2d_input_kernel(
         seen = window.seen(place, out)
         padded[seen] = padded[seen] + patches[:, k]
     inner = padded[..., top : top + height, left : left + width]
-    return xp.astype(xp.permute_dims(inner, (1, 0, 2, 3)), meta.dtype.numpy)
+    return cast(xp, xp.permute_dims(inner, (1, 0, 2, 3)), meta.dtype)
 
 
 CONV2D_INPUT: PureOp = pure(
@@ -336,11 +333,11 @@ def _conv2d_weight_kernel(
     dilation: Ints,
     groups: int,
 ) -> Any:
-    grad, image = _wide(xp, meta, grad, image)
+    grad, image = wide(xp, grad, meta.dtype), wide(xp, image, meta.dtype)
     window = _window("conv2d_weight", weight_size[2:], stride, padding, dilation)
     columns = _columns(xp, image, window, grad.shape[2:], groups)
     product = xp.matmul(_by_group(xp, grad, groups), xp.permute_dims(columns, (0, 2, 1)))
-    return xp.astype(xp.reshape(product, weight_size), meta.dtype.numpy)
+    return cast(xp, xp.reshape(product, weight_size), meta.dtype)
 
 
 CONV2D_WEIGHT: PureOp = pure(
@@ -440,7 +437,7 @@ def _max_pool_kernel(
     dilation: Ints,
     ceil_mode: bool,
 ) -> tuple[Any, Any]:
-    (a,) = _wide(xp, metas[0], a)
+    a = wide(xp, a, metas[0].dtype)
     window = _pool_window("max_pool2d", kernel_size, stride, padding, dilation)
     shape, out, width = metas[0].shape, metas[0].shape[-2:], a.shape[-1]
     padded = _padded(xp, a, window, out, _lowest(xp, a.dtype))
@@ -454,7 +451,7 @@ def _max_pool_kernel(
         better = xp.logical_or(seen > best, seen != seen)
         best = xp.where(better, seen, best)
         where = xp.where(better, rows[:, None] * width + columns[None, :], where)
-    return xp.astype(best, metas[0].dtype.numpy), where
+    return cast(xp, best, metas[0].dtype), where
 
 
 def _max_pool_vjp(grad_values: Any, self: Any, indices: Any) -> Any:

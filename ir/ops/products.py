@@ -6,19 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
-from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.pointwise import conj
-
-_HALF = (dtypes.float16, dtypes.bfloat16)
-
-
-def accumulator(dtype: DType) -> DType:
-    """The dtype in which sums of this dtype are formed: 16-bit floats add up in float32."""
-    return dtypes.float32 if dtype in _HALF else dtype
+from aotlite.ir.ops.precision import cast, wide
 
 
 def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -46,16 +39,14 @@ def _check_factors(self: TensorMeta, other: TensorMeta) -> None:
 
 
 def _matmul_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
-    computes = accumulator(meta.dtype)
-    if computes is not meta.dtype:
-        a, b = xp.astype(a, computes.numpy), xp.astype(b, computes.numpy)
+    a, b = wide(xp, a, meta.dtype), wide(xp, b, meta.dtype)
     if len(b.shape) == 2 < len(a.shape):
         # One product of a tall matrix instead of one small product for each batch.
         rows = sizes.numel(a.shape[:-1])
         product = xp.reshape(xp.matmul(xp.reshape(a, (rows, a.shape[-1])), b), meta.shape)
     else:
         product = xp.matmul(a, b)
-    return xp.astype(product, meta.dtype.numpy) if computes is not meta.dtype else product
+    return cast(xp, product, meta.dtype)
 
 
 MATMUL: PureOp = pure(

@@ -17,7 +17,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import Formulas, pure, real_of, to_float
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.products import accumulator
+from aotlite.ir.ops.precision import cast, wide
 
 Dims = tuple[int, ...] | int | None
 
@@ -89,15 +89,6 @@ def _require_real(name: str, dtype: DType) -> DType:
     return dtype
 
 
-def _cast(xp: Any, a: Any, dtype: DType) -> Any:
-    return a if a.dtype == dtype.numpy else xp.astype(a, dtype.numpy)
-
-
-def _wide(xp: Any, a: Any, dtype: DType) -> Any:
-    """The operand in the dtype in which a result of `dtype` is summed."""
-    return _cast(xp, a, accumulator(dtype))
-
-
 # ------------------------------------------------------------------------------ sums and products
 def _sum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
     dims = reduced_dims("sum", dim, len(self.shape))
@@ -106,7 +97,7 @@ def _sum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -
 
 def _sum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
     axes = reduced_dims("sum", dim, len(a.shape))
-    return _cast(xp, xp.sum(_wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
+    return cast(xp, xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
 
 
 SUM: PureOp = pure(
@@ -125,10 +116,10 @@ def _mean_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) 
 
 def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
     axes = reduced_dims("mean", dim, len(a.shape))
-    total = xp.sum(_wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim)
+    total = xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim)
     # An array, not the bare number: an empty mean is nan, and a Python 0 would raise.
     count = xp.full((), sizes.numel([a.shape[i] for i in axes]), dtype=total.dtype)
-    return _cast(xp, xp.divide(total, count), meta.dtype)
+    return cast(xp, xp.divide(total, count), meta.dtype)
 
 
 def _mean_vjp(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
@@ -153,7 +144,7 @@ def _prod_kernel(
     xp: Any, meta: TensorMeta, a: Any, dim: int | None, keepdim: bool, dtype: Any
 ) -> Any:
     axes = reduced_dims("prod", dim, len(a.shape))
-    return _cast(xp, xp.prod(_wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
+    return cast(xp, xp.prod(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
 
 
 def _prod_vjp(grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
@@ -214,8 +205,8 @@ def _extreme(name: str, function: str) -> PureOp:
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
         axes = reduced_dims(name, dim, len(a.shape))
-        wide = _wide(xp, a, meta.dtype)
-        return _cast(xp, getattr(xp, function)(wide, axis=axes, keepdims=keepdim), meta.dtype)
+        a = wide(xp, a, meta.dtype)
+        return cast(xp, getattr(xp, function)(a, axis=axes, keepdims=keepdim), meta.dtype)
 
     return pure(
         f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
@@ -232,11 +223,11 @@ AMIN = _extreme("amin", "min")
 
 def _position(xp: Any, function: str, a: Any, dim: int | None, keepdim: bool) -> Any:
     """Where the first extreme, or the first nan, lies; `dim=None` counts in row-major order."""
-    wide = _wide(xp, a, dtypes.from_numpy(a.dtype))
+    a = wide(xp, a, dtypes.from_numpy(a.dtype))
     if dim is None or not a.shape:
-        index = getattr(xp, function)(xp.reshape(wide, (-1,)), axis=0)
+        index = getattr(xp, function)(xp.reshape(a, (-1,)), axis=0)
         return xp.reshape(index, (1,) * len(a.shape) if keepdim else ())
-    return getattr(xp, function)(wide, axis=dim, keepdims=keepdim)
+    return getattr(xp, function)(a, axis=dim, keepdims=keepdim)
 
 
 def _position_op(name: str) -> PureOp:
@@ -306,8 +297,8 @@ def _truth(name: str) -> PureOp:
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
         axes = reduced_dims(name, dim, len(a.shape), empty_is_all=False)
-        truth = getattr(xp, name)(_cast(xp, a, dtypes.bool_), axis=axes, keepdims=keepdim)
-        return _cast(xp, truth, meta.dtype)
+        truth = getattr(xp, name)(cast(xp, a, dtypes.bool_), axis=axes, keepdims=keepdim)
+        return cast(xp, truth, meta.dtype)
 
     return pure(
         f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
@@ -337,13 +328,13 @@ def _var_kernel(
     xp: Any, meta: TensorMeta, a: Any, dim: Dims, correction: Any, keepdim: bool
 ) -> Any:
     axes = reduced_dims("var", dim, len(a.shape))
-    wide = _wide(xp, a, dtypes.from_numpy(a.dtype))
+    a = wide(xp, a, dtypes.from_numpy(a.dtype))
     size = sizes.numel([a.shape[i] for i in axes])
-    center = xp.divide(xp.sum(wide, axis=axes, keepdims=True), xp.full((), size, dtype=wide.dtype))
-    off = xp.abs(wide - center)
+    center = xp.divide(xp.sum(a, axis=axes, keepdims=True), xp.full((), size, dtype=a.dtype))
+    off = xp.abs(a - center)
     total = xp.sum(off * off, axis=axes, keepdims=keepdim)
     divisor = xp.full((), _degrees(size, correction), dtype=total.dtype)
-    return _cast(xp, xp.divide(total, divisor), meta.dtype)
+    return cast(xp, xp.divide(total, divisor), meta.dtype)
 
 
 def _var_vjp(grad: Any, self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
@@ -369,8 +360,8 @@ def _cumsum_rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
 
 
 def _cumsum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:
-    wide = _wide(xp, a, meta.dtype)
-    return _cast(xp, xp.cumsum(wide, axis=dim) if a.shape else wide, meta.dtype)
+    a = wide(xp, a, meta.dtype)
+    return cast(xp, xp.cumsum(a, axis=dim) if a.shape else a, meta.dtype)
 
 
 CUMSUM: PureOp = pure(
@@ -396,13 +387,13 @@ def _logsumexp_rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
 
 def _logsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
     axes = reduced_dims("logsumexp", dim, len(a.shape))
-    wide = _wide(xp, a, meta.dtype)
+    a = wide(xp, a, meta.dtype)
     if 0 in a.shape:
-        total = xp.log(xp.sum(xp.exp(wide), axis=axes, keepdims=True))
+        total = xp.log(xp.sum(xp.exp(a), axis=axes, keepdims=True))
     else:
-        peak = _peak(xp, wide, axes)
-        total = xp.log(xp.sum(xp.exp(wide - peak), axis=axes, keepdims=True)) + peak
-    return _cast(xp, xp.reshape(total, meta.shape), meta.dtype)
+        peak = _peak(xp, a, axes)
+        total = xp.log(xp.sum(xp.exp(a - peak), axis=axes, keepdims=True)) + peak
+    return cast(xp, xp.reshape(total, meta.shape), meta.dtype)
 
 
 def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
@@ -428,12 +419,12 @@ def _softmax_op(name: str, compute: Callable[..., Any], vjp: Formulas) -> PureOp
         return tensor_meta(self.shape, None, dtype, self.device)
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:
-        wide = _wide(xp, a, meta.dtype)
+        a = wide(xp, a, meta.dtype)
         if 0 in a.shape:
-            return _cast(xp, wide, meta.dtype)
+            return cast(xp, a, meta.dtype)
         axes = (dim,) if a.shape else ()
-        shifted = wide - xp.max(wide, axis=axes, keepdims=True)
-        return _cast(xp, compute(xp, shifted, axes), meta.dtype)
+        shifted = a - xp.max(a, axis=axes, keepdims=True)
+        return cast(xp, compute(xp, shifted, axes), meta.dtype)
 
     return pure(
         f"{name}(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
