@@ -30,6 +30,7 @@ _BROKEN = (
     KeyError,
     MemoryError,
     NotImplementedError,
+    OSError,  # a seek to where no file can have a byte
     OverflowError,
     RuntimeError,
     SyntaxError,

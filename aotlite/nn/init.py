@@ -39,7 +39,9 @@ def ones_(tensor: Tensor) -> Tensor:
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """(inputs of an output, outputs of an input) of a weight (o, i, *window)."""
     if tensor.ndim < 2:
-        raise ShapeError(f"init: the weight has shape {tensor.shape}, expected 2 or more dimensions")
+        raise ShapeError(
+            f"init: the weight has shape {tensor.shape}, expected 2 or more dimensions"
+        )
     window = math.prod(tensor.shape[2:])
     return tensor.shape[1] * window, tensor.shape[0] * window
 

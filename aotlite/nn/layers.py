@@ -201,19 +201,20 @@ class BatchNorm2d(Module):
         track_running_stats: bool = True,
         device: Device = CPU,
         dtype: DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self.weight = Parameter(ones(num_features, dtype=dtype, device=device)) if affine else None
-        self.bias = Parameter(zeros(num_features, dtype=dtype, device=device)) if affine else None
-        mean = var = count = None
-        if track_running_stats:
-            mean = zeros(num_features, dtype=dtype, device=device)
-            var = ones(num_features, dtype=dtype, device=device)
-            count = tensor(0, dtype=int64, device=device)
+        options = {"dtype": dtype, "device": device}
+        self.weight = Parameter(ones(num_features, **options)) if affine else None
+        self.bias = Parameter(zeros(num_features, **options)) if affine and bias else None
+        mean = zeros(num_features, **options) if track_running_stats else None
+        var = ones(num_features, **options) if track_running_stats else None
+        count = tensor(0, dtype=int64, device=device) if track_running_stats else None
         self.register_buffer("running_mean", mean)
         self.register_buffer("running_var", var)
         self.register_buffer("num_batches_tracked", count)
@@ -239,7 +240,7 @@ class BatchNorm2d(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 

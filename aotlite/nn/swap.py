@@ -51,6 +51,6 @@ def _substitutes(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[tupl
                 "tensor for both"
             )
     for place in places:
-        value = chosen.get(id(originals[place.path]))
-        if value is not None:
-            yield (id(place.owner), place.name), value
+        original = id(originals[place.path])
+        if original in chosen:
+            yield (id(place.owner), place.name), chosen[original]

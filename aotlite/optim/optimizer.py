@@ -90,7 +90,9 @@ def _checked(name: str, params: Iterable[Tensor]) -> tuple[Tensor, ...]:
 def _checked_lr(name: str, lr: Any) -> float | Tensor:
     if isinstance(lr, Tensor):
         if lr.ndim:
-            raise ArgumentError(f"{name}: lr has shape {lr.shape}, expected a number or 0 dimensions")
+            raise ArgumentError(
+                f"{name}: lr has shape {lr.shape}, expected a number or 0 dimensions"
+            )
         return lr
     return not_negative(name, "lr", lr)
 
