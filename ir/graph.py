@@ -258,6 +258,10 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes>"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows, and Hypothesis for a failing example."""
+        printer.text(str(self))
+
     def __str__(self) -> str:
         from aotlite.ir.printer import readable
 

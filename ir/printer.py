@@ -111,6 +111,8 @@ def node_names(nodes: Iterable[Node]) -> dict[Node, str]:
     counts: dict[str, int] = {}
     names: dict[Node, str] = {}
     for node in nodes:
+        if node in names:  # only in a broken graph, which must print all the same
+            continue
         base = name = _base_name(node)
         while name in taken:
             counts[base] = counts.get(base, 0) + 1
@@ -227,7 +229,8 @@ def _statement(graph: Graph, node: Node, frees: bool) -> str:
 def _signature(graph: Graph) -> str:
     names = graph.names
     inputs = [node_line(node, names) for node in graph.nodes if node.op == "placeholder"]
-    head, tail = f"def {_identifier(graph.name)}(", f"){_return_annotation(graph)}:"
+    title = _identifier(graph.name)
+    head, tail = f"def {title}{'_1' * (title in RESERVED)}(", f"){_return_annotation(graph)}:"
     line = f"{head}{', '.join(inputs)}{tail}"
     if len(line) <= WIDTH or not inputs:
         return line

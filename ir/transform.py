@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.graph import Constant, Graph
+from aotlite.ir.graph import Constant, Graph, Node
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.op import Op
 
@@ -42,6 +42,11 @@ class Transformer(Interpreter):
         result: Graph = self.run(*self.graph.placeholders)
         return result
 
+    def run_node(self, node: Node) -> Any:
+        """What a hook gives; nodes emitted meanwhile have this node's place, phase and number."""
+        self.builder.source = node
+        return super().run_node(node)
+
     # --- hooks
     def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
         """The same input: its node is shared between both graphs."""
@@ -52,11 +57,10 @@ class Transformer(Interpreter):
         return Proxy(self.builder, self.builder.add(self.node))
 
     def call(self, target: Op, args: tuple[Any, ...]) -> Any:
-        """Emits the op with the place, phase and sequence number of the node it stands for.
+        """Emits the op. `args` are proxies and literals.
 
-        `args` are proxies and literals. Gives a proxy, or a sequence of them for several results.
+        Gives a proxy, or a sequence of proxies for several results.
         """
-        self.builder.source = self.node
         return super().call(target, args)
 
     def output(self, target: Any, args: tuple[Any, ...]) -> Graph:
