@@ -209,7 +209,7 @@ class BatchNorm2d(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        options = {"dtype": dtype, "device": device}
+        options: dict[str, Any] = {"dtype": dtype, "device": device}
         self.weight = Parameter(ones(num_features, **options)) if affine else None
         self.bias = Parameter(zeros(num_features, **options)) if affine and bias else None
         mean = zeros(num_features, **options) if track_running_stats else None
