@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import json
 import keyword
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -67,19 +66,14 @@ def literal(value: Any, names: Names) -> str:
             items = [literal(item, names) for item in value]
             return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
         case float():
-            return _float_text(value)
-        case complex():
-            return f"complex({_float_text(value.real)}, {_float_text(value.imag)})"
+            return repr(value)  # `nan` and `inf` are names where the text runs
+        case complex():  # its own repr loses the sign of a zero
+            return f"complex({value.real!r}, {value.imag!r})"
         case DType():
             return dtype_text(value)
         case Device():
             return f"device({_quoted(value.name)})"
     return repr(value)
-
-
-def _float_text(value: float) -> str:
-    # `nan` and `inf` are names in the text's namespace; repr writes `-inf`, and nan without a sign.
-    return "nan" if math.isnan(value) else repr(value)
 
 
 def meta_text(meta: Any) -> str:

@@ -150,6 +150,19 @@ def test_insertion_point_survives_the_erasure_of_its_node():
     assert ["neg", "mul"] == [node.target.name for node in edit.graph().calls]
 
 
+def test_outer_insertion_point_survives_an_erasure_in_an_inner_one():
+    graph = chain()
+    edit = graph.edit()
+    neg, exp = graph.calls
+    with edit.inserting_before(exp):
+        with edit.inserting_before(neg):
+            edit.set_outputs([neg], [Output(0)])
+            edit.erase(exp)
+        edit.call(MUL, (neg, 2.0))
+    edit.lint()
+    assert ["neg", "mul"] == [node.target.name for node in edit.graph().calls]
+
+
 def test_call_takes_arguments_as_python_does_and_records_of_its_neighbour():
     build = Builder()
     x = build.placeholder(PAIR)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 import time
 
 import attrs
@@ -247,6 +248,20 @@ def test_place_is_the_line_of_the_instruction():
     assert place is places((code_object, 2))
     assert f'test_graph.py:{place.line} in sample: build = Builder("sample")' == str(place)
     assert place.note().endswith(', in sample\n    build = Builder("sample")')
+
+
+def test_place_of_a_running_frame_is_the_line_it_is_at():
+    def frame():
+        first = 1
+        return (
+            first,
+            sys._getframe(),
+        )
+
+    _, found = frame()
+    place = place_of((found.f_code, found.f_lasti))
+    assert (found.f_lineno, "frame") == (place.line, place.function)
+    assert place.line == frame.__code__.co_firstlineno + 2
 
 
 def test_place_without_source_has_no_text():

@@ -231,6 +231,13 @@ def planted():
     )
 
 
+def test_arguments_are_checked_again_where_their_types_do_not_tell():
+    x, _, _ = parts()
+    sound, wrong = call(VIEW, x, (2,)), call(VIEW, x, (2.0,))
+    text, _ = refused((x, sound, wrong, output(sound)))
+    assert "argument 'size' of view is (2.0,), expected int[] in canonical form" in text
+
+
 PLANTED = list(planted())
 
 
