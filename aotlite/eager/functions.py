@@ -51,9 +51,13 @@ def _from_python(data: Any) -> np.ndarray:
     try:
         host = np.asarray(data)
     except ValueError as error:
-        raise ArgumentError("tensor: the nested lists differ in length, expected a full array") from error
+        raise ArgumentError(
+            "tensor: the nested lists differ in length, expected a full array"
+        ) from error
     if host.dtype == object or host.dtype.kind in "USMmV":
-        raise ArgumentError(f"tensor: argument 'data' is {data!r}, expected numbers in nested lists")
+        raise ArgumentError(
+            f"tensor: argument 'data' is {data!r}, expected numbers in nested lists"
+        )
     return host
 
 
@@ -76,12 +80,16 @@ def from_numpy(array: np.ndarray) -> Tensor:
     itemsize = array.itemsize
     if any(step < 0 for step in array.strides):
         raise noted(
-            ArgumentError(f"from_numpy: the array has strides {array.strides}, expected none negative"),
+            ArgumentError(
+                f"from_numpy: the array has strides {array.strides}, expected none negative"
+            ),
             "Pass array.copy().",
         )
     if not array.flags.aligned or any(step % itemsize for step in array.strides):
         raise noted(
-            ArgumentError("from_numpy: the array's memory is misaligned, expected aligned elements"),
+            ArgumentError(
+                "from_numpy: the array's memory is misaligned, expected aligned elements"
+            ),
             "Pass array.copy().",
         )
     stride = tuple([step // itemsize for step in array.strides])
@@ -113,14 +121,20 @@ def full(
 
 
 def zeros(
-    *size: Any, dtype: DType | None = None, device: Device = CPU, requires_grad: builtins.bool = False
+    *size: Any,
+    dtype: DType | None = None,
+    device: Device = CPU,
+    requires_grad: builtins.bool = False,
 ) -> Tensor:
     """Zeros, float32 unless said otherwise. `zeros(2, 3)` and `zeros((2, 3))` are the same."""
     return full(_size(size), 0.0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def ones(
-    *size: Any, dtype: DType | None = None, device: Device = CPU, requires_grad: builtins.bool = False
+    *size: Any,
+    dtype: DType | None = None,
+    device: Device = CPU,
+    requires_grad: builtins.bool = False,
 ) -> Tensor:
     """Ones, float32 unless said otherwise."""
     return full(_size(size), 1.0, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -142,7 +156,10 @@ def ones_like(tensor: Tensor, *, dtype: DType | None = None) -> Tensor:
 
 
 def rand(
-    *size: Any, dtype: DType | None = None, device: Device = CPU, requires_grad: builtins.bool = False
+    *size: Any,
+    dtype: DType | None = None,
+    device: Device = CPU,
+    requires_grad: builtins.bool = False,
 ) -> Tensor:
     """Uniform numbers in [0, 1) from the default generator (RNG-12)."""
     return _made("rand", (_size(size),), dtype, device, requires_grad)
@@ -155,6 +172,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = 
     if step == 0:
         raise ArgumentError("arange: step is 0, expected another number")
     count = max(0, int(np.ceil((end - start) / step)))
+    start = start + (end - end)  # float where the end is one, as the result's dtype shows
     return _made("arange_of", (count, start, step), dtype, CPU, False)
 
 
@@ -182,7 +200,11 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _made(
-    name: str, args: tuple[Any, ...], dtype: DType | None, device: Device, requires_grad: builtins.bool
+    name: str,
+    args: tuple[Any, ...],
+    dtype: DType | None,
+    device: Device,
+    requires_grad: builtins.bool,
 ) -> Tensor:
     made: Tensor = call(name, *args, dtype=dtype, device=device)
     return made.requires_grad_() if requires_grad else made
@@ -198,5 +220,3 @@ def as_ndarray(tensor: Tensor) -> np.ndarray:
         raise DeviceError(f"numpy: the tensor is on {tensor.device}, expected NumPy's memory")
     array: np.ndarray = tensor.array
     return array
-
-

@@ -63,11 +63,11 @@ class Place:
 
 
 def _attribute(value: Any, key: str) -> Any:
-    return vars(value).get(key, NOTHING) if hasattr(value, "__dict__") else NOTHING
-
-
-def _class_attribute(value: Any, key: str) -> Any:
-    return getattr(type(value), key, NOTHING)
+    """What reading the attribute gives, without asking descriptors or `__getattr__`."""
+    own = vars(value) if hasattr(value, "__dict__") else {}
+    if key in own:
+        return own[key]
+    return next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
 
 
 def _item(value: Any, key: Any) -> Any:
@@ -107,7 +107,6 @@ def _member(value: Any, key: str) -> Any:
 
 _STEPS = {
     "attr": _attribute,
-    "class": _class_attribute,
     "item": _item,
     "cell": _cell,
     "global": _global,
@@ -118,7 +117,6 @@ _STEPS = {
 }
 _TEXTS = {
     "attr": lambda text, key: f"{text}.{key}",
-    "class": lambda text, key: f"{text}.{key}",
     "item": lambda text, key: f"{text}[{key!r}]",
     "cell": lambda text, key: f"closure of {text}, cell {key}",
     "global": lambda text, key: key,
@@ -178,7 +176,7 @@ def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
                 yield value, place.then("attr", name)
             call = getattr(type(thing), "forward", None)
             if isinstance(call, types.FunctionType) and not _is_ours(call):
-                yield call, place.then("class", "forward")
+                yield call, place.then("attr", "forward")
         case dict():
             for key, value in list(thing.items()):
                 yield value, place.then("item", key)

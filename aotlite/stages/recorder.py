@@ -238,8 +238,7 @@ class CaptureRecorder:
         self._alive += (owner, value)
         place = self._place_of(owner)
         if place is not None:
-            step = "attr" if name in vars(owner) else "class"
-            self._note(value, place.then(step, name))
+            self._note(value, place.then("attr", name))
         return value
 
     def _note(self, value: Any, place: Place) -> None:

@@ -184,7 +184,7 @@ class CompiledEntry:
                 case IsInput(role):
                     results[index] = tensors[role]
                 case AliasOfInput(role, chain, kind, _):
-                    source = entry.get(role) or tensors[role]
+                    source = entry[role] if role in entry else tensors[role]
                     results[index] = _rebuilt(source, chain, kind)
                 case AliasOfBase(base, chain, kind, _):
                     results[index] = _rebuilt(values[IntermediateBase(base)], chain, kind)
@@ -286,7 +286,7 @@ class CompiledBackward(TapeNode):
             if isinstance(owner, MutatedInput):
                 storage = tensors[owner.of].storage
             else:
-                storage = (values.get(owner) or tensors[owner]).storage
+                storage = (values[owner] if owner in values else tensors[owner]).storage
             self.links.append((storage, storage.version, each))
 
     def run(self, grads: list[Any]) -> Sequence[Any]:

@@ -60,10 +60,13 @@ def pointwise_rule(name: str, result: Callable[[DType], DType]) -> Callable[...,
         dtype = result(common_dtype(key))
         first = metas[0]
         if len(metas) == 1:
-            stride = layout.clone_strides(first.shape, first.stride)
+            # A number is an operand of no dimensions, which decides where layouts are ambiguous.
+            number = len(key) > 1 and key[1] in _KINDS
+            layouts = [(first.shape, first.stride), *[((), ())] * number]
+            stride = layout.elementwise_strides(layouts, first.shape)
             return tensor_meta(first.shape, stride, dtype, first.device)
         device = common_device(name, metas)
-        shape = sizes.broadcast_shapes(*[meta.shape for meta in metas])
+        shape = sizes.broadcast_shapes(*[meta.shape for meta in metas], op=name)
         stride = layout.elementwise_strides([(meta.shape, meta.stride) for meta in metas], shape)
         return tensor_meta(shape, stride, dtype, device)
 
