@@ -22,6 +22,7 @@ from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
+from aotlite.stages.facts import FunctionMeta, Partition
 
 
 @attrs.frozen(eq=False)
@@ -101,6 +102,10 @@ class CompiledFunction:
         self._table.setdefault(call.key, []).append(entry)
         self.entries.append(entry)
 
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Compiles for arguments like these, if no entry is valid for them, and runs nothing."""
+        self._entry(call_of(args, kwargs))
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
@@ -115,7 +120,12 @@ class CompiledFunction:
         return self._newest().partition.backward
 
     @property
-    def meta(self) -> Any:
+    def partition(self) -> Partition:
+        """Both graphs of the newest entry, and what is saved between them."""
+        return self._newest().partition
+
+    @property
+    def meta(self) -> FunctionMeta:
         """The metadata of the newest entry."""
         return self._newest().meta
 

@@ -1,10 +1,202 @@
-"""Looking at a compilation: dumps, explanations, the graphs of every stage."""
+"""`aotlite.inspect`: looking at a compilation, stage by stage.
+
+`stages_of` compiles once, without running, and keeps what every stage made; `dump_to` writes the
+same as files while something compiles; the `explain_` functions say records as sentences. Reads
+what `pipeline` shows to observers and changes nothing. Spec: `specs/pipeline.md`.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 
-def explain_meta(meta: Any) -> str:
-    """The metadata of a function as sentences."""
-    return str(meta)
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.graph import Graph
+from aotlite.options import Observer, make_options
+from aotlite.sentences import (
+    explain_convention,
+    explain_meta,
+    explain_partition,
+    memory_of,
+    saved_bytes,
+)
+from aotlite.stages.facts import FunctionMeta, Partition
+from aotlite.stages.s3_convention import Convention
+
+__all__ = [
+    "StageRecord",
+    "Stages",
+    "dump_to",
+    "explain_convention",
+    "explain_meta",
+    "explain_partition",
+    "memory_of",
+    "saved_bytes",
+    "stages_of",
+]
+
+_PURPOSES = {
+    "1 capture": "the function ran once on fake tensors; every op it ran, views and writes included",
+    "2 analyze": "what it does to its inputs, what its results alias, what is differentiable",
+    "3 convention": "how the compiled code is called",
+    "4 joint": "the tape continued: forward and backward in one imperative graph",
+    "6 functionalize": "no op writes any more: input writes are outputs",
+    "7 simplify": "without dead code and repeated computations",
+    "8 partition": "what is saved for the backward, and why",
+    "8 partition, forward": "what a call runs",
+    "8 partition, backward": "what the first backward through its results runs",
+}
+
+
+# ------------------------------------------------------------------------------- one compilation
+@attrs.frozen(eq=False)
+class StageRecord:
+    """What one stage made: a graph, or a record that prints as sentences."""
+
+    name: str
+    """As in errors of the verifier: `4 joint`, `8 partition, forward`, `pass 'fuse'`."""
+    made: Any
+
+    @property
+    def purpose(self) -> str:
+        """What the stage is there for, in a line."""
+        return _PURPOSES.get(self.name, "the graph after a pass of the user's")
+
+    @property
+    def text(self) -> str:
+        """The graph as runnable Python, or the record as sentences."""
+        match self.made:
+            case FunctionMeta():
+                return explain_meta(self.made)
+            case Convention():
+                return explain_convention(self.made)
+            case Partition():
+                return explain_partition(self.made)
+        return str(self.made)
+
+    def __str__(self) -> str:
+        return f"# {self.name}: {self.purpose}\n{self.text}"
+
+
+@attrs.frozen(eq=False)
+class Stages:
+    """One compilation, stage by stage, in order.
+
+    `stages["joint"]` is what a stage made, by its name with or without its number; printing shows
+    all of them.
+    """
+
+    function: str
+    records: tuple[StageRecord, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(record.name for record in self.records)
+
+    def record(self, name: str) -> StageRecord:
+        """The record of a stage. Raises ArgumentError for an unknown name."""
+        for each in self.records:
+            if name in (each.name, _short(each.name)):
+                return each
+        known = ", ".join(map(_short, self.names))
+        raise ArgumentError(f"inspect: the stage is {name!r}, expected one of: {known}")
+
+    def __getitem__(self, name: str) -> Any:
+        return self.record(name).made
+
+    def __iter__(self) -> Iterator[StageRecord]:
+        return iter(self.records)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.records))
+
+
+def _short(name: str) -> str:
+    """`joint` of `4 joint`; other names as they are."""
+    return name.split(" ", 1)[1] if name[0].isdigit() else name
+
+
+def stages_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Stages:
+    """What every stage makes of `fn` for these arguments; `fn` is captured, and nothing is run.
+
+    `fn` may be a compiled function: its options are used, its entries stay as they are.
+
+    >>> import aotlite as al
+    >>> stages = stages_of(lambda x: x.t().mul_(2), al.ones(2, 3))
+    >>> stages.names
+    ('1 capture', '2 analyze', '3 convention', '4 joint', '6 functionalize', '7 simplify', '8 partition')
+    >>> print(stages["functionalize"].code)
+    def _lambda_(primals_0: "f32[2, 3]") -> ("updated_primals_0",):
+        t = ops.t(primals_0)
+        mul = ops.mul(t, 2)
+        t_1 = ops.t(mul)
+        return (t_1,)
+    """
+    from aotlite.api import CompiledFunction
+
+    given = fn if isinstance(fn, CompiledFunction) else CompiledFunction(fn, make_options())
+    records: list[StageRecord] = []
+
+    def observe(stage: str, made: Any) -> None:
+        records.append(StageRecord(stage, made))
+
+    options = attrs.evolve(given.options, observer=observe)
+    CompiledFunction(given.function, options).prepare(*args, **kwargs)
+    return Stages(getattr(given.function, "__name__", "graph"), tuple(records))
+
+
+# ----------------------------------------------------------------------------------------- dumps
+_COMPILE_NUMBERS = itertools.count(1)
+"""GEN-9: compilations that are dumped are numbered through the process."""
+
+
+def dump_to(folder: str | os.PathLike[str]) -> Observer:
+    """An observer that writes each stage of each compilation into `folder`, a file each.
+
+    `0001_loss_4_joint.py` is stage 4 of the process's first compilation that is dumped, of a
+    function `loss`: graphs are Python that `ir.source.graph_from_source` reads back, records are
+    sentences in `.txt`. Raises ArgumentError where `folder` cannot be made.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise noted(
+            ArgumentError(f"dump: the folder is {os.fspath(folder)!r}, expected one that can be made"),
+            str(error),
+        ) from error
+    return _Dump(os.fspath(folder))
+
+
+class _Dump:
+    """Writes stages as files; a compilation begins with its capture."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.prefix = ""
+        self.passes = 0
+
+    def __call__(self, stage: str, made: Any) -> None:
+        if stage == "1 capture":
+            self.prefix = f"{next(_COMPILE_NUMBERS):04}_{_word(made.name)}"
+            self.passes = 0
+        record = StageRecord(stage, made)
+        ending = "py" if isinstance(made, Graph) else "txt"
+        path = os.path.join(self.folder, f"{self.prefix}_{self._name(stage)}.{ending}")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"{record}\n")
+
+    def _name(self, stage: str) -> str:
+        """A file name under which listings keep the order of the stages."""
+        if stage[0].isdigit():
+            return _word(stage)
+        self.passes += 1
+        return f"7_simplify_{self.passes}_{_word(stage)}"
+
+
+def _word(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_")

@@ -129,7 +129,9 @@ class _Journey:
 
     def _partition(self, meta: FunctionMeta, graph: Graph) -> Partition:
         if not meta.training:
-            return Partition(graph, None, ())
+            whole = Partition(graph, None, ())
+            self._show("8 partition", whole)
+            return whole
         chosen = self.options.partition or self.stage["partition"]
         partition = chosen(graph)
         if not isinstance(partition, Partition):

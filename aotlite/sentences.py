@@ -1,0 +1,290 @@
+"""The records of a compilation as sentences, a line each: metadata, convention, partition.
+
+Reads the records of `stages.facts` and changes nothing. Faces: `aotlite.inspect`, `aotlite explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotlite.eager.autograd.history import CreationKind, Step
+from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.printer import literal, meta_text
+from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal, Role, Saved
+from aotlite.stages.facts import (
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    ArgumentLeaf,
+    BaseMeta,
+    Fixed,
+    FunctionMeta,
+    InputMeta,
+    IsInput,
+    OutputMeta,
+    Partition,
+    Plain,
+    Repeated,
+    SavedValue,
+)
+
+
+# ------------------------------------------------------------------------------------- metadata
+def explain_meta(meta: FunctionMeta) -> str:
+    """What the function does to its inputs, what its results are, and what is differentiable.
+
+    >>> import aotlite as al
+    >>> double = al.compile(lambda x: x.mul_(2).t())
+    >>> print(explain_meta(double(al.ones(2, 3)) is None or double.meta))
+    primals_0 is argument 0, f32[2, 3]; it does not require grad.
+      Its bytes are written in place; version counter +1. It needs no tangent: nothing that requires grad is written into it.
+    Result 0 is a view of argument 0, rebuilt at each call by .t().
+    No tangents arrive: no value that the compiled code returns is differentiable.
+    Inference: no input requires grad, so no backward graph is made.
+    """
+    return "\n".join(_meta_lines(meta))
+
+
+def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
+    for each in meta.inputs:
+        yield from _input_lines(each)
+    for index, output in enumerate(meta.outputs):
+        yield f"Result {index} {_output_text(output, meta)}."
+    for index, base in enumerate(meta.bases):
+        yield _base_text(index, base, meta)
+    if meta.tangents:
+        named = ", ".join(f"tangents_{role} for {_result_name(role, meta)}" for role in meta.tangents)
+        yield f"Tangents arrive in this order: {named}."
+    else:
+        yield "No tangents arrive: no value that the compiled code returns is differentiable."
+    yield _training_text(meta)
+    if meta.grad_mode_after is not None:
+        yield f"The function leaves grad mode {'on' if meta.grad_mode_after else 'off'}; so does each call."
+
+
+# --- inputs
+def _input_lines(each: InputMeta) -> Iterator[str]:
+    reached = "" if isinstance(each.role, Primal) else ", read from its place at each call"
+    yield f"{each.role} is {each.place}, {meta_text(each.meta)}{reached}; {_requires_grad_text(each)}."
+    if each.writes_metadata:
+        steps = _chain_text(each.geometry_steps) or "views that cancel in shape"
+        moved = f", {each.final_start} elements further on" if each.final_start else ""
+        yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
+    if each.writes_data:
+        yield (
+            f"  Its bytes are written in place; version counter +{each.version_bumps}. "
+            f"It needs {_tangent_reason(each)}."
+        )
+    elif each.version_bumps:
+        yield f"  Its bytes are not written; version counter +{each.version_bumps}."
+
+
+def _requires_grad_text(each: InputMeta) -> str:
+    leaf = "a leaf that requires grad" if each.is_leaf else "it requires grad and has a history"
+    if each.requires_grad:
+        return leaf if each.requires_grad_at_exit else f"{leaf}, and does no longer afterwards"
+    if each.requires_grad_at_exit:
+        return "it does not require grad, and does afterwards"
+    return "it does not require grad"
+
+
+def _tangent_reason(each: InputMeta) -> str:
+    if each.changes_history:
+        return "a tangent: the write gives it a new history, so its new value is differentiable"
+    if each.under_no_grad:
+        return "no tangent: every write is under no_grad, which leaves its history alone"
+    if each.requires_grad:
+        return "no tangent: it is written through detach(), which leaves its history alone"
+    return "no tangent: nothing that requires grad is written into it"
+
+
+# --- results
+def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
+    match output:
+        case Plain(requires_grad, of):
+            return f"is new memory, {meta_text(of)}{_grad_text(requires_grad)}"
+        case IsInput(role):
+            return f"is {meta.input_of(role).place} itself, the same object"
+        case AliasOfInput(role, chain, kind, requires_grad):
+            return _alias_text(meta.input_of(role).place, chain, kind, requires_grad)
+        case AliasOfBase(base, chain, kind, requires_grad):
+            return _alias_text(f"intermediate base {base}", chain, kind, requires_grad)
+        case AliasOfOutput(index, chain, kind, requires_grad):
+            return _alias_text(f"result {index}", chain, kind, requires_grad)
+        case Repeated(index):
+            return f"is result {index} again, the same object"
+        case Fixed(ArgumentLeaf(index)):
+            return f"is argument {index} itself, which is no tensor"
+        case Fixed(value):
+            return f"is no tensor: {value!r}"
+    raise TypeError(f"unknown kind of result {output!r}")
+
+
+def _alias_text(of: str, chain: tuple[Step, ...], kind: CreationKind | None, grad: bool) -> str:
+    how = f"rebuilt at each call by {_chain_text(chain)}" if chain else "the whole of it"
+    made = f", and is {kind.value}" if kind is not None else ""
+    return f"is a view of {of}, {how}{made}{_grad_text(grad)}"
+
+
+def _grad_text(requires_grad: bool) -> str:
+    return "; it requires grad" if requires_grad else ""
+
+
+def _chain_text(chain: tuple[Step, ...]) -> str:
+    calls = (f".{s.op.name}({', '.join(literal(a, {}) for a in s.args)})" for s in chain)
+    return "".join(calls)
+
+
+def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
+    views = [
+        i for i, output in enumerate(meta.outputs)
+        if isinstance(output, AliasOfBase) and output.base == index
+    ]  # fmt: skip
+    word, share = ("result", "is its view") if len(views) == 1 else ("results", "are its views")
+    return (
+        f"Intermediate base {index} is {meta_text(base.meta)}, returned besides the results because "
+        f"{word} {_listed(views)} {share}{_grad_text(base.requires_grad)}."
+    )
+
+
+def _result_name(role: Role, meta: FunctionMeta) -> str:
+    match role:
+        case MutatedInput(of):
+            return f"the new value of {meta.input_of(of).place}"
+        case IntermediateBase(index):
+            return f"intermediate base {index}"
+        case Output(index):
+            return f"result {index}"
+    return str(role)
+
+
+def _training_text(meta: FunctionMeta) -> str:
+    givers = [each.place for each in meta.inputs if each.requires_grad]
+    if meta.training:
+        given = f"{_listed(givers)} {'requires' if len(givers) == 1 else 'require'} grad"
+        return f"Training: {given} and tangents arrive, so a backward graph is made."
+    if not givers:
+        return "Inference: no input requires grad, so no backward graph is made."
+    return (
+        "Inference: all that is differentiable is inputs and views of inputs, which the tape links "
+        "when they are rebuilt, so no backward graph is made."
+    )
+
+
+def _listed(items: list[Any]) -> str:
+    texts = [str(item) for item in items]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+# ----------------------------------------------------------------------------------- convention
+def explain_convention(convention: Any) -> str:
+    """The inputs of the compiled forward in order, and what a call draws from the generator."""
+    lines = [f"The forward takes {len(convention.inputs)} inputs:"]
+    for role in convention.inputs:
+        place = getattr(role, "place", "")
+        lines.append(f"  {role}" + (f", read at each call from {place}" if place else ""))
+    if convention.consumed:
+        lines.append(f"A call uses up {convention.consumed} offsets of the random generator.")
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------ partition
+def saved_bytes(partition: Partition) -> int:
+    """Bytes that are kept for the backward beyond what inputs and results hold anyway.
+
+    Each memory counts once, whole, however many saved values are views of it.
+    """
+    return sum(size for _, size, _ in _kept(partition))
+
+
+def explain_partition(partition: Partition) -> str:
+    """What is saved for the backward and why, and what the backward computes again.
+
+    >>> import aotlite as al
+    >>> f = al.compile(lambda x: x.exp().sin().sum())
+    >>> result = f(al.ones(4).requires_grad_())
+    >>> print(explain_partition(f.partition))
+    The forward has 3 ops, the backward 5.
+    Saved for the backward: 1 value, 16 bytes beyond what inputs and results hold.
+      saved_exp: f32[4], 16 bytes; saved because the backward uses it.
+    Recomputed in the backward: nothing.
+    """
+    return "\n".join(_partition_lines(partition))
+
+
+def _partition_lines(partition: Partition) -> Iterator[str]:
+    forward, backward = partition.forward, partition.backward
+    if backward is None:
+        yield f"The graph has {_ops(forward)} ops and is the forward; there is no backward."
+        return
+    yield f"The forward has {_ops(forward)} ops, the backward {_ops(backward)}."
+    count = len(partition.saved)
+    yield (
+        f"Saved for the backward: {count} {'value' if count == 1 else 'values'}, "
+        f"{saved_bytes(partition)} bytes beyond what inputs and results hold."
+    )
+    for value, size, remark in _kept(partition):
+        text = f"{size} bytes" if size else "no bytes of its own"
+        reason = f"; saved because {value.reason}" if value.reason else ""
+        yield f"  saved_{value.name}: {meta_text(value.meta)}, {text}{remark}{reason}."
+    again = [node for node in backward.calls if node.phase is Phase.FORWARD]
+    yield f"Recomputed in the backward: {_recomputed_text(again, backward)}."
+
+
+def _ops(graph: Graph) -> int:
+    return len(graph.calls)
+
+
+def _recomputed_text(nodes: list[Node], graph: Graph) -> str:
+    if not nodes:
+        return "nothing"
+    return ", ".join(f"{graph.names[node]} ({node.target.cost.value})" for node in nodes)
+
+
+def _kept(partition: Partition) -> Iterator[tuple[SavedValue, int, str]]:
+    """(saved value, bytes that it alone keeps alive, remark) of each."""
+    nodes = [node for _, node in partition.forward.outputs_with(Saved)]
+    first: dict[Node, str] = {}
+    for value, node in zip(partition.saved, nodes, strict=True):
+        memory = memory_of(node)
+        held = _holder(value)
+        if held:
+            yield value, 0, f" (memory of {held})"
+        elif memory in first:
+            yield value, 0, f" (memory of saved_{first[memory]})"
+        else:
+            first[memory] = value.name
+            yield value, _memory_bytes(memory), "" if memory is node else " (with all that it is a view of)"
+
+
+def _holder(value: SavedValue) -> str:
+    match value.owner:
+        # The bytes of an updated input are copied into it: what is saved is the graph's own copy.
+        case None | MutatedInput():
+            return ""
+        case Output(index):
+            return f"result {index}"
+        case IntermediateBase(index):
+            return f"intermediate base {index}"
+    return str(value.owner)
+
+
+def memory_of(value: Node) -> Node:
+    """The node whose memory this value of a pure graph is: views and taken views lead to it."""
+    while value.op == "call":
+        if isinstance(value.target, (ViewOp, InplaceOp, GeometryOp)):
+            value = value.args[0]
+        elif value.target is GETITEM and isinstance(value.args[0].target, MultiViewOp):
+            value = value.args[0].args[0]
+        else:
+            break
+    return value
+
+
+def _memory_bytes(node: Node) -> int:
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    return meta.span * meta.dtype.itemsize
