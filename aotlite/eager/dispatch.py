@@ -1,6 +1,7 @@
 """`dispatch(op, args)`: runs an op on tensors, or records it, and keeps histories right.
 
-The one way into every op. Arguments are canonical (`Op.bind`). Rules: TEN-7..TEN-10, TEN-15..TEN-24.
+The one way into every op. Arguments are canonical (`Op.bind`).
+Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from aotlite.eager.autograd.history import (
     change_geometry,
     check_writable,
     edges_of,
-    is_leaf_family,
     link_view,
     plan_write,
     rewrite,
@@ -31,7 +31,6 @@ from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.errors import (
     AliasError,
     ArgumentError,
-    AutogradError,
     DeviceError,
     DTypeError,
     ShapeError,
@@ -39,6 +38,7 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.overlap import has_internal_overlap, overlaps
@@ -67,7 +67,7 @@ def _pure(op: PureOp, args: tuple[Any, ...]) -> Any:
     vjp = op.vjp
     if vjp is not None and STATE.grad_mode:
         edges = edges_of(vjp, args)
-        if edges:
+        if edges is not None:
             node = OpNode(op, vjp, args, edges, save_operands(vjp, args, tuple(edges)))
             _attach(node, outs)
     return outs if type(meta) is tuple else outs[0]
@@ -179,10 +179,13 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...]) -> Tensor:
     result = op.functional.infer(args)
     assert isinstance(result, TensorMeta)
     _check_result(op, target.meta, result)
-    others = [t for t in op.operands(args) if t is not target]
-    _check_memory(op, target, others)
+    operands = op.operands(args)
+    others = [t for t in operands if t is not target]
+    onto_itself = op is COPY_ and operands[1] is target  # counts as a write, and changes nothing
+    if not onto_itself:
+        _check_memory(op, target, others)
     check_writable(op, target, others)
-    node = plan_write(op, args)
+    node = None if onto_itself else plan_write(op, args)
     root = target._root
     base_edge = root.edge() if root is not None else None
     recorder = STATE.recorder
@@ -231,7 +234,9 @@ def _check_memory(op: InplaceOp, target: Tensor, others: list[Tensor]) -> None:
     storage = target.storage
     if not storage.writable:
         raise noted(
-            ArgumentError(f"{op.name}: the destination is read-only memory, expected writable memory"),
+            ArgumentError(
+                f"{op.name}: the destination is read-only memory, expected writable memory"
+            ),
             "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
         )
     if storage.buffer is None and STATE.recorder is None:
@@ -256,18 +261,15 @@ def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def _geometry(op: GeometryOp, args: tuple[Any, ...]) -> Tensor:
     target: Tensor = args[0]
     meta, start = op.view.result(args)
-    if STATE.grad_mode and target._leaf and target._node is None and is_leaf_family(target):
-        raise AutogradError(
-            f"{op.name}: the tensor is a leaf that requires grad, expected a non-leaf (TEN-24)"
-        )
+    check_writable(op, target, [])
     recorder = STATE.recorder
     if op.name.startswith("as_strided"):
         _check_bounds(op, target.storage, meta, target.offset + start)
     if recorder is not None:
         target.value = recorder.record(op, args, meta)
     step = Step(op.view, args[1:], target.meta, meta)
-    target.storage.version += 1
     root_of(target)  # the family keeps the geometry that older views were taken in
+    target.storage.version += 1
     target.meta = meta
     target.offset += start
     target._array = None

@@ -24,7 +24,9 @@ def get_item(tensor: Tensor, index: Any) -> Any:
             if item != slice(None):
                 step = 1 if item.step is None else item.step
                 if step < 1:
-                    raise ArgumentError(f"getitem: a slice has step {item.step}, expected at least 1")
+                    raise ArgumentError(
+                        f"getitem: a slice has step {item.step}, expected at least 1"
+                    )
                 out = out.slice(dim, _bound(item.start), _bound(item.stop), step)
             dim += 1
         else:
@@ -41,7 +43,10 @@ def _complete(tensor: Tensor, items: tuple[Any, ...]) -> list[Any]:
     used = 0
     for item in items:
         if isinstance(item, bool) or not (
-            item is None or item is Ellipsis or isinstance(item, (slice, int)) or hasattr(item, "__index__")
+            item is None
+            or item is Ellipsis
+            or isinstance(item, (slice, int))
+            or hasattr(item, "__index__")
         ):
             raise ArgumentError(
                 f"getitem: an index is {item!r}, expected an integer, slice, None, ... or an "
@@ -50,7 +55,8 @@ def _complete(tensor: Tensor, items: tuple[Any, ...]) -> list[Any]:
         used += item is not None and item is not Ellipsis
     if used > tensor.ndim:
         raise IndexOutOfRangeError(
-            f"getitem: {used} indices are given for shape {tensor.shape}, expected at most {tensor.ndim}"
+            f"getitem: {used} indices are given for shape {tensor.shape}, expected at most "
+            f"{tensor.ndim}"
         )
     if sum(item is Ellipsis for item in items) > 1:
         raise ArgumentError("getitem: ... is given twice, expected once")
@@ -78,8 +84,8 @@ def _gathered(tensor: Tensor, items: tuple[Any, ...], arrays: list[Any]) -> Any:
         )
     if index.dtype.name == "bool":
         raise UnsupportedError(
-            "getitem: the index is a bool tensor, whose number of results depends on data, expected "
-            "an integer tensor; use where or masked_fill"
+            "getitem: the index is a bool tensor, whose number of results depends on data, "
+            "expected an integer tensor; use where or masked_fill"
         )
     dim = next(i for i, item in enumerate(items) if isinstance(item, (Tensor, list)))
     return tensor.index_select(dim, index)
@@ -93,8 +99,8 @@ def set_item(tensor: Tensor, index: Any, value: Any) -> None:
         return
     if any(isinstance(item, (Tensor, list)) for item in items):
         raise UnsupportedError(
-            f"setitem: the index {index!r} holds a tensor, expected integers, slices, None and ...; "
-            "use index_add or where"
+            f"setitem: the index {index!r} holds a tensor, expected integers, slices, None and "
+            "...; use index_add or where"
         )
     part = get_item(tensor, index)
     if isinstance(value, Tensor):

@@ -1,4 +1,7 @@
-"""The default generator: a seed and an offset into one counter-based stream. Rules: RNG-4, RNG-12."""
+"""The default generator: a seed and an offset into one counter-based stream.
+
+Rules: RNG-4, RNG-12.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Storage`: a buffer shared by any number of tensors, and its version counter. Rules: TEN-1, TEN-10."""
+"""`Storage`: a buffer shared by any number of tensors, and its version counter.
+
+Rules: TEN-1, TEN-10.
+"""
 
 from __future__ import annotations
 

@@ -187,9 +187,12 @@ class Tensor(Operand):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to this tensor (TEN-14)."""
-        me = _here(self)
-        root = me._root
-        return me._leaf or me._node is not None or (root is not None and root.requires_grad)
+        return _here(self).requires_grad_outside()
+
+    def requires_grad_outside(self) -> bool:
+        """`requires_grad` of this very object, also while a fake stands for it."""
+        root = self._root
+        return self._leaf or self._node is not None or (root is not None and root.requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -209,24 +212,28 @@ class Tensor(Operand):
             raise DTypeError(
                 f"requires_grad_: the dtype is {self.dtype}, expected a floating or complex one"
             )
-        if self._node is None and (value or self._leaf or not self.requires_grad):
-            self._leaf = value
-        elif not value:
+        if not value and not self.is_leaf:
             raise AutogradError(
                 "requires_grad_: the tensor is not a leaf, expected a leaf; use detach()"
             )
+        if value != self._leaf and (self._leaf or not self.requires_grad):
+            from aotlite.eager.autograd.history import follow_leaf
+
+            self._leaf = value
+            follow_leaf(self)
         return self
 
     @property
     def is_leaf(self) -> bool:
         """Whether no tape node made this tensor (TEN-14)."""
-        me = _here(self)
-        return not me.requires_grad or (me._leaf and me._node is None)
+        return self.grad_fn is None
 
     @property
     def grad_fn(self) -> TapeNode | None:
-        """The tape node whose result this tensor is; None for a leaf. Raises AutogradError where the
-        view kind forbids asking (TEN-20)."""
+        """The tape node whose result this tensor is; None for a leaf.
+
+        Raises AutogradError where the view kind forbids asking (TEN-20).
+        """
         from aotlite.eager.autograd.history import edge_of
 
         me = _here(self)
@@ -262,7 +269,7 @@ class Tensor(Operand):
 
     @property
     def version(self) -> int:
-        """How often the storage was written; shared by all its views and detached aliases (TEN-10)."""
+        """How often the storage was written: one count for views and detached aliases (TEN-10)."""
         return _here(self).storage.version
 
     _version = version

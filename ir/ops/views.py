@@ -187,6 +187,10 @@ def _expand(self: TensorMeta, size: tuple[int, ...]) -> Window:
             )
         shape.append(have if keep else wanted)
         stride.append(step if keep or wanted == have and i >= extra else 0)
+    if self.shape:
+        for i in reversed(range(extra)):  # PyTorch steps over a whole row where there is one only
+            if size[i] == 1:
+                stride[i] = shape[i + 1] * stride[i + 1]
     return _seen(self, tuple(shape), tuple(stride))
 
 

@@ -39,7 +39,7 @@ class Run:
     _ready: list[tuple[int, int, TapeNode]] = attrs.field(init=False, factory=list)
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        """Runs from (edge, gradient) pairs; the gradients of `sinks`, None where nothing arrived."""
+        """Runs from (edge, gradient) pairs; gives each sink's gradient, None where none arrived."""
         if self.sinks is not None:
             self.collected = [None] * len(self.sinks)
             for i, edge in enumerate(self.sinks):
@@ -88,9 +88,9 @@ class Run:
         if grads is None:
             grads = [None] * node.results()
         if self._wanted:
-            for index, grad in enumerate(grads):
+            for index in range(len(grads)):
                 for slot in self._wanted.get((key, index), ()):
-                    self.collected[slot] = grad
+                    self.collected[slot] = grads[index]
         if self._useful is not None and key not in self._useful:
             if not node.edges or self.cut:
                 return

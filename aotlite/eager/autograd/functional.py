@@ -51,7 +51,9 @@ def grad(
     sinks = [edge_of(t) for t in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
         if sink is None:
-            raise AutogradError(f"grad: input {i} ({tensor.meta}) does not require grad, expected one that does")
+            raise AutogradError(
+                f"grad: input {i} ({tensor.meta}) does not require grad, expected one that does"
+            )
     found = run_backward(
         _roots(_listed(outputs), grad_outputs),
         sinks=sinks,
@@ -74,7 +76,8 @@ def _roots(tensors: list[Tensor], gradients: Gradients) -> list[tuple[Any, Any]]
     given = [gradients] * len(tensors) if gradients is None else _listed(gradients)
     if len(given) != len(tensors):
         raise ArgumentError(
-            f"backward: {len(given)} gradients are given for {len(tensors)} tensors, expected as many"
+            f"backward: {len(given)} gradients are given for {len(tensors)} tensors, expected as "
+            "many"
         )
     roots = []
     for tensor, gradient in zip(tensors, given, strict=True):
@@ -100,9 +103,7 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
                 f"backward: the tensor has shape {tensor.shape}, expected one element where no "
                 "gradient is given"
             )
-        first: Tensor = tensor._apply(
-            OPS["full"], (tensor.shape, 1, tensor.dtype, tensor.device)
-        )
+        first: Tensor = tensor._apply(OPS["full"], (tensor.shape, 1, tensor.dtype, tensor.device))
         return first
     if gradient.shape != tensor.shape:
         raise AutogradError(

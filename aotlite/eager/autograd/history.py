@@ -2,8 +2,9 @@
 
 A storage's differentiable family has one hidden `Root`: the tape edge of the whole, in the geometry
 it had at its first view. Every tensor of the family, the base object too, is (root, chain). `t_`
-extends an object's own chain, a write sets the root's edge, all else refreshes lazily, by making tape
-nodes only and never by running ops. Rules: TEN-3, TEN-15..TEN-21, TEN-24. Spec: `specs/autograd.md`.
+extends an object's own chain, a write sets the root's edge, all else refreshes lazily, by making
+tape nodes only and never by running ops. Rules: TEN-3, TEN-15..TEN-21, TEN-24.
+Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import attrs
 from aotlite.eager.autograd.tape import AccumulateGrad, Edge, OpNode, SavedTensor, SliceAssign
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.errors import AliasError, AutogradError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import InplaceOp, Op, PureOp, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.overlap import has_internal_overlap
 
 
 class CreationKind(enum.Enum):
@@ -49,12 +51,21 @@ class Root:
     def __init__(self, base: Tensor) -> None:
         self.meta = base.meta
         self.offset = base.offset
-        self.leaf = base._leaf and base._node is None
-        if self.leaf:
-            self.node: Any = accumulator(base)
-            self.index = 0
-        else:
-            self.node, self.index = base._node, base._index
+        self.leaf = False
+        self.node: Any = base._node
+        self.index = base._index
+        if base._leaf and base._node is None:
+            self.become_leaf(accumulator(base))
+
+    def become_leaf(self, node: AccumulateGrad) -> None:
+        """The base requires grad from now on, and `node` collects in the root's geometry."""
+        self.leaf = True
+        self.node, self.index = node, 0
+
+    def forget(self) -> None:
+        """The base, a leaf, requires grad no longer."""
+        self.leaf = False
+        self.node, self.index = None, 0
 
     @property
     def requires_grad(self) -> bool:
@@ -72,6 +83,26 @@ def accumulator(leaf: Tensor) -> AccumulateGrad:
     return node
 
 
+def follow_leaf(tensor: Tensor) -> None:
+    """Tells the views of a base that it has become a leaf that requires grad, or is no longer.
+
+    Views taken before share the base's memory, hence its history (TEN-3). A view that is made a
+    leaf collects for itself, and its base does not change (TEN-23).
+    """
+    root = tensor._root
+    if root is None or tensor._base is not None:
+        return
+    if not tensor._leaf:
+        root.forget()
+        return
+    node = accumulator(tensor)
+    if tensor._chain:  # the base was `t_`'d: views speak of it in the root's geometry
+        before = AccumulateGrad(tensor)
+        before.pass_on(tensor._chain, node)
+        node = before
+    root.become_leaf(node)
+
+
 def root_of(tensor: Tensor) -> Root:
     """The tensor's root; made now, with this tensor as its base, if it has none."""
     root = tensor._root
@@ -86,17 +117,15 @@ def edge_of(tensor: Tensor) -> Edge | None:
 
     Raises AutogradError for a view of a restricted kind whose base was written (TEN-19, TEN-20).
     """
-    root = tensor._root
     if tensor._leaf and tensor._node is None:
         return accumulator(tensor), 0
-    if root is not None:
+    root = tensor._root
+    if root is not None and root.node is not None:
         version = tensor.storage.version
         stale = tensor._seen != version
-        if stale or (
-            tensor._node is None
-            and root.node is not None
-            and tensor._kind is not CreationKind.NO_GRAD
-        ):
+        if stale or tensor._node is None:
+            if not stale and tensor._kind is CreationKind.NO_GRAD:
+                return None  # it requires grad, and its gradient goes nowhere (TEN-21)
             _refresh(tensor, root, stale=stale)
             tensor._seen = version
     return None if tensor._node is None else (tensor._node, tensor._index)
@@ -104,8 +133,7 @@ def edge_of(tensor: Tensor) -> Edge | None:
 
 def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     edge = root.edge()
-    if edge is None:
-        return
+    assert edge is not None
     kind = tensor._kind
     if stale and kind in (CreationKind.MULTI_OUTPUT, CreationKind.NO_GRAD):
         raise noted(
@@ -120,11 +148,12 @@ def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     tensor._node, tensor._index = edge
 
 
-def view_node(step: Step, edge: Edge) -> OpNode:
-    """The tape node of one view, without running it."""
+def view_node(step: Step, edge: Edge | None) -> OpNode:
+    """The tape node of one view, without running it; no edge: its gradient goes nowhere."""
     vjp = step.op.vjp
     assert vjp is not None
-    return OpNode(step.op, vjp, (_Only(step.operand), *step.args), {0: edge}, {})
+    edges = {} if edge is None else {0: edge}
+    return OpNode(step.op, vjp, (_Only(step.operand), *step.args), edges, {})
 
 
 class _Only:
@@ -140,7 +169,7 @@ def link_view(
     out: Tensor, base: Tensor, op: ViewOp, args: tuple[Any, ...], kind: CreationKind | None = None
 ) -> None:
     """Makes `out` a differentiable view of `base` by `op`."""
-    edge = edge_of(base)
+    edge = edge_of(base) if STATE.grad_mode else None  # a stale view may be viewed, not used
     root = root_of(base)
     out._base = base if base._base is None else base._base
     out._root = root
@@ -154,35 +183,64 @@ def link_view(
         out._chain = (*base._chain, Step(op, args, base.meta, out.meta))
     if not STATE.grad_mode:
         out._kind = CreationKind.NO_GRAD
-    elif edge is not None:
-        out._node, out._index = view_node(out._chain[-1], edge), 0
+    elif edge is not None or base.requires_grad:
+        out._node = view_node(out._chain[-1], edge)
 
 
 def check_writable(op: Op, tensor: Tensor, others: list[Tensor]) -> None:
-    """Raises AutogradError where a write with grad on would break a history (TEN-15, TEN-19)."""
+    """Raises where a write with grad on would break a history (TEN-15, TEN-19)."""
     if not STATE.grad_mode:
         return
     tracked = tensor.requires_grad
-    if tracked and is_leaf_family(tensor):
-        what = "a leaf" if tensor._root is None or not tensor._chain else "a view of a leaf"
-        raise noted(
-            AutogradError(f"{op.name}: the tensor is {what} that requires grad, expected a non-leaf"),
-            "A leaf's old value has no history to keep. Write under no_grad(), or to a clone(). (TEN-15)",
-        )
+    if not tracked and not any(other.requires_grad for other in others):
+        return
     kind = tensor._kind
-    if kind is not None and (tracked or any(other.requires_grad for other in others)):
+    if kind is not None and kind is not CreationKind.LEAF_VIEW:
         raise noted(
-            AutogradError(f"{op.name}: the tensor is {kind.value}, expected a view that may be written"),
+            AutogradError(
+                f"{op.name}: the tensor is {kind.value}, expected a view that may be written"
+            ),
             "Write to the base, or to a clone(). (TEN-19)",
         )
+    if tracked and is_leaf_family(tensor):
+        what = "a leaf" if tensor._base is None and kind is None else "a view of a leaf"
+        raise noted(
+            AutogradError(
+                f"{op.name}: the tensor is {what} that requires grad, expected a non-leaf"
+            ),
+            "A leaf's old value has no history to keep. Write under no_grad(), or to a clone(). "
+            "(TEN-15)",
+        )
+    if tensor._base is not None:
+        _check_replayable(op, root_of(tensor))
 
 
 def is_leaf_family(tensor: Tensor) -> bool:
-    """Whether the tensor is a leaf that requires grad, or a view of one."""
+    """Whether the tensor is a leaf that requires grad, or a view with history of a leaf.
+
+    The leaf may be one that does not require grad, if a view of it was made a leaf (TEN-23).
+    """
     if tensor._kind is CreationKind.LEAF_VIEW:
         return True
     root = tensor._root
-    return (tensor._leaf and tensor._node is None) or (root is not None and root.leaf)
+    if root is not None and root.leaf or tensor._leaf and tensor._node is None:
+        return True
+    return (
+        tensor._base is not None and root is not None and root.node is None and bool(tensor._node)
+    )
+
+
+def _check_replayable(op: Op, root: Root) -> None:
+    """The gradient of a write through a view has the root's layout, a place for each element."""
+    meta = root.meta
+    if _overlaps_itself(meta):
+        raise noted(
+            AliasError(
+                f"{op.name}: the tensor is a view of {meta}, which overlaps itself, expected a "
+                "base with one memory place for each element where the write has a gradient"
+            ),
+            "clone() the base. (TEN-7, TEN-17)",
+        )
 
 
 def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
@@ -191,18 +249,22 @@ def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
     Operands that the gradient needs are saved now, self as a clone of its old values.
     """
     functional: PureOp = op.functional
-    if not STATE.grad_mode or functional.vjp is None:
+    if not STATE.grad_mode or functional.vjp is None or not args[0].dtype.is_differentiable:
         return None
     edges = edges_of(functional.vjp, args)
-    if not edges:
+    if edges is None:
         return None
     saved = save_operands(functional.vjp, args, tuple(edges), clone_self=True)
     return OpNode(functional, functional.vjp, args, edges, saved)
 
 
-def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> dict[int, Any]:
-    """Edges by operand position, for operands that a gradient can flow to."""
+def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> dict[int, Any] | None:
+    """Edges by operand position, for operands that a gradient can flow to.
+
+    None if no operand requires grad; empty if one does whose gradient goes nowhere (TEN-21).
+    """
     edges: dict[int, Any] = {}
+    tracked = False
     for position in vjp.formulas:
         value = args[position]
         if isinstance(value, Tensor):
@@ -210,11 +272,13 @@ def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> dict[int, Any]:
                 edge = edge_of(value)
                 if edge is not None:
                     edges[position] = edge
+                elif not tracked:
+                    tracked = value.requires_grad
         elif type(value) is tuple:
             found = [edge_of(item) if isinstance(item, Tensor) else None for item in value]
             if any(edge is not None for edge in found):
                 edges[position] = found
-    return edges
+    return edges if edges or tracked else None
 
 
 def save_operands(
@@ -249,16 +313,38 @@ def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
         return
     written: Any = node
     if tensor._chain:
-        written = SliceAssign(node, tensor._chain, root.meta, base_edge)
+        written = SliceAssign(node, _lens(tensor, root), root.meta, base_edge)
     root.node, root.index, root.leaf = written, 0, False
-    tensor._node = None
-    tensor._seen = -1
-    edge_of(tensor)
+    _go_stale(tensor)
+
+
+def _lens(tensor: Tensor, root: Root) -> tuple[Step, ...]:
+    """A chain from the root through which a part can be put back (TEN-17).
+
+    Where a step repeats elements (`expand`, windows that overlap), putting back what was written
+    in one of the copies is not defined step by step: one window on the root's memory is.
+    """
+    chain = tensor._chain
+    if not any(_overlaps_itself(step.result) for step in chain):
+        return chain
+    meta = tensor.meta
+    return (
+        Step(AS_STRIDED, (meta.shape, meta.stride, tensor.offset - root.offset), root.meta, meta),
+    )
+
+
+def _overlaps_itself(meta: TensorMeta) -> bool:
+    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
 
 
 def change_geometry(tensor: Tensor, step: Step) -> None:
-    """Extends the object's own chain after a geometry op such as `t_` (TEN-24)."""
+    """Extends the object's own chain after a geometry op such as `t_` (TEN-24).
+
+    Of a leaf (under no_grad), gradients from its uses before come in the old geometry: the node
+    that collected them now passes them on through the same change.
+    """
     root = root_of(tensor)
+    moved = step
     if step.op is AS_STRIDED:
         start = tensor.offset - root.offset
         args = (step.args[0], step.args[1], start)
@@ -266,6 +352,15 @@ def change_geometry(tensor: Tensor, step: Step) -> None:
     else:
         tensor._chain = (*tensor._chain, step)
     if not (tensor._leaf and tensor._node is None):
-        tensor._node = None
-        tensor._seen = -1
-        edge_of(tensor)
+        _go_stale(tensor)
+        return
+    before = tensor._accumulator
+    if before is not None:
+        tensor._accumulator = None
+        before.pass_on((moved,), accumulator(tensor))
+
+
+def _go_stale(tensor: Tensor) -> None:
+    """Makes the next question for the tensor's edge follow the chain from the root."""
+    tensor._node = None
+    tensor._seen = -1

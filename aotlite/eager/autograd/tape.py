@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import itertools
 import sys
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.meta import TensorMeta
@@ -27,6 +27,13 @@ Edge = tuple[Any, int]
 Gradients = list[Any]
 
 _SEQUENCE = itertools.count()
+
+
+def next_sequence() -> int:
+    """The number of the next tape node: nodes made later have a greater one (SEQ-1)."""
+    return next(_SEQUENCE)
+
+
 LAST = 1 << 62
 """Sequence number of gradient accumulation: as soon as it is ready, it runs (TEN-27)."""
 
@@ -91,7 +98,16 @@ class TapeNode:
 class OpNode(TapeNode):
     """The node of a pure op or a view, with what its gradient formulas read."""
 
-    __slots__ = ("args", "count", "key", "needed", "op", "operands", "result_metas", "saved_results")
+    __slots__ = (
+        "args",
+        "count",
+        "key",
+        "needed",
+        "op",
+        "operands",
+        "result_metas",
+        "saved_results",
+    )
 
     def __init__(
         self,
@@ -237,7 +253,7 @@ def _fitted(grad: Any, meta: TensorMeta) -> Any:
 class SliceAssign(TapeNode):
     """The history of a base after a write through one of its views (TEN-17).
 
-    `written` is the node of the op whose result was written; `chain` leads from the root to the view.
+    `written` is the node of the op whose result was written; `chain` leads from root to view.
     Edges: the base's history before the write, then those of the op's other operands.
     """
 
@@ -258,8 +274,7 @@ class SliceAssign(TapeNode):
         grad = grads[0]
         if grad is None:
             return [None] * len(self.edges)
-        if grad.meta.stride != self.root_meta.stride:
-            grad = grad.restride(self.root_meta.stride)  # the chain was recorded on this layout
+        grad = _laid_out(grad, self.root_meta)
         seen = replay(self.chain, grad)
         inner = list(self.written.run([seen]))
         at_view = inner.pop(0) if self.written.needed[:1] == (0,) else None
@@ -305,46 +320,92 @@ class InputNode(TapeNode):
 
 
 class AccumulateGrad(TapeNode):
-    """Adds what arrives to the `.grad` of a leaf (TEN-29)."""
+    """Adds what arrives to the `.grad` of a leaf (TEN-29).
 
-    __slots__ = ("leaf",)
+    It does not keep the leaf alive, which keeps this node: the gradient of a leaf that is gone is
+    nobody's. After a change of the leaf's geometry, a new node collects, and this one passes on.
+    """
+
+    __slots__ = ("_leaf", "chain")
 
     def __init__(self, leaf: Tensor) -> None:
-        self.leaf = leaf
+        self._leaf = weakref.ref(leaf)
+        self.chain: tuple[Step, ...] = ()
         self.edges = ()
         self.sequence = LAST
         self.origin = None
 
+    @property
+    def leaf(self) -> Tensor | None:
+        """The leaf, None if it is gone."""
+        return self._leaf()
+
+    def pass_on(self, chain: tuple[Step, ...], node: AccumulateGrad) -> None:
+        """From now on gives what arrives, seen through `chain`, to `node`."""
+        self.chain = chain
+        self.edges = ((node, 0),)
+
     def run(self, grads: Gradients) -> Sequence[Any]:
-        grad = grads[0]
-        grads[0] = None
-        leaf = self.leaf
-        if grad is None:
-            return ()
-        recorder = STATE.recorder
-        if recorder is not None and recorder.is_outside(leaf):
-            raise recorder.refuse(
-                "backward() into the .grad of a tensor from outside",
-                "call backward outside the compiled function, or use autograd.grad inside it",
-            )
-        if leaf._grad is None:
-            leaf._grad = _adopted(grad, leaf)
-        elif STATE.grad_mode:
-            leaf._grad = leaf._grad + grad
-        else:
-            leaf._grad.add_(grad)
+        leaf = self._leaf()
+        if leaf is None or grads[0] is None:
+            return [None] * len(self.edges)
+        if self.chain:
+            return [replay(self.chain, _laid_out(grads[0], self.chain[0].operand))]
+        _accumulate(leaf, grads)
         return ()
 
 
-def _adopted(grad: Tensor, leaf: Tensor) -> Tensor:
-    """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy."""
-    wanted = leaf.meta.stride if leaf.meta.dense else leaf.meta.as_contiguous().stride
-    if STATE.grad_mode:
-        return grad if grad.meta.stride == wanted else grad.restride(wanted)
-    if grad.meta.stride != wanted or grad._base is not None:
-        return grad.detach().restride(wanted)
-    # References to a gradient that only the engine holds: `grad` here, the caller's list entry that
-    # was cleared, and the argument of getrefcount; its storage: the tensor's slot and the argument.
-    alone = sys.getrefcount(grad) <= 4 and sys.getrefcount(grad.storage) <= 2
-    fake = type(grad.storage) is Storage and grad.storage.buffer is None
-    return grad.detach() if alone and not fake else grad.detach().clone()
+def _accumulate(leaf: Tensor, grads: Gradients) -> None:
+    recorder = STATE.recorder
+    if recorder is not None and recorder.is_outside(leaf):
+        raise recorder.refuse(
+            "backward() into the .grad of a tensor from outside",
+            "call backward outside the compiled function, or use autograd.grad inside it",
+        )
+    meta = grads[0].meta
+    if meta.shape != leaf.meta.shape or meta.dtype is not leaf.meta.dtype:
+        raise AutogradError(
+            f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
+            f"{leaf.meta}"
+        )
+    if leaf._grad is None:
+        leaf._grad = _adopted(grads, leaf.meta)
+    elif STATE.grad_mode:
+        leaf._grad = leaf._grad + grads[0]
+    else:
+        leaf._grad.add_(grads[0])
+
+
+def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:
+    """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy.
+
+    `grads` must hold the engine's only reference: no variable on the way here may name it.
+    """
+    stride = leaf.stride if leaf.dense else leaf.as_contiguous().stride
+    if STATE.grad_mode:  # it stays part of a graph
+        return grads[0].restride(stride)
+    fits = _same_layout(leaf.shape, grads[0].meta.stride, stride)
+    if fits and grads[0]._base is None and _is_ours_alone(grads):
+        return grads[0].detach()
+    return grads[0].detach().restride(stride)
+
+
+def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether strides agree, those of dimensions of size 1 aside, which say nothing."""
+    return a == b or all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
+
+
+def _is_ours_alone(holder: list[Any]) -> bool:
+    """Whether the list holds the only reference to a tensor whose storage no other tensor has.
+
+    getrefcount counts its own argument too. Captured tensors have no data that copying would spare.
+    """
+    if sys.getrefcount(holder[0]) > 2:
+        return False
+    storage = holder[0].storage
+    return storage.buffer is not None and sys.getrefcount(storage) <= 3
+
+
+def _laid_out(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient with the strides of `meta`, on which a chain was recorded."""
+    return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
