@@ -333,9 +333,17 @@ def _stack_rule(tensors: tuple[TensorMeta, ...], dim: int) -> TensorMeta:
         if meta.shape != shape:
             raise ShapeError(f"stack: a tensor has shape {meta.shape}, expected {shape} for all")
     dim = sizes.wrap_dim(dim, len(shape) + 1, op="stack")
-    dtype = dtypes.result_type([(meta.dtype, len(shape)) for meta in tensors])
     joined = (*shape[:dim], len(tensors), *shape[dim:])
-    return tensor_meta(joined, None, dtype, common_device("stack", list(tensors)))
+    # As in PyTorch the result is a `cat` whose long dimension is split, and has its strides.
+    if dim == len(shape):
+        tensors = tuple([_with_last(meta) for meta in tensors])
+    cat = _cat_rule(tensors, dim)
+    stride = layout.view_strides(cat.shape, cat.stride, joined)
+    return tensor_meta(joined, stride, cat.dtype, cat.device)
+
+
+def _with_last(meta: TensorMeta) -> TensorMeta:
+    return tensor_meta((*meta.shape, 1), (*meta.stride, 1), meta.dtype, meta.device)
 
 
 STACK: PureOp = pure(

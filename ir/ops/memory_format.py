@@ -15,10 +15,10 @@ def suggests_channels_last(meta: TensorMeta) -> bool:
     Gaps are allowed. What could be either, such as one channel, counts as contiguous.
     """
     shape, stride = meta.shape, meta.stride
-    if len(shape) != 4 or stride[1] == 0:
+    if len(shape) not in (4, 5) or stride[1] == 0:
         return False
     least = 0
-    for dim in (1, 3, 2, 0):
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
         if shape[dim] == 0 or stride[dim] < least or (dim == 0 and least == stride[1]):
             return False
         least = stride[dim] * max(shape[dim], 1)

@@ -124,8 +124,9 @@ def _check_dtypes(name: str, metas: list[TensorMeta]) -> None:
 
 
 def _image_meta(shape: Ints, like: list[TensorMeta]) -> TensorMeta:
-    """Channels-last if any of the operands is."""
-    stride = image_strides(shape, channels_last=any(map(suggests_channels_last, like)))
+    """Channels-last if any of the operands is, and there is an image at all."""
+    last = 0 not in shape and any(map(suggests_channels_last, like))
+    stride = image_strides(shape, channels_last=last)
     return tensor_meta(shape, stride, like[0].dtype, like[0].device)
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.eager.functions import call
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from tests.ir.op_oracle import (
     FLOATS,
@@ -110,6 +111,22 @@ def test_cat_keeps_channels_last(torch, shape):
     a = np.zeros(shape, "f4").transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)
     for tensors in ([a, a], [a, np.zeros(shape, "f4")]):
         compare(torch, "cat", torch.cat, tensors, 1)
+
+
+@pytest.mark.torch
+def test_cat_and_stack_judge_ambiguous_layouts_as_torch(torch):
+    """Sizes of 1, gaps and repeats: where it takes PyTorch's very rule to tell channels-last."""
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        rank = rng.integers(3, 6)
+        shape = tuple(rng.choice([0, 1, 1, 2, 3], rank).tolist())
+        stride = tuple(rng.choice([0, 1, 1, 2, 3, 4, 6, 8, 12, 24], rank).tolist())
+        meta = tensor_meta(shape, stride)
+        theirs = torch.zeros(200).as_strided(shape, stride)
+        for dim in range(rank):
+            for name in ("cat", "stack"):
+                expected = getattr(torch, name)([theirs, theirs], dim).stride()
+                assert expected == OPS[name].rule((meta, meta), dim).stride, (name, meta, dim)
 
 
 @pytest.mark.torch

@@ -129,6 +129,7 @@ def test_a_channels_last_operand_gives_a_channels_last_result(torch, which):
     x, w = image((2, 3, 5, 4)), image((4, 3, 2, 2))
     x, w = (channels_last(a) if last else a for a, last in zip((x, w), which, strict=True))
     compare(torch, "conv2d", torch.conv2d, x, w)
+    compare(torch, "conv2d", torch.conv2d, x[:0], w)
 
 
 def test_conv2d_saves_both_operands_for_either_gradient():

@@ -145,7 +145,7 @@ def test_max_and_min_are_three_ops_by_argument(torch, name):
 
 
 # ---------------------------------------------------------------------------------- gradients
-CASES = {
+CASES: dict[str, list[tuple]] = {
     "sum": [(None, False), ((0,), False), ((1, 0), True)],
     "mean": [(None, False), ((1,), False), ((-1, 0), True)],
     "prod": [(None, False), (0, False), (1, True)],
