@@ -11,6 +11,7 @@ from aotlite.ir.errors import AotliteError
 
 COMMANDS: dict[str, str] = {
     "demo": "train a small convolutional network on handwritten digits by two compiled functions",
+    "explain": "print every stage's graph of a function, its metadata and what is saved, in sentences",
 }
 """Name of a command, and of its module in this package -> what it does."""
 

@@ -26,7 +26,7 @@ from aotlite.cli.measure import alternating_medians, partition_bytes, saved_byte
 from aotlite.data import load_digits
 from aotlite.ir.errors import ArgumentError
 
-EPOCHS = 12
+EPOCHS = 10
 BATCH = 64
 EAGER_STEPS = 20
 

@@ -101,7 +101,7 @@ class Session:
     def train(self, epochs: int) -> Iterator[None]:
         """Trains, and yields after each step."""
         for epoch in range(epochs):
-            if epoch == epochs * 2 // 3:
+            if epoch == max(1, epochs * 2 // 3):
                 self.optimizer.lr = LATE_LEARNING_RATE
             for images, labels in self.epoch():
                 start = time.perf_counter()

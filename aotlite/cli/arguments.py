@@ -1,0 +1,98 @@
+"""Arguments written on a command line: `f32[4,3] requires_grad`, `i64[2,3][1,2]`, `2.0`, `'sum'`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from aotlite.eager.functions import full
+from aotlite.eager.tensor import Tensor
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.meta import tensor_meta
+
+_TENSOR = re.compile(r"(\w+)\[")
+_LIST = re.compile(r"\[([^][]*)\]")
+_DTYPES = {name: dtype for dtype in dtypes.DTYPES for name in (dtype.short, dtype.name)}
+
+
+def value_from_text(text: str, option: str = "--arg") -> Any:
+    """A tensor of ones for a dtype and a shape, or the value of a Python literal.
+
+    A tensor is a dtype (`f32` or `float32`), its sizes in brackets, where wanted its strides in
+    brackets, and where wanted the word `requires_grad`. Raises ArgumentError with a caret below what
+    cannot be read; `option` is named in it.
+
+    >>> value_from_text("f32[2,3][1,2]").meta, value_from_text("2.0")
+    (f32[2, 3][1, 2], 2.0)
+    """
+    text = text.strip()
+    if _TENSOR.match(text):
+        return _Reader(text, option).tensor()
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        expected = "a tensor such as 'f32[4,3]' or a Python literal"
+        raise _Reader(text, option).error(0, f"is {text!r}", expected) from None
+
+
+class _Reader:
+    """Reads one tensor."""
+
+    def __init__(self, text: str, option: str) -> None:
+        self.text = text
+        self.option = option
+
+    def tensor(self) -> Tensor:
+        dtype, at = self._dtype()
+        shape, at = self._sizes(at)
+        stride = None
+        if self.text[at : at + 1] == "[":
+            begin = at
+            stride, at = self._sizes(at)
+            if len(stride) != len(shape):
+                got = f"has {len(stride)} strides for {len(shape)} sizes"
+                raise self.error(begin, got, "a stride for each size")
+        meta = tensor_meta(shape, stride, dtype)
+        # Ones over the span, seen in the wanted geometry; detached, so that it is nobody's view.
+        memory = full((meta.span,), 1, dtype=dtype)
+        tensor: Tensor = memory.as_strided(meta.shape, meta.stride, 0).detach()
+        for word, start in self._words(at):
+            if word != "requires_grad":
+                raise self.error(start, f"has {word!r}", "requires_grad or nothing")
+            if not dtype.is_differentiable:
+                raise self.error(0, f"wants a gradient of {dtype}", "a floating or complex dtype")
+            tensor.requires_grad_()
+        return tensor
+
+    def _dtype(self) -> tuple[DType, int]:
+        name = self.text[: self.text.index("[")]
+        if name not in _DTYPES:
+            known = ", ".join(sorted(dtype.short for dtype in dtypes.DTYPES))
+            raise self.error(0, f"has the dtype {name!r}", f"one of {known}")
+        return _DTYPES[name], len(name)
+
+    def _sizes(self, at: int) -> tuple[tuple[int, ...], int]:
+        found = _LIST.match(self.text, at)
+        if found is None:
+            raise self.error(len(self.text), "ends inside of brackets", "']' after the last size")
+        sizes = []
+        for part in re.finditer(r"[^,]+", found[1]):
+            word = part[0].strip()
+            if not word.isdecimal():
+                begin = found.start(1) + part.start() + len(part[0]) - len(part[0].lstrip())
+                raise self.error(begin, f"has {word!r} in brackets", "numbers from 0 on")
+            sizes.append(int(word))
+        return tuple(sizes), found.end()
+
+    def _words(self, at: int) -> Iterator[tuple[str, int]]:
+        for word in re.compile(r"\S+").finditer(self.text, at):
+            yield word[0], word.start()
+
+    def error(self, at: int, got: str, expected: str) -> ArgumentError:
+        """An error with the text and a caret below position `at`."""
+        message = f"explain: {self.option} {got}, expected {expected}"
+        return noted(ArgumentError(message), f"  {self.text}\n  {' ' * at}^")

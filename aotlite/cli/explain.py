@@ -1,0 +1,158 @@
+"""`aotlite explain FILE.py:function`: every stage's graph, and the records as sentences.
+
+Imports the file, captures the function on arguments that are described by `--arg` and `--kwarg`,
+compiles it without running it, and prints what `aotlite.inspect.stages_of` gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
+from typing import Any
+
+from aotlite.api import CompiledFunction
+from aotlite.cli.arguments import value_from_text
+from aotlite.inspect import stages_of
+from aotlite.ir.errors import AotliteError, ArgumentError, noted
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `aotlite explain`."""
+    parser.add_argument("target", metavar="FILE.py:FUNCTION", help="the function to explain")
+    parser.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        help="the next positional argument: 'f32[4,3]', 'f32[3,3] requires_grad', "
+        "'i64[2,3][1,2]' (sizes, strides), or a Python literal",
+    )
+    parser.add_argument(
+        "--kwarg", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument"
+    )
+    parser.add_argument(
+        "--stage",
+        metavar="NAME",
+        help="print only: capture, analyze, convention, joint, functionalize, simplify, "
+        "partition, forward or backward",
+    )
+
+
+def command(args: argparse.Namespace) -> None:
+    """`aotlite explain`: prints the stages. What cannot be explained ends it with status 2."""
+    try:
+        print(_explained(args))
+    except AotliteError as error:
+        notes = getattr(error, "__notes__", ())
+        print("\n".join([f"aotlite: {error}", *notes]), file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _explained(args: argparse.Namespace) -> str:
+    positional = [value_from_text(text) for text in args.arg]
+    named = dict(_named(text) for text in args.kwarg)
+    path, name = _split(args.target)
+    with _importable(path):
+        function = _function(_loaded(path), path, name)
+        with _blaming(f"{name} raised", "a function that runs on the given arguments", path):
+            stages = stages_of(function, *positional, **named)
+    return str(stages if args.stage is None else stages.record(args.stage))
+
+
+def _named(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ArgumentError(f"explain: --kwarg is {text!r}, expected NAME=VALUE")
+    return name, value_from_text(value, f"--kwarg {name}")
+
+
+# ---------------------------------------------------------------------------------- the function
+def _split(target: str) -> tuple[str, str]:
+    path, colon, name = target.rpartition(":")
+    if not colon or not path or not name:
+        raise ArgumentError(f"explain: the target is {target!r}, expected FILE.py:FUNCTION")
+    if not os.path.isfile(path):
+        raise ArgumentError(f"explain: the file {path!r} does not exist, expected a Python file")
+    return path, name
+
+
+@contextmanager
+def _importable(path: str) -> Iterator[None]:
+    """The file's folder comes first on the path, as when Python runs the file."""
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def _loaded(path: str) -> ModuleType:
+    name = f"explained_{os.path.splitext(os.path.basename(path))[0]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ArgumentError(f"explain: the file is {path!r}, expected a name that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    with _blaming(f"importing {path!r} raised", "a file that can be imported", path):
+        spec.loader.exec_module(module)
+    return module
+
+
+def _function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise noted(
+                ArgumentError(f"explain: {path!r} has no {name!r}, expected a function in it"),
+                _known(module, name),
+            )
+        found = getattr(found, part)
+    if not callable(found):
+        kind = type(found).__name__
+        raise ArgumentError(f"explain: {name!r} in {path!r} is of type {kind}, expected a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _known(module: ModuleType, name: str) -> str:
+    functions = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, (FunctionType, CompiledFunction)) and value.__module__ == module.__name__
+    ]
+    near = difflib.get_close_matches(name, functions, 1)
+    if near:
+        return f"Did you mean {near[0]}?"
+    return f"Functions there: {', '.join(functions)}." if functions else "It defines no function."
+
+
+@contextmanager
+def _blaming(what: str, expected: str, path: str) -> Iterator[None]:
+    """Errors of the user's own code as ours, with the line of the file that raised them."""
+    try:
+        yield
+    except AotliteError:
+        raise
+    except Exception as error:
+        first, *rest = traceback.format_exception_only(error)
+        message = f"explain: {what} {first.strip()}, expected {expected}"
+        raise noted(ArgumentError(message), *map(str.rstrip, rest), _line(error, path)) from error
+
+
+def _line(error: Exception, path: str) -> str | None:
+    """The innermost line of the file in the error's traceback."""
+    absolute = os.path.abspath(path)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if os.path.abspath(frame.filename) == absolute]
+    if not own:
+        return None
+    frame = own[-1]
+    return f"at {path}:{frame.lineno}, in {frame.name}: {frame.line}"
