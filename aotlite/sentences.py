@@ -1,6 +1,7 @@
 """The records of a compilation as sentences, a line each: metadata, convention, partition.
 
-Reads the records of `stages.facts` and changes nothing. Faces: `aotlite.inspect`, `aotlite explain`.
+Reads the records of `stages.facts` and changes nothing. Its faces are `aotlite.inspect` and
+`aotlite explain`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def explain_meta(meta: FunctionMeta) -> str:
     >>> double = al.compile(lambda x: x.mul_(2).t())
     >>> print(explain_meta(double(al.ones(2, 3)) is None or double.meta))
     primals_0 is argument 0, f32[2, 3]; it does not require grad.
-      Its bytes are written in place; version counter +1. It needs no tangent: nothing that requires grad is written into it.
+      Its bytes are written in place; version counter +1.
+      Its new value needs no tangent: nothing that requires grad is written into it.
     Result 0 is a view of argument 0, rebuilt at each call by .t().
     No tangents arrive: no value that the compiled code returns is differentiable.
     Inference: no input requires grad, so no backward graph is made.
@@ -57,7 +59,9 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
     if meta.tangents:
-        named = ", ".join(f"tangents_{role} for {_result_name(role, meta)}" for role in meta.tangents)
+        named = ", ".join(
+            f"tangents_{role} for {_result_name(role, meta)}" for role in meta.tangents
+        )
         yield f"Tangents arrive in this order: {named}."
     else:
         yield "No tangents arrive: no value that the compiled code returns is differentiable."
@@ -75,10 +79,8 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         moved = f", {each.final_start} elements further on" if each.final_start else ""
         yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
     if each.writes_data:
-        yield (
-            f"  Its bytes are written in place; version counter +{each.version_bumps}. "
-            f"It needs {_tangent_reason(each)}."
-        )
+        yield f"  Its bytes are written in place; version counter +{each.version_bumps}."
+        yield f"  Its new value needs {_tangent_reason(each)}."
     elif each.version_bumps:
         yield f"  Its bytes are not written; version counter +{each.version_bumps}."
 
@@ -94,7 +96,7 @@ def _requires_grad_text(each: InputMeta) -> str:
 
 def _tangent_reason(each: InputMeta) -> str:
     if each.changes_history:
-        return "a tangent: the write gives it a new history, so its new value is differentiable"
+        return "a tangent: the write gives it a new history, so it is differentiable"
     if each.under_no_grad:
         return "no tangent: every write is under no_grad, which leaves its history alone"
     if each.requires_grad:
@@ -258,7 +260,8 @@ def _kept(partition: Partition) -> Iterator[tuple[SavedValue, int, str]]:
             yield value, 0, f" (memory of saved_{first[memory]})"
         else:
             first[memory] = value.name
-            yield value, _memory_bytes(memory), "" if memory is node else " (with all that it is a view of)"
+            remark = "" if memory is node else " (with all that it is a view of)"
+            yield value, _memory_bytes(memory), remark
 
 
 def _holder(value: SavedValue) -> str:
