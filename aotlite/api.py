@@ -37,7 +37,8 @@ class Entry:
 class CompiledFunction:
     """A function that behaves like the one it was made of, only faster.
 
-    `entries` are the variants compiled so far; `forward_graph` and `backward_graph` those of the newest.
+    `entries` are the variants compiled so far; `forward_graph` and `backward_graph` those of the
+    newest.
     """
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -90,7 +91,7 @@ class CompiledFunction:
         def flatten(result: Any) -> list[Any]:
             leaves, tree = optree.tree_flatten(result, none_is_leaf=True)
             spec.append(tree)
-            return leaves  # type: ignore[return-value]
+            return leaves
 
         def run(leaves: list[Any]) -> Any:
             args, kwargs = optree.tree_unflatten(call.spec, leaves)
@@ -158,14 +159,17 @@ def _check_function(function: Any) -> None:
 
 
 @overload
-def compile(fn: None = None, **options: Any) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+def compile(
+    fn: None = None, **options: Any
+) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
 @overload
 def compile(fn: Callable[..., Any], **options: Any) -> CompiledFunction: ...
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """A compiled form of `fn`: same values, gradients, writes, aliases and errors.
 
-    Options: `backend` ('reference', a Backend, or a function graph -> (arrays -> arrays)), `partition`
-    (a function graph -> Partition), `verify` (False, True: every stage's graph is also run and
+    Options: `backend` ('reference', a Backend, or a function graph -> (arrays -> arrays)),
+    `partition` (a function graph -> Partition), `verify` (False, True: every stage's graph is also
+    run and
     compared), `passes` (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a
     folder for one file a stage). Usable as a decorator.
 
@@ -225,7 +229,7 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
             return fn(*given, **named)
 
         def flatten(result: Any) -> list[Any]:
-            return optree.tree_leaves(result, none_is_leaf=True)  # type: ignore[return-value]
+            return optree.tree_leaves(result, none_is_leaf=True)
 
         name = getattr(fn, "__name__", "graph").strip("<>")
         captured = capture_stage(fn, run, call.leaves, call.tensors, flatten, name)

@@ -77,7 +77,9 @@ class EntryGuard:
 
 def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """The call with these arguments. Raises ArgumentError for a leaf of an unknown kind (GEN-7)."""
-    leaves, spec = optree.tree_flatten((args, kwargs), none_is_leaf=True)
+    whole: Any = (args, kwargs)
+    leaves: list[Any]
+    leaves, spec = optree.tree_flatten(whole, none_is_leaf=True)
     tensors: list[tuple[int, Tensor]] = []
     by_role: dict[Any, Tensor] = {}
     first: dict[int, int] = {}
@@ -98,7 +100,7 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
             check_leaf(leaf, _path(args, kwargs, index))
             key.append(frozen_value(leaf) if not isinstance(leaf, np.generic) else _number(leaf))
     pattern = alias_pattern(list(by_role.values())) if len(by_role) > 1 else None
-    return Call(leaves, spec, tensors, by_role, (spec, tuple(key), pattern, STATE.grad_mode))  # type: ignore[arg-type]
+    return Call(leaves, spec, tensors, by_role, (spec, tuple(key), pattern, STATE.grad_mode))
 
 
 def _number(value: np.generic) -> Any:
@@ -106,7 +108,8 @@ def _number(value: np.generic) -> Any:
 
 
 def _path(args: Any, kwargs: Any, index: int) -> str:
-    paths = optree.tree_paths((args, kwargs), none_is_leaf=True)
+    whole: Any = (args, kwargs)
+    paths = optree.tree_paths(whole, none_is_leaf=True)
     which, *rest = paths[index]
     name = f"{rest[0]}" if which == 0 else f"{rest[0]!r}"
     return name + "".join(f"[{key!r}]" for key in rest[1:])
@@ -210,10 +213,12 @@ def _all_roles(call: Call, hidden: Sequence[Tensor]) -> dict[Any, Tensor]:
 def results_for_caller(flat: list[Any], call: Call) -> list[Any]:
     """Results with ndarrays where the caller passed ndarrays.
 
-    A result that is an ndarray argument is that array; where every tensor argument is an ndarray, all
-    results are ndarrays.
+    A result that is an ndarray argument is that array; where every tensor argument is an ndarray,
+    all results are ndarrays.
     """
-    arrays = {id(t): call.leaves[i] for i, t in call.tensors if not isinstance(call.leaves[i], Tensor)}
+    arrays = {
+        id(t): call.leaves[i] for i, t in call.tensors if not isinstance(call.leaves[i], Tensor)
+    }
     if not arrays:
         return flat
     only_arrays = not any(isinstance(leaf, (Tensor, Observed)) for leaf in call.leaves)

@@ -1,7 +1,7 @@
 """`Options`: every setting of a compilation, frozen; and the four environment variables.
 
-AOTLITE_VERIFY=0|1|2 (off, every graph checked, every graph also run), AOTLITE_DUMP=folder (one file a
-stage), AOTLITE_LOG, AOTLITE_CACHE. Everything else is an argument.
+AOTLITE_VERIFY=0|1|2 (off, every graph checked, every graph also run), AOTLITE_DUMP=folder (one file
+a stage), AOTLITE_LOG, AOTLITE_CACHE. Everything else is an argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from aotlite.ir.graph import Graph
 Pass = Callable[[Graph], Graph]
 Observer = Callable[[str, Any], None]
 
-STAGES = ("capture", "analyze", "convention", "joint", "functionalize", "simplify", "partition", "lower")
+STAGES = (
+    "capture",
+    "analyze",
+    "convention",
+    "joint",
+    "functionalize",
+    "simplify",
+    "partition",
+    "lower",
+)
 """Names under which `stages=` replaces a stage."""
 
 
@@ -87,14 +96,18 @@ def _passes(passes: Any) -> tuple[Pass, ...]:
     found = tuple(passes)
     for each in found:
         if not callable(each):
-            raise ArgumentError(f"compile: a pass is {each!r}, expected a function from graph to graph")
+            raise ArgumentError(
+                f"compile: a pass is {each!r}, expected a function from graph to graph"
+            )
     return found
 
 
 def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     for name, stage in stages.items():
         if name not in STAGES:
-            raise ArgumentError(f"compile: stages has {name!r}, expected names among {', '.join(STAGES)}")
+            raise ArgumentError(
+                f"compile: stages has {name!r}, expected names among {', '.join(STAGES)}"
+            )
         if not callable(stage):
             raise ArgumentError(f"compile: stage {name!r} is {stage!r}, expected a function")
     return dict(stages)

@@ -1,7 +1,7 @@
 """`aotlite.partition`: what a partitioner of one's own is made of.
 
-A partitioner is a function from the joint graph to a `Partition`. It decides which forward values are
-saved and ends with `cut(graph, saved)`; what is not saved, the backward computes again.
+A partitioner is a function from the joint graph to a `Partition`. It decides which forward values
+are saved and ends with `cut(graph, saved)`; what is not saved, the backward computes again.
 """
 
 from aotlite.stages.facts import Partition, SavedValue

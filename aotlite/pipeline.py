@@ -135,7 +135,9 @@ class _Journey:
         chosen = self.options.partition or self.stage["partition"]
         partition = chosen(graph)
         if not isinstance(partition, Partition):
-            raise ArgumentError(f"partition: {chosen!r} returned {partition!r}, expected a Partition")
+            raise ArgumentError(
+                f"partition: {chosen!r} returned {partition!r}, expected a Partition"
+            )
         _check_partition(graph, partition)
         self._show("8 partition", partition)
         self._check("8 partition, forward", partition.forward, functional=True)

@@ -1,7 +1,8 @@
-"""`verify=True`: every stage's graph is also run, on random inputs, and compared with the stage before.
+"""`verify=True`: every stage's graph is also run, on random inputs, and compared with the stage
+before.
 
-A wrong stage or pass names itself: the first graph whose results differ is its own. Graphs run by the
-reference interpreter, op by op. Spec: `specs/verify.md`.
+A wrong stage or pass names itself: the first graph whose results differ is its own. Graphs run by
+the reference interpreter, op by op. Spec: `specs/verify.md`.
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ class StageRunner:
         self.name = ""
 
     def compare(self, stage: str, graph: Graph) -> None:
-        """Raises ArgumentError naming `stage` where its results differ from those of the stage before."""
-        if stage.startswith(("1 ", "8 ")) or any(isinstance(n.target, RandomOp) for n in graph.nodes):
+        """Raises ArgumentError naming `stage` where its results differ from those of the stage
+        before.
+        """
+        if stage.startswith(("1 ", "8 ")) or any(
+            isinstance(n.target, RandomOp) for n in graph.nodes
+        ):
             return
         results = self._run(graph)
         self._compare(stage, results)
@@ -44,7 +49,7 @@ class StageRunner:
         """The same for the two halves of a partition, run one after the other."""
         results = self._run(partition.forward)
         if partition.backward is not None:
-            kept = {role: value for role, value in results.items() if isinstance(role, Saved)}
+            kept: dict[Role, Any] = {r: v for r, v in results.items() if isinstance(r, Saved)}
             results.update(self._run(partition.backward, kept))
         results = {r: v for r, v in results.items() if not isinstance(r, Saved)}
         self._compare("8 partition", results)
@@ -74,7 +79,8 @@ class StageRunner:
             if role not in results or not _close(value, results[role]):
                 raise noted(
                     ArgumentError(
-                        f"verify: {stage} changed the value of {role}, expected what {self.name} gives"
+                        f"verify: {stage} changed the value of {role}, expected what "
+                        f"{self.name} gives"
                     ),
                     f"before: {_shown(value)}",
                     f"after:  {_shown(results.get(role))}",

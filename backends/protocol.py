@@ -42,14 +42,14 @@ class ArrayFunctionBackend:
     def compile(self, graph: Graph) -> Run:
         function = self._compile(graph)
         ins = [node.meta for node in graph.placeholders]
-        outs = [value.meta if isinstance(value, Node) else None for value in graph.outputs]
+        outs: list[Any] = [v.meta if isinstance(v, Node) else None for v in graph.outputs]
 
         def run(windows: list[Window]) -> list[Window | None]:
             arrays = [_array(meta, window) for meta, window in zip(ins, windows, strict=True)]
             windows.clear()
             results = function(*arrays)
             return [
-                None if meta is None else (meta.device.arrays.adopt(result, meta), 0)  # type: ignore[union-attr]
+                None if meta is None else (meta.device.arrays.adopt(result, meta), 0)
                 for meta, result in zip(outs, results, strict=True)
             ]
 
@@ -69,7 +69,9 @@ def backend_from(given: Any) -> Backend:
 
         return REFERENCE
     if isinstance(given, str):
-        raise ArgumentError(f"compile: backend is {given!r}, expected 'reference', a Backend or a function")
+        raise ArgumentError(
+            f"compile: backend is {given!r}, expected 'reference', a Backend or a function"
+        )
     if isinstance(given, Backend):
         return given
     if callable(given):

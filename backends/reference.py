@@ -86,7 +86,9 @@ class _Compiler:
         op = node.target
         dead = [self.slots[value] for value in dying]
         if isinstance(op, ViewOp):
-            self.steps.append(_view_step(self.slots[node.args[0]], self.slots[node], op.start(node.args), dead))
+            self.steps.append(
+                _view_step(self.slots[node.args[0]], self.slots[node], op.start(node.args), dead)
+            )
         elif isinstance(op, PureOp):
             self.steps.append(self._kernel_step(node, op, dead))
         elif op is not GETITEM:
@@ -100,14 +102,18 @@ class _Compiler:
             outs = [self._result_slot(node, k) for k in range(len(metas))]
         else:
             outs = [self.slots[node]]
-        operands = []
+        operands: list[tuple[int, Any]] = []
         for i, value in enumerate(node.args):
             if type(value) is Node:
                 operands.append((i, self._operand(value)))
             elif type(value) is tuple and value and type(value[0]) is Node:
                 operands.append((i, [self._operand(item) for item in value]))
         template = [None if type(v) is Node else v for v in node.args]
-        if len(outs) == 1 and type(node.meta) is not tuple and all(type(o) is tuple for _, o in operands):
+        if (
+            len(outs) == 1
+            and type(node.meta) is not tuple
+            and all(type(o) is tuple for _, o in operands)
+        ):
             return _one_result_step(op.kernel, metas[0], template, operands, outs[0], dead)  # type: ignore[arg-type]
         return _kernel_step(op.kernel, node.meta, metas, template, operands, outs, dead)
 

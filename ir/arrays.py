@@ -24,8 +24,8 @@ Buffer = Any
 class ArrayBackend(Protocol):
     """What an array library gives: flat buffers, strided views of them, and functions on views.
 
-    `namespace` holds functions under their Array API names (`multiply`, `sum`, `astype`, ...), which
-    kernels call on the arrays that `strided` returns. An array has `tolist()`.
+    `namespace` holds functions under their Array API names (`multiply`, `sum`, `astype`, ...),
+    which kernels call on the arrays that `strided` returns. An array has `tolist()`.
     """
 
     name: str
@@ -45,7 +45,9 @@ class ArrayBackend(Protocol):
         """The array over `buffer` with this geometry; it shares the buffer's memory."""
 
     def copy(self, destination: Array, source: Any) -> None:
-        """Writes `source` (array, nested lists or number) into `destination`: broadcasts and casts."""
+        """Writes `source` (array, nested lists or number) into `destination`: broadcasts and
+        casts.
+        """
 
     def adopt(self, result: Array, meta: TensorMeta) -> Buffer:
         """A buffer that holds a kernel's fresh `result` with the geometry of `meta` at offset 0.
@@ -82,7 +84,9 @@ class NumpyArrays:
         size = dtype.itemsize
         if 0 in shape:  # an empty view may start anywhere, past the end of the buffer too
             return np.empty(shape, dtype.numpy)
-        return np.ndarray(shape, dtype.numpy, buffer, offset * size, [step * size for step in stride])
+        return np.ndarray(
+            shape, dtype.numpy, buffer, offset * size, [step * size for step in stride]
+        )
 
     def copy(self, destination: np.ndarray, source: Any) -> None:
         with np.errstate(all="ignore"):

@@ -70,7 +70,8 @@ class TensorMeta:
 
     def as_contiguous(self, shape: Sequence[int] | None = None) -> TensorMeta:
         """The contiguous meta of this shape (default: its own), same dtype and device."""
-        return tensor_meta(self.shape if shape is None else tuple(shape), None, self.dtype, self.device)
+        shape = self.shape if shape is None else tuple(shape)
+        return tensor_meta(shape, None, self.dtype, self.device)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tensor_meta, (self.shape, self.stride, self.dtype, self.device)

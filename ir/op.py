@@ -200,7 +200,9 @@ class Op:
         return tuple(key)
 
     def result(self, args: tuple[Any, ...]) -> Any:
-        """What the meta rule says for these canonical arguments (anything with a `meta`), cached."""
+        """What the meta rule says for these canonical arguments (anything with a `meta`),
+        cached.
+        """
         key = self.key(args)
         found = self._results.get(key)
         if found is None:
@@ -218,7 +220,9 @@ class Op:
         """The tensors among canonical arguments, in order, those in lists too."""
         found = [args[i] for i in self.tensors if args[i] is not None]
         found += [
-            args[i] for i in self.mixed if args[i] is not None and type(args[i]) not in _NUMBER_TYPES
+            args[i]
+            for i in self.mixed
+            if args[i] is not None and type(args[i]) not in _NUMBER_TYPES
         ]
         for i in self.lists:
             found += args[i]
@@ -233,8 +237,9 @@ def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
 class PureOp(Op):
     """Fresh results from operands.
 
-    `kernel(arrays, meta, *args)` computes on arrays of the backend `arrays`; its result may have any
-    strides and must not be an operand's memory unless the caller copies (see `ArrayBackend.adopt`).
+    `kernel(arrays, meta, *args)` computes on arrays of the backend `arrays`; its result may have
+    any strides and must not be an operand's memory unless the caller copies (see
+    `ArrayBackend.adopt`).
     """
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
@@ -250,10 +255,14 @@ class ViewOp(Op):
     result's first element lies, in elements from the operand's first."""
 
     put: Callable[..., Any] = attrs.field(kw_only=True)
-    """`put(parent, value, *args)`: the parent's value with the part seen through the view replaced."""
+    """`put(parent, value, *args)`: the parent's value with the part seen through the view
+    replaced.
+    """
     vjp: Vjp | None = attrs.field(kw_only=True)
     keeps_all: bool = attrs.field(kw_only=True, default=False)
-    """Each element of the operand is seen exactly once, so `put` does not read the parent's values."""
+    """Each element of the operand is seen exactly once, so `put` does not read the parent's
+    values.
+    """
     pure: ClassVar[bool] = True
     views: ClassVar[bool] = True
 
@@ -312,7 +321,9 @@ class GeometryOp(Op):
 
 @attrs.define(eq=False, slots=True, repr=False)
 class RandomOp(Op):
-    """Draws from the default generator. `functional(seed, offset, advance, *args)` is its pure form."""
+    """Draws from the default generator. `functional(seed, offset, advance, *args)` is its pure
+    form.
+    """
 
     functional: PureOp = attrs.field(kw_only=True)
     consumes: Callable[[TensorMeta], int] = attrs.field(kw_only=True)

@@ -2,8 +2,9 @@
 
 Ground floor. Gradient formulas, inverse writes of views and decompositions are written in these
 methods, so that one text runs under the tape, under capture, and when a pass rebuilds a graph.
-A method for each op is derived from the op table (`install_methods`); written out here are operators,
-PyTorch's short forms (`view(2, 3)`, `T`) and composites whose steps depend on geometry alone.
+A method for each op is derived from the op table (`install_methods`); written out here are
+operators, PyTorch's short forms (`view(2, 3)`, `T`) and composites whose steps depend on geometry
+alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, NUMBERS, Op
+from aotlite.ir.op import NUMBERS, OPS, Op
 
 
 class Operand:
@@ -210,7 +211,9 @@ class Operand:
             return self.reshape(1)
         start, end = sizes.wrap_dim(start_dim, self.ndim), sizes.wrap_dim(end_dim, self.ndim)
         if start > end:
-            raise ShapeError(f"flatten: start_dim is {start_dim}, expected at most end_dim {end_dim}")
+            raise ShapeError(
+                f"flatten: start_dim is {start_dim}, expected at most end_dim {end_dim}"
+            )
         shape = self.shape
         merged = sizes.numel(shape[start : end + 1])
         return self.reshape(shape[:start] + (merged,) + shape[end + 1 :])
@@ -249,7 +252,8 @@ class Operand:
         start = start + size if start < 0 else start
         if not (0 <= start <= size and 0 <= length <= size - start):
             raise ShapeError(
-                f"narrow: start {start} with length {length} is outside dimension {dim} of size {size}"
+                f"narrow: start {start} with length {length} is outside dimension {dim} of size "
+                f"{size}"
             )
         return self._do("slice", dim, start, start + length, 1)
 
@@ -258,7 +262,9 @@ class Operand:
         return self._do("squeeze", dim)
 
     def split(self, split_size: Any, dim: int = 0) -> Any:
-        """Views of parts of a dimension: of one size (the last may be smaller), or of listed sizes."""
+        """Views of parts of a dimension: of one size (the last may be smaller), or of listed
+        sizes.
+        """
         if isinstance(split_size, int):
             return self._do("split", split_size, dim)
         return self._do("split_with_sizes", tuple(split_size), dim)
@@ -272,7 +278,9 @@ class Operand:
 
     def contiguous(self) -> Any:
         """Itself if it is contiguous, else a contiguous copy (FUN-13)."""
-        return self if self.meta.contiguous else self._do("restride", self.meta.as_contiguous().stride)
+        return (
+            self if self.meta.contiguous else self._do("restride", self.meta.as_contiguous().stride)
+        )
 
     def sum_to(self, shape: Sequence[int]) -> Any:
         """Summed over the dimensions that broadcasting from `shape` made."""
@@ -337,7 +345,8 @@ class Operand:
     def matmul(self, other: Any) -> Any:
         """The matrix product with PyTorch's rules for vectors and batches.
 
-        (n,) (n,) -> (); (m, k) (k,) -> (m,); (k,) (k, n) -> (n,); (*b, m, k) (*c, k, n) -> (*bc, m, n).
+        (n,) (n,) -> (); (m, k) (k,) -> (m,); (k,) (k, n) -> (n,); (*b, m, k) (*c, k, n) -> (*bc, m,
+        n).
         """
         if not isinstance(other, Operand):
             raise ArgumentError(f"matmul: argument 'other' is {other!r}, expected a tensor")
@@ -375,7 +384,9 @@ class Operand:
     def _of_rank(self, name: str, rank: int, other: Operand) -> Any:
         for operand in (self, other):
             if operand.ndim != rank:
-                raise ShapeError(f"{name}: an operand has shape {operand.shape}, expected {rank} dimensions")
+                raise ShapeError(
+                    f"{name}: an operand has shape {operand.shape}, expected {rank} dimensions"
+                )
         return self._do("matmul", other)
 
 
@@ -392,7 +403,9 @@ def is_number(value: Any) -> bool:
 
 
 def install_methods() -> None:
-    """Gives `Operand` a method for each op whose first parameter is `self`, unless written above."""
+    """Gives `Operand` a method for each op whose first parameter is `self`, unless written
+    above.
+    """
     for op in OPS.values():
         first = op.schema.parameters[:1]
         if first and first[0].name == "self" and op.name not in Operand.__dict__:

@@ -1,8 +1,8 @@
 """Scalar expressions: what a pointwise op computes for one element, as a tree.
 
 Ground floor. An op's `scalar` is a Python function of `Expr`; calling it on symbols gives the tree
-that kernels are rendered from. `evaluate` computes a tree with any module of functions, which is how
-the law "scalar = kernel" is checked. Spec: `specs/op_declaration.md`.
+that kernels are rendered from. `evaluate` computes a tree with any module of functions, which is
+how the law "scalar = kernel" is checked. Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations
@@ -99,12 +99,16 @@ def _function(name: str) -> Callable[..., Expr]:
 neg, abs_, sign, exp, expm1, log, log1p, sqrt, sin, cos, tanh, floor, ceil, isnan = map(
     _function, FUNCTIONS[:14]
 )
-pow_, maximum, minimum, where, logical_and, logical_or, logical_not = map(_function, FUNCTIONS[14:21])
+pow_, maximum, minimum, where, logical_and, logical_or, logical_not = map(
+    _function, FUNCTIONS[14:21]
+)
 lt, le, gt, ge, eq, ne, conj, cast = map(_function, FUNCTIONS[21:])
 
 
 def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """The expression of `function` on these operands: symbols for names, numbers and None as given."""
+    """The expression of `function` on these operands: symbols for names, numbers and None as
+    given.
+    """
     return function(*[symbol(a) if isinstance(a, str) else a for a in operands])
 
 
@@ -122,13 +126,19 @@ def symbols(expr: Any) -> list[str]:
     return list(found)
 
 
-def evaluate(expr: Any, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]) -> Any:
-    """The value of `expr` with `functions` by operation name. Raises ArgumentError for a missing one."""
+def evaluate(
+    expr: Any, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]
+) -> Any:
+    """The value of `expr` with `functions` by operation name. Raises ArgumentError for a missing
+    one.
+    """
     if not isinstance(expr, Expr):
         return expr
     if expr.op == "symbol":
         return values[expr.args[0]]
     function = functions.get(expr.op)
     if function is None:
-        raise ArgumentError(f"scalar: no function is given for {expr.op!r}, expected one an operation")
+        raise ArgumentError(
+            f"scalar: no function is given for {expr.op!r}, expected one an operation"
+        )
     return function(*[evaluate(a, values, functions) for a in expr.args])

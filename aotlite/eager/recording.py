@@ -34,5 +34,14 @@ class Recorder(Protocol):
     def note_offset_read(self, tensor: Tensor) -> None:
         """The program depends on where this tensor starts in its storage: guard it."""
 
+    def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
+        """The value to use for an attribute of a Module or optimizer that is read (CAP-5)."""
+
+    def created(self, thing: Any) -> None:
+        """A Module or optimizer was made during the capture: it may be written."""
+
+    def is_created(self, thing: Any) -> bool:
+        """Whether a Module or optimizer was made during this capture."""
+
     def constant(self, data: Any, tensor: Tensor) -> Any:
         """Records a tensor made from Python data during the capture; gives its graph value."""

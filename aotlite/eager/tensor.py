@@ -184,15 +184,15 @@ class Tensor(Operand):
         return 0 if storage_offset is None else storage_offset - self.storage_offset()
 
     # --- autograd state
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor (TEN-14)."""
-        return _here(self).requires_grad_outside()
-
     def requires_grad_outside(self) -> bool:
         """`requires_grad` of this very object, also while a fake stands for it."""
         root = self._root
         return self._leaf or self._node is not None or (root is not None and root.requires_grad)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to this tensor (TEN-14)."""
+        return _here(self).requires_grad_outside()
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -317,8 +317,12 @@ class Tensor(Operand):
     def __repr__(self) -> str:
         if self.storage.buffer is None:
             return f"Tensor({self.meta}, captured)"
-        with np.printoptions(precision=4, threshold=100):
-            text = np.array2string(np.asarray(self.array), separator=", ", prefix="tensor(")
+        array = self.array
+        if isinstance(array, np.ndarray):
+            with np.printoptions(precision=4, threshold=100):
+                text = np.array2string(array, separator=", ", prefix="tensor(")
+        else:
+            text = f"{array.tolist()}, device={self.device}"
         more = "" if self.dtype.name in ("float32", "int64", "bool") else f", dtype={self.dtype}"
         if self._node is not None:
             more += f", grad_fn=<{self._node.name}>"

@@ -1,11 +1,16 @@
-"""Questions about imperative graphs: whose storage a value is on, and through which views it is seen."""
+"""Questions about imperative graphs: whose storage a value is on, and through which views it is
+seen.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import attrs
 
 from aotlite.eager.autograd.history import Step
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
@@ -50,10 +55,12 @@ def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
     return Sight(node, (), 0, node)
 
 
-def _further(sight: Sight, op: ViewOp, args: tuple, node: Node, made: Node) -> Sight:  # type: ignore[type-arg]
-    operand = args[0].meta
+def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:
+    operand: TensorMeta = args[0].meta
+    result: TensorMeta = node.meta  # type: ignore[assignment]
+    root: TensorMeta = sight.root.meta  # type: ignore[assignment]
     start = sight.start + op.start(args)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
         rest = (args[1], args[2], start)
-        return Sight(sight.root, (Step(op, rest, sight.root.meta, node.meta),), start, made)  # type: ignore[arg-type]
-    return Sight(sight.root, (*sight.chain, Step(op, args[1:], operand, node.meta)), start, made)  # type: ignore[arg-type]
+        return Sight(sight.root, (Step(op, rest, root, result),), start, made)
+    return Sight(sight.root, (*sight.chain, Step(op, args[1:], operand, result)), start, made)

@@ -1,4 +1,5 @@
-"""The records that stages hand to each other, frozen. Facts only: counts are derived, roles asked for.
+"""The records that stages hand to each other, frozen. Facts only: counts are derived, roles asked
+for.
 
 Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 """
@@ -39,7 +40,9 @@ class CapturedInput:
 
 @attrs.frozen(eq=False)
 class Captured:
-    """One run of the user's function on fake tensors: the graph it recorded, and its living tape."""
+    """One run of the user's function on fake tensors: the graph it recorded, and its living
+    tape.
+    """
 
     graph: Graph
     recorder: Any
@@ -91,10 +94,20 @@ class InputMeta:
 
 @attrs.frozen(eq=False)
 class Plain:
-    """A result that shares storage with no input and no other result."""
+    """A result with a storage of its own: the compiled forward returns it.
+
+    Results that share the storage are rebuilt from this one (`AliasOfOutput`).
+    """
 
     requires_grad: bool
     meta: TensorMeta
+    """As it is returned by the forward: before `geometry_steps`."""
+    version: int = 0
+    """How often the function wrote its storage."""
+    geometry_steps: tuple[Step, ...] = ()
+    """The geometry ops that the object went through; its views were taken before or after them."""
+    is_leaf: bool = False
+    """Made a leaf that requires grad by the function itself."""
 
 
 @attrs.frozen(eq=False)
@@ -112,6 +125,8 @@ class AliasOfInput:
     chain: tuple[Step, ...]
     kind: CreationKind | None
     requires_grad: bool
+    stale: bool = False
+    """Its storage was written after it was taken: with a kind, asking for its history raises."""
 
 
 @attrs.frozen(eq=False)
@@ -122,6 +137,7 @@ class AliasOfBase:
     chain: tuple[Step, ...]
     kind: CreationKind | None
     requires_grad: bool
+    stale: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -132,6 +148,7 @@ class AliasOfOutput:
     chain: tuple[Step, ...]
     kind: CreationKind | None
     requires_grad: bool
+    stale: bool = False
 
 
 @attrs.frozen
@@ -155,12 +172,14 @@ OutputMeta = Plain | IsInput | AliasOfInput | AliasOfBase | AliasOfOutput | Repe
 class BaseMeta:
     """A base that is returned for the results that are its views (META-9)."""
 
-    node: Node
-    """The node that made the storage."""
+    node: Node | None
+    """The node that made the storage; None once the captured graph is let go."""
     meta: TensorMeta
     requires_grad: bool
     witness: int
     """A result of the base's differentiable family: through it the base's tape edge is found."""
+    version: int = 0
+    """How often the function wrote its storage."""
 
 
 @attrs.frozen(eq=False)

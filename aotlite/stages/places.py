@@ -32,7 +32,8 @@ NOTHING = _Nothing()
 
 @attrs.frozen(eq=False)
 class Place:
-    """A root and the steps from it: ('attr', name), ('item', key), ('cell', i), ('global', name), ...
+    """A root and the steps from it: ('attr', name), ('item', key), ('cell', i), ('global', name),
+    ...
 
     `argument` is the number of an argument leaf, or None where `function` is the root.
     """

@@ -143,7 +143,9 @@ class CaptureRecorder:
         return node
 
     def constant(self, data: Any, tensor: Tensor) -> Tensor:
-        """A fresh copy of data made in the function: writing it leaves the constant alone (FUN-27)."""
+        """A fresh copy of data made in the function: writing it leaves the constant alone
+        (FUN-27).
+        """
         meta = tensor.meta
         host = np.array(data, dtype=meta.dtype.numpy)
         node = Node("get_attr", Constant(f"constant_{len(self.nodes)}", host), meta=meta)
@@ -187,7 +189,10 @@ class CaptureRecorder:
         if storage is None:
             storage = Storage(None, writable=tensor.storage.writable, capture=self)
             self._storages[id(tensor.storage)] = storage
-        requires_grad, is_leaf = tensor.requires_grad_outside(), tensor._leaf and tensor._node is None
+        requires_grad, is_leaf = (
+            tensor.requires_grad_outside(),
+            tensor._leaf and tensor._node is None,
+        )
         fake = Tensor(storage, tensor.meta, tensor.offset)
         _copy_autograd(tensor, fake, requires_grad=requires_grad)
         node = Node("placeholder", role, meta=tensor.meta, role=role)
@@ -290,9 +295,7 @@ class CaptureRecorder:
         return real._grad
 
     def _hidden_place(self, index: int) -> Place:
-        return next(
-            g.place for g in self.guards if isinstance(g, HiddenPlace) and g.index == index
-        )
+        return next(g.place for g in self.guards if isinstance(g, HiddenPlace) and g.index == index)
 
     def created(self, thing: Any) -> None:
         """A Module or optimizer made during the capture may be written."""
@@ -310,7 +313,7 @@ class CaptureRecorder:
                 f"capture: the function uses {what}, expected a program that does not while it is "
                 "captured"
             ),
-            f"at {place}" if place else None,
+            place,
             f"Instead: {advice}.",
         )
 

@@ -1,7 +1,9 @@
-"""Stage 10, runtime: calls the compiled forward, puts every side effect back, hooks in the backward.
+"""Stage 10, runtime: calls the compiled forward, puts every side effect back, hooks in the
+backward.
 
-Input: metadata, convention, partition and the lowered graphs. Output: `CompiledEntry`, called with the
-tensors of one call. Order: check, run, hook the tape, write inputs (geometry, then data), rebuild
+Input: metadata, convention, partition and the lowered graphs. Output: `CompiledEntry`, called with
+the tensors of one call. Order: check, run, hook the tape, write inputs (geometry, then data),
+rebuild
 aliased results, set grad mode. Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23.
 Spec: `specs/s10_runtime.md`.
 """
@@ -264,7 +266,9 @@ class CompiledBackward(TapeNode):
 
     __slots__ = ("links", "plan", "saved")
 
-    def __init__(self, plan: BackwardPlan, edges: tuple[Edge | None, ...], saved: list[Window]) -> None:
+    def __init__(
+        self, plan: BackwardPlan, edges: tuple[Edge | None, ...], saved: list[Window]
+    ) -> None:
         self.plan = plan
         self.edges = edges
         self.saved: list[Window] | None = saved
@@ -297,7 +301,9 @@ class CompiledBackward(TapeNode):
         windows = list(self.saved)
         for (_, meta), grad in zip(plan.tangents, grads, strict=True):
             windows.append(_tangent(grad, meta))
-        absent = [role for (role, _), grad in zip(plan.tangents, grads, strict=True) if grad is None]
+        absent = [
+            role for (role, _), grad in zip(plan.tangents, grads, strict=True) if grad is None
+        ]
         out = plan.lowered()(windows)
         found = _wrapped(out, plan.gradients)
         if absent:
@@ -328,8 +334,8 @@ class CompiledBackward(TapeNode):
         for (role, _), grad in zip(self.plan.tangents, grads, strict=True):
             if grad is not None:
                 reached |= self.plan.reach[role]
-        for i, (role, _) in enumerate(self.plan.gradients):
-            if role not in reached:
+        for i, (of, _) in enumerate(self.plan.gradients):
+            if of not in reached:
                 found[i] = None
 
     def release(self) -> None:
@@ -351,7 +357,9 @@ def _tangent(grad: Tensor | None, meta: TensorMeta) -> Window:
 def _wrapped(
     out: list[Any], gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
 ) -> list[Any]:
-    """Gradients as tensors; those in one buffer share one storage, so that nobody adopts it alone."""
+    """Gradients as tensors; those in one buffer share one storage, so that nobody adopts it
+    alone.
+    """
     storages: dict[int, Storage] = {}
     found: list[Any] = []
     for window, (_, meta) in zip(out, gradients, strict=True):

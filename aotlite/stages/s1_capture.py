@@ -1,8 +1,9 @@
 """Stage 1, capture: runs the user's function once, on fake tensors, and records every op it runs.
 
-Input: the function and its flat arguments. Output: `Captured`: the imperative graph (views, in-place
-ops and detach as nodes) and the run's own tape, alive. Does not look at values. Rules: GEN-7, GEN-8.
-Spec: `specs/s1_capture.md`.
+Input: the function and its flat arguments. Output: `Captured`: the imperative graph (views,
+in-place ops and detach as nodes) and the run's own tape, alive. Does not look at values. Rules:
+GEN-7,
+GEN-8. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ def capture(
         STATE.grad_mode = before
     recorder.finish_guards()
     return Captured(
-        _graph(recorder, results, name), recorder, tuple(recorder.inputs), tuple(results), before, after
+        _graph(recorder, results, name),
+        recorder,
+        tuple(recorder.inputs),
+        tuple(results),
+        before,
+        after,
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotlite.eager.autograd.history import CreationKind, Step, edge_of
+from aotlite.eager.autograd.history import CreationKind, Step
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AliasError, AutogradError, UnsupportedError, noted
+from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.overlap import overlaps
@@ -22,7 +23,6 @@ from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
-    ArgumentLeaf,
     BaseMeta,
     Captured,
     CapturedInput,
@@ -68,7 +68,7 @@ def _tangents(
         if each.changes_history:
             yield MutatedInput(each.role)
     for index, output in enumerate(outputs):
-        if isinstance(output, Plain) and output.requires_grad:
+        if isinstance(output, Plain) and output.requires_grad and not output.is_leaf:
             yield Output(index)
     for index, base in enumerate(bases):
         if base.requires_grad:
@@ -91,14 +91,10 @@ class _Inputs:
                 self.last[sight.object] = node
 
     def metas(self) -> Iterator[InputMeta]:
-        bumps: dict[int, int] = {}
         for given in self.captured.inputs:
-            family = id(given.fake.storage)
-            bumps[family] = bumps.get(family, 0) + len(self.writes.get(given.placeholder, ()))
-        for given in self.captured.inputs:
-            yield self._meta(given, bumps[id(given.fake.storage)])
+            yield self._meta(given)
 
-    def _meta(self, given: CapturedInput, bumps: int) -> InputMeta:
+    def _meta(self, given: CapturedInput) -> InputMeta:
         node = given.placeholder
         data = [w for w in self.writes.get(node, ()) if isinstance(w.target, InplaceOp)]
         final = self.seen[self.last.get(node, node)]
@@ -118,7 +114,7 @@ class _Inputs:
             writes_metadata=moved,
             under_no_grad=bool(data) and not any(w.grad_mode for w in data),
             changes_history=bool(data) and _root_changed(given),
-            version_bumps=bumps,
+            version_bumps=fake.storage.version,
         )
 
 
@@ -149,7 +145,7 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
                         f"{(a if first.writes_data else b).place} is written, expected written "
                         "inputs that overlap no other input"
                     ),
-                    "Pass the tensor that both are views of, and take the views inside the function.",
+                    "Pass the tensor that both are views of; take the views inside the function.",
                 )
 
 
@@ -188,37 +184,43 @@ class _Outputs:
         if sight.root in self.inputs:
             self._check_history(index, result, sight)
             role = self.inputs[sight.root].role
-            return AliasOfInput(role, sight.chain, result._kind, requires_grad)
+            return AliasOfInput(role, sight.chain, result._kind, requires_grad, _stale(result))
+        if sight.object is sight.root:
+            return _plain(result, sight.root.meta, sight.chain)  # type: ignore[arg-type]
         sharing = {id(t) for t in self.tensors if self.seen[t.value].root is sight.root}
-        if sight.chain and (len(sharing) > 1 or result._kind is not None):
+        if len(sharing) > 1 or result._kind is not None:
             self._check_history(index, result, sight)
             return self._alias(index, sight, result, requires_grad)
-        return Plain(requires_grad and _has_edge(result), result.meta)
+        return _plain(result, result.meta, ())
 
     def _alias(self, index: int, sight: Sight, result: Tensor, requires_grad: bool) -> OutputMeta:
         for output, other in enumerate(self.results):
             if isinstance(other, Tensor) and self._is_base(other, sight):
-                return AliasOfOutput(output, sight.chain, result._kind, requires_grad)
+                return AliasOfOutput(
+                    output, sight.chain, result._kind, requires_grad, _stale(result)
+                )
         base = self.base_of.get(sight.root)
         if base is None:
             base = self.base_of[sight.root] = len(self.bases)
             self.bases.append(self._base(sight))
-        return AliasOfBase(base, sight.chain, result._kind, requires_grad)
+        return AliasOfBase(base, sight.chain, result._kind, requires_grad, _stale(result))
 
     def _is_base(self, other: Tensor, sight: Sight) -> bool:
-        """Whether a result is the object that made the storage, in its first geometry."""
+        """Whether a result is the object that made the storage."""
         seen = self.seen[other.value]
-        return seen.root is sight.root and seen.object is seen.root and not seen.chain
+        return seen.root is sight.root and seen.object is seen.root
 
     def _base(self, sight: Sight) -> BaseMeta:
+        meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
+        version = 0
         for output, other in enumerate(self.results):
-            if isinstance(other, Tensor):
-                seen = self.seen[other.value]
-                if seen.root is sight.root and not _detached(seen.chain):
+            if isinstance(other, Tensor) and self.seen[other.value].root is sight.root:
+                version = other.storage.version
+                if not _detached(self.seen[other.value].chain):
                     root = other._root
                     requires_grad = root is not None and root.requires_grad
-                    return BaseMeta(sight.root, sight.root.meta, requires_grad, output)  # type: ignore[arg-type]
-        return BaseMeta(sight.root, sight.root.meta, False, -1)  # type: ignore[arg-type]
+                    return BaseMeta(sight.root, meta, requires_grad, output, version)
+        return BaseMeta(sight.root, meta, False, -1, version)
 
     def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
         """An alias is rebuilt from its base, so it cannot have a history of its own."""
@@ -226,10 +228,10 @@ class _Outputs:
             place = describe(result.value.location)
             raise noted(
                 UnsupportedError(
-                    f"analyze: output {index} shares memory with another tensor by detach() and has "
-                    "a history of its own, expected one history for one memory"
+                    f"analyze: output {index} shares memory with another tensor by detach() and "
+                    "has a history of its own, expected one history for one memory"
                 ),
-                f"at {place}" if place else None,
+                place,
                 "Return a clone() of it.",
             )
 
@@ -238,9 +240,12 @@ def _detached(chain: tuple[Step, ...]) -> bool:
     return any(step.op is DETACH for step in chain)
 
 
-def _has_edge(tensor: Tensor) -> bool:
-    """Whether the tape leads on from here; a stale view of a restricted kind counts as if it did."""
-    try:
-        return edge_of(tensor) is not None
-    except AutogradError:
-        return True
+def _plain(result: Tensor, meta: TensorMeta, steps: tuple[Step, ...]) -> Plain:
+    """The record of a result that the forward returns with this meta, before these geometry ops."""
+    is_leaf = result._leaf and result._node is None
+    return Plain(result.requires_grad_outside(), meta, result.storage.version, steps, is_leaf)
+
+
+def _stale(view: Tensor) -> bool:
+    """Whether the view's storage was written since its history was last asked for."""
+    return view._root is not None and view._seen != view.storage.version

@@ -1,8 +1,9 @@
 """Stage 3, convention: how compiled code is called.
 
 Input: `Captured` and `FunctionMeta`. Output: `Convention`: which tensors the graph takes, in order,
-and the generator's seed and offset where random ops are drawn. A tensor passed twice is one input: the
-pattern of equal objects is guarded, so every repeat is known (DUP-1, DUP-2). Spec: `specs/s3_convention.md`.
+and the generator's seed and offset where random ops are drawn. A tensor passed twice is one input:
+the pattern of equal objects is guarded, so every repeat is known (DUP-1, DUP-2). Spec:
+`specs/s3_convention.md`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Stage 4, joint: continues the captured run's own tape, so that forward and backward are one graph.
+"""Stage 4, joint: continues the captured run's own tape, so that forward and backward are one
+graph.
 
-Input: `Captured` (its tape alive) and `FunctionMeta`. Output: `Joint`. Final values of results and of
-updated inputs are read first, then the engine runs backwards on fake tangents while the recorder goes
-on. Gradients are collected at the edges taken before the function ran, and not beyond them (JNT-3).
+Input: `Captured` (its tape alive) and `FunctionMeta`. Output: `Joint`. Final values of results and
+of updated inputs are read first, then the engine runs backwards on fake tangents while the recorder
+goes on. Gradients are collected at the edges taken before the function ran, and not beyond them
+(JNT-3).
 One engine, the eager one, decides everything about gradients. Rules: JNT-1..JNT-15.
 Spec: `specs/s4_joint.md`.
 """
@@ -20,6 +22,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
@@ -68,14 +71,20 @@ class _Recording:
 
     # --- results
     def _read_results(self) -> None:
-        """Final reads, recorded before anything of the backward (a hook could write later)."""
-        fakes = {given.role: given.fake for given in self.captured.inputs}
+        """Final reads, recorded before anything of the backward (a hook could write later).
+
+        Updated inputs are read whole, in their geometry at entry: after a geometry op the object may
+        show less than what was written. Results likewise.
+        """
+        placeholders = {given.role: given.placeholder for given in self.captured.inputs}
         for each in self.meta.updated:
-            self._read(MutatedInput(each.role), fakes[each.role].value)
+            self._read(MutatedInput(each.role), placeholders[each.role])
         for index, output in enumerate(self.meta.outputs):
             if isinstance(output, Plain):
-                self._read(Output(index), self.captured.results[index].value)
+                value = self.captured.results[index].value
+                self._read(Output(index), _first_form(value) if output.geometry_steps else value)
         for index, base in enumerate(self.meta.bases):
+            assert base.node is not None
             self._read(IntermediateBase(index), base.node)
 
     def _read(self, role: Role, node: Node) -> None:
@@ -144,9 +153,11 @@ class _Recording:
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:
             case MutatedInput(of):
-                return edge_of(next(g.fake for g in self.captured.inputs if g.role == of))
+                return _whole_edge(next(g.fake for g in self.captured.inputs if g.role == of))
             case Output(index):
-                return edge_of(self.captured.results[index])
+                tensor = self.captured.results[index]
+                steps = self.meta.outputs[index].geometry_steps  # type: ignore[union-attr]
+                return _whole_edge(tensor) if steps else edge_of(tensor)
             case IntermediateBase(index):
                 root = self.captured.results[self.meta.bases[index].witness]._root
                 edge: Edge | None = root.edge()
@@ -171,6 +182,20 @@ class _Recording:
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:
         return next(value.meta for role, value in self.results if role == result)
+
+
+def _first_form(value: Node) -> Node:
+    """The node that made the object whose geometry ops led to `value`."""
+    while isinstance(value.target, (InplaceOp, GeometryOp)):
+        value = value.args[0]
+    return value
+
+
+def _whole_edge(tensor: Tensor) -> Edge | None:
+    """The tape edge of a base in the geometry in which its storage was first seen."""
+    root = tensor._root
+    edge: Edge | None = edge_of(tensor) if root is None else root.edge()
+    return edge
 
 
 def _fake_tangent(recorder: Any, role: Tangent, meta: TensorMeta) -> Tensor:

@@ -1,7 +1,8 @@
 """Stage 6, functionalize: graph to graph; in-place ops and views of written memory become pure ops.
 
-Input: an imperative graph. Output: an equal graph in which no op writes: input writes are outputs with
-a `MutatedInput` role. One group per storage (value, version, pending writes), one alias per object
+Input: an imperative graph. Output: an equal graph in which no op writes: input writes are outputs
+with a `MutatedInput` role. One group per storage (value, version, pending writes), one alias per
+object
 (group, view chain). Nothing is emitted until a stale alias is read; a second write through the same
 chain replaces the pending one; replays are memoised per base value. As the last step random ops get
 the generator's seed and offset. Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4.
@@ -174,7 +175,9 @@ class _Functionalizer:
         start = parent.start + op.start((operand, *rest))
         if op is AS_STRIDED:
             self._check_span(node, parent.group, meta, start)
-            chain = (Step(op, (rest[0], rest[1], start), parent.group.meta, meta),)
+            chain: tuple[Step, ...] = (
+                Step(op, (rest[0], rest[1], start), parent.group.meta, meta),
+            )
         else:
             chain = (*parent.chain, Step(op, rest, operand.meta, meta))  # type: ignore[arg-type]
         alias = self.env[node] = Alias(parent.group, chain, start, meta)
@@ -191,7 +194,7 @@ class _Functionalizer:
                     f"as_strided: size {meta.shape} with stride {meta.stride} reaches outside the "
                     f"{group.meta.span} elements of its base {group.meta}, expected to stay inside"
                 ),
-                f"at {place}" if place else None,
+                place,
                 "Pass the tensor that spans the whole storage as the argument.",
             )
 
@@ -235,7 +238,9 @@ class _Functionalizer:
         return self.build.emit(RESTRIDE, (value, stride))
 
     def _fold(self, group: Group) -> None:
-        """Writes what is pending into the root's value, in order, by the chains' inverses (FUN-7)."""
+        """Writes what is pending into the root's value, in order, by the chains' inverses
+        (FUN-7).
+        """
         reader = self.build.source
         for chain, value, writer in group.pending:
             self.build.source = writer
@@ -286,6 +291,7 @@ class _Functionalizer:
                 value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
         self.build.source = None
         return value
+
 
 def _root(value: Node) -> Node:
     while value.op == "call" and value.target.views:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir.graph import Graph, Node, map_nodes, output_node
-
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 
@@ -59,7 +58,9 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
 
 
 def _escaping(graph: Graph) -> set[Node]:
-    """Calls whose memory the caller holds after the call: results, and what results are views of."""
+    """Calls whose memory the caller holds after the call: results, and what results are views
+    of.
+    """
     found: set[Node] = set()
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
         if isinstance(role, (Output, IntermediateBase, MutatedInput)) and type(value) is Node:

@@ -1,9 +1,10 @@
 """Stage 8, partition: cuts a pure joint graph into a forward and a backward.
 
-Input: the simplified joint graph. Output: `Partition`. The default partitioner runs forward what was
-recorded in the forward, and saves every forward value that the backward uses (PART-10). Its helper
-`cut` is what a partitioner of one's own ends with: give it the set of nodes that the forward keeps for
-the backward. Rules: PART-1..PART-10, SAV-1, SAV-2. Spec: `specs/s8_partition.md`.
+Input: the simplified joint graph. Output: `Partition`. The default partitioner runs forward what
+was recorded in the forward, and saves every forward value that the backward uses (PART-10). Its
+helper
+`cut` is what a partitioner of one's own ends with: give it the set of nodes that the forward keeps
+for the backward. Rules: PART-1..PART-10, SAV-1, SAV-2. Spec: `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def default_partition(graph: Graph) -> Partition:
 def cut(graph: Graph, saved: dict[Node, str] | Iterable[Node]) -> Partition:
     """The partition that saves these nodes: the backward recomputes what it needs from them.
 
-    `saved` gives the reason for each. Raises ArgumentError where the gradients cannot be computed from
-    the saved nodes and the tangents, or a result needs a tangent.
+    `saved` gives the reason for each. Raises ArgumentError where the gradients cannot be computed
+    from the saved nodes and the tangents, or a result needs a tangent.
     """
-    reasons = dict(saved) if isinstance(saved, dict) else {node: "chosen" for node in saved}
+    reasons = dict(saved) if isinstance(saved, dict) else dict.fromkeys(saved, "chosen")
     order = [node for node in graph.nodes if node in reasons]
     forward, owners = _forward(graph, order)
     backward = _backward(graph, order)
@@ -65,7 +66,7 @@ def cut(graph: Graph, saved: dict[Node, str] | Iterable[Node]) -> Partition:
 
 # -------------------------------------------------------------------------------------- forward
 def _forward(graph: Graph, saved: list[Node]) -> tuple[Graph, dict[Node, Any]]:
-    results = [
+    results: list[tuple[Role, Any]] = [
         (role, value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if not isinstance(role, Gradient)

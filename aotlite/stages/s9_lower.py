@@ -1,7 +1,7 @@
 """Stage 9, lower: hands a pure graph to a backend.
 
-Input: a verified pure graph and a backend. Output: a callable on windows (`backends.protocol`). What a
-backend raises is told apart from errors of ours. Spec: `specs/s9_lower.md`.
+Input: a verified pure graph and a backend. Output: a callable on windows (`backends.protocol`).
+What a backend raises is told apart from errors of ours. Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def lower(graph: Graph, backend: Backend) -> Run:
         ) from error
     if not callable(run):
         raise BackendError(
-            f"lower: backend {backend.name!r} gave {run!r} for graph {graph.name}, expected a callable"
+            f"lower: backend {backend.name!r} gave {run!r} for graph {graph.name}, expected a "
+            "callable"
         )
     return run

@@ -1,14 +1,13 @@
-"""Where in the user's source we are: the innermost frame outside aotlite. Resolved when printed."""
+"""Where in the user's source we are: the innermost frame outside aotlite."""
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from types import CodeType, FrameType
 
 import aotlite
-from aotlite.ir.graph import Location
+from aotlite.ir.location import Location, place_of
 
 _OURS = tuple(os.path.join(os.path.abspath(path), "") for path in aotlite.__path__)
 _NOT_OURS = tuple(
@@ -23,10 +22,15 @@ def is_internal(code: CodeType) -> bool:
     """Whether code belongs to aotlite itself."""
     found = _INTERNAL.get(code)
     if found is None:
-        path = os.path.abspath(code.co_filename)
-        ours = path.startswith(_OURS) and not path.startswith(_NOT_OURS)
-        found = _INTERNAL[code] = ours or code.co_filename.startswith("<attrs")
+        found = _INTERNAL[code] = _is_ours(code.co_filename)
     return found
+
+
+def _is_ours(file: str) -> bool:
+    if file.startswith("<"):  # no file: what we generate, or a user's notebook cell or doctest
+        return file.startswith(("<attrs", "<string>", "<frozen", "<graph>"))
+    path = os.path.abspath(file)
+    return path.startswith(_OURS) and not path.startswith(_NOT_OURS)
 
 
 def user_location() -> Location | None:
@@ -40,22 +44,6 @@ def user_location() -> Location | None:
     return None
 
 
-def line_of(location: Location | None) -> int | None:
-    """The line number of a location."""
-    if location is None:
-        return None
-    code, instruction = location
-    for start, end, line in code.co_lines():
-        if start <= instruction < end:
-            return line
-    return code.co_firstlineno
-
-
 def describe(location: Location | None) -> str | None:
-    """`file.py:12, in loss: y = x * 2`."""
-    if location is None:
-        return None
-    code, _ = location
-    line = line_of(location)
-    text = linecache.getline(code.co_filename, line or 0).strip()
-    return f"{code.co_filename}:{line}, in {code.co_name}" + (f": {text}" if text else "")
+    """The place as tracebacks write it; None if it is unknown."""
+    return None if location is None else place_of(location).note()

@@ -34,7 +34,11 @@ Formulas = Mapping[str, Callable[..., Any]] | None
 def common_dtype(key: tuple[Any, ...]) -> DType:
     """The promoted dtype of a meta rule's arguments (metas and types of numbers)."""
     return dtypes.result_type(
-        [(a.dtype, len(a.shape)) if type(a) is TensorMeta else a() for a in key if a in _KINDS or type(a) is TensorMeta]
+        [
+            (a.dtype, len(a.shape)) if type(a) is TensorMeta else a()
+            for a in key
+            if type(a) is TensorMeta or a in _KINDS
+        ]
     )
 
 
@@ -46,7 +50,9 @@ def common_device(name: str, metas: list[TensorMeta]) -> Any:
     device = metas[0].device
     for meta in metas:
         if meta.device is not device:
-            raise DeviceError(f"{name}: operands are on {device} and {meta.device}, expected one device")
+            raise DeviceError(
+                f"{name}: operands are on {device} and {meta.device}, expected one device"
+            )
     return device
 
 
@@ -227,7 +233,8 @@ def _scatter_put(name: str) -> Callable[..., Any]:
 
 
 def scatter_of(viewed: ViewOp) -> PureOp:
-    """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is src.
+    """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is
+    src.
 
     One kernel serves every view: copy the parent, apply the view's own geometry, write.
     """
@@ -256,7 +263,8 @@ def scatter_of(viewed: ViewOp) -> PureOp:
 
     names = ", ".join(p.name for p in view_args)
     scope: dict[str, Any] = {"view_name": viewed.name}
-    # A formula's parameter names say what it reads, so these two are made with the view's own names.
+    # A formula's parameter names say what it reads, so these two are made with the view's own
+    # names.
     exec(
         f"def to_self(grad, src_meta, {names}):\n"
         f"    hole = grad.new_zeros(src_meta.shape)\n"

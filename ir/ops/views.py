@@ -17,14 +17,14 @@ from aotlite.ir.ops.declare import geometry_of, multi_view, pure, scatter_of, vi
 Window = tuple[TensorMeta, int]
 
 
-def _seen(meta: TensorMeta, shape: tuple[int, ...], stride: tuple[int, ...], start: int = 0) -> Window:
+def _seen(
+    meta: TensorMeta, shape: tuple[int, ...], stride: tuple[int, ...], start: int = 0
+) -> Window:
     return tensor_meta(shape, stride, meta.dtype, meta.device), start
 
 
 def _reordered(meta: TensorMeta, order: tuple[int, ...]) -> Window:
-    return _seen(
-        meta, tuple(meta.shape[i] for i in order), tuple(meta.stride[i] for i in order)
-    )
+    return _seen(meta, tuple(meta.shape[i] for i in order), tuple(meta.stride[i] for i in order))
 
 
 # ------------------------------------------------------------------------------- same geometry
@@ -233,16 +233,14 @@ SELECT = view(
     meta=_select,
     put=None,
     vjp={
-        "self": lambda grad, self_meta, dim, index: grad.new_zeros(
-            self_meta.shape
-        ).select_scatter(grad, dim, index)
+        "self": lambda grad, self_meta, dim, index: grad.new_zeros(self_meta.shape).select_scatter(
+            grad, dim, index
+        )
     },
 )
 
 
-def _slice(
-    self: TensorMeta, dim: int, start: int | None, end: int | None, step: int
-) -> Window:
+def _slice(self: TensorMeta, dim: int, start: int | None, end: int | None, step: int) -> Window:
     if not self.shape:
         raise ShapeError("slice: the tensor has no dimensions, expected at least 1")
     if step < 1:
@@ -305,7 +303,9 @@ def _unfold(self: TensorMeta, dimension: int, size: int, step: int) -> Window:
             f"unfold: size is {size} and step is {step}, expected size >= 0 and step >= 1"
         )
     if size > have:
-        raise ShapeError(f"unfold: size is {size}, expected at most {have}, the size of dimension {dim}")
+        raise ShapeError(
+            f"unfold: size is {size}, expected at most {have}, the size of dimension {dim}"
+        )
     if not self.shape:
         return _seen(self, (size,), (1,))
     count = (have - size) // step + 1
@@ -381,7 +381,9 @@ def _split_parts(self: TensorMeta, split_size: int, dim: int) -> Any:
     return tuple((SLICE, (dim, i, min(i + split_size, have), 1)) for i in starts)
 
 
-SPLIT = multi_view("split(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", parts=_split_parts)
+SPLIT = multi_view(
+    "split(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", parts=_split_parts
+)
 
 
 def _split_with_sizes_parts(self: TensorMeta, split_sizes: tuple[int, ...], dim: int) -> Any:
@@ -452,13 +454,18 @@ def _accumulate(
     return xp.reshape(total, size)
 
 
+def _windows(flat: Any, size: Any, stride: Any, offset: int) -> Any:
+    """`as_strided` counted from the operand's first element, which may not be its storage's."""
+    return flat._apply(AS_STRIDED, (flat, size, stride, offset))
+
+
 STRIDED_ACCUMULATE = pure(
     "strided_accumulate(Tensor self, int[] size, int[] stride, int offset=0) -> Tensor",
     meta=_accumulate_meta,
     kernel=_accumulate,
     vjp={
-        "self": lambda grad, self_meta, stride, offset: grad.contiguous().as_strided(
-            self_meta.shape, stride, offset
+        "self": lambda grad, self_meta, stride, offset: _windows(
+            grad.contiguous(), self_meta.shape, stride, offset
         )
     },
     cost=Cost.INDEXING,

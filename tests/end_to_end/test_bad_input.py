@@ -26,7 +26,9 @@ def test_an_argument_of_an_unknown_kind_is_refused_by_its_path(leaf):
     compiled = al.compile(lambda x, options: x)
     with pytest.raises(al.ArgumentError, match=r"compile: argument 1\['deep'\]\[0\] is ") as caught:
         compiled(al.ones(2), {"deep": [leaf]})
-    assert "expected a tensor, ndarray, number, bool, str, None, Module or optimizer" in str(caught.value)
+    assert "expected a tensor, ndarray, number, bool, str, None, Module or optimizer" in str(
+        caught.value
+    )
     with pytest.raises(TypeError, match="argument 'options' is "):
         compiled(al.ones(2), options=leaf)
     assert [1.0, 1.0] == compiled(al.ones(2), {"deep": [None]}).tolist()
@@ -57,7 +59,11 @@ def test_async_and_generator_functions_are_refused():
     async def both(x):
         yield x
 
-    for fn, kind in ((waits, "an async function"), (yields, "a generator function"), (both, "an async gen")):
+    for fn, kind in (
+        (waits, "an async function"),
+        (yields, "a generator function"),
+        (both, "an async gen"),
+    ):
         with pytest.raises(al.UnsupportedError, match=f"is {kind}"):
             al.compile(fn)
     compiled = al.compile(lambda x: x * 2.0)
@@ -167,7 +173,9 @@ def test_a_value_saved_and_then_written_by_the_function_raises_in_the_backward_o
 def test_overlapping_inputs_of_which_one_is_written_are_refused_before_any_effect():
     data = al.arange(6.0)
     compiled = al.compile(lambda a, b: a.mul_(2.0) + b)
-    with pytest.raises(al.AliasError, match="argument 0 and argument 1 overlap in memory") as caught:
+    with pytest.raises(
+        al.AliasError, match="argument 0 and argument 1 overlap in memory"
+    ) as caught:
         compiled(data[0:3], data[2:5])
     assert "take the views inside the function" in notes(caught)
     assert ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 0) == (data.tolist(), data.version)
@@ -309,7 +317,9 @@ def test_an_exception_in_the_middle_leaves_modes_and_cache_clean(error):
     assert [4.0, 4.0] == compiled(x).tolist()
 
 
-@pytest.mark.parametrize("stage", ["analyze", "joint", "functionalize", "simplify", "partition", "lower"])
+@pytest.mark.parametrize(
+    "stage", ["analyze", "joint", "functionalize", "simplify", "partition", "lower"]
+)
 def test_an_interrupt_in_any_stage_leaves_modes_and_cache_clean(stage):
     def interrupted(*args):
         raise KeyboardInterrupt
@@ -327,12 +337,17 @@ def test_a_backend_that_fails_is_named_and_nothing_is_done():
         raise ValueError("no kernel for you")
 
     x = al.ones(2)
-    with pytest.raises(al.BackendError, match="lower: backend 'bad' raised ValueError on graph") as caught:
+    with pytest.raises(
+        al.BackendError, match="lower: backend 'bad' raised ValueError on graph"
+    ) as caught:
         al.compile(lambda x: x.add_(1.0), backend=bad)(x)
     assert "no kernel for you" in notes(caught)
     assert [1.0, 1.0] == x.tolist()
     with pytest.raises(al.BackendError, match="gave 3 for graph"):
-        al.compile(lambda x: x.add_(1.0), stages={"lower": lambda g, b: al.stages.s9_lower.lower(g, Three())})(x)
+        al.compile(
+            lambda x: x.add_(1.0),
+            stages={"lower": lambda g, b: al.stages.s9_lower.lower(g, Three())},
+        )(x)
 
 
 class Three:
