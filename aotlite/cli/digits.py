@@ -27,7 +27,7 @@ class DigitsNet(nn.Module):
         self.read_right = nn.Buffer(aotlite.tensor(0), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.classify(self.features(images))  # type: ignore[no-any-return]
+        return self.classify(self.features(images))
 
 
 def _block(inputs: int, outputs: int) -> list[nn.Module]:
@@ -127,7 +127,7 @@ class Session:
         self.optimizer.zero_grad()
         value.backward()
         self.functions.update(self.optimizer)
-        return value.item()  # type: ignore[no-any-return]
+        return value.item()
 
     def accuracy(self) -> float:
         """The part of the test digits that is read right, in eval mode."""
