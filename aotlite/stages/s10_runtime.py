@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.protocol import Run, Window
-from aotlite.eager.autograd.history import CreationKind, change_geometry, edge_of, root_of
+from aotlite.eager.autograd.history import CreationKind, Step, change_geometry, edge_of, root_of
 from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released, replay
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
@@ -85,19 +85,12 @@ class CompiledEntry:
             if not isinstance(role, Saved)
         )
         self.written = tuple(each for each in meta.inputs if each.writes)
-        self._needs_entry_alias = {
-            each.role
-            for each in self.written
-            if each.writes_metadata
-            and any(isinstance(o, AliasOfInput) and o.role == each.role for o in meta.outputs)
-        }
 
     def __call__(self, tensors: dict[InputRole, Tensor], leaves: Sequence[Any]) -> list[Any]:
         """The flat results of one call; `tensors` by role, `leaves` the flat arguments as given."""
         for each in self.written:
             _check_writable(tensors[each.role], each)
         edges = self._edges(tensors)
-        entry = {role: tensors[role].alias() for role in self._needs_entry_alias}
         windows: list[Window] = [
             (t.storage.buffer, t.offset) for t in map(tensors.get, self.roles) if t is not None
         ]
@@ -116,10 +109,12 @@ class CompiledEntry:
             if window is not None and meta is not None
         }
         node = self._hook(values, out[count:], edges)
-        self._write_back(tensors, values)
+        self._write_data(tensors, values)
+        self._set_versions(values)
         if node is not None:
             node.link(self.saved, tensors, values)
-        results = self._results(tensors, values, entry, leaves)
+        results = self._results(tensors, values, leaves)
+        self._change_geometries(tensors, results)
         if self.meta.grad_mode_after is not None:
             STATE.grad_mode = self.meta.grad_mode_after
         return results
@@ -130,16 +125,26 @@ class CompiledEntry:
 
     # --- the tape
     def _edges(self, tensors: dict[InputRole, Tensor]) -> tuple[Edge | None, ...]:
-        """Where the inputs' gradients go; asked before anything runs, since asking may raise."""
+        """Where the inputs' gradients go; asked before anything runs, since asking may raise.
+
+        Not asked where no gradient comes (RT-9).
+        """
         if self.backward is None:
             return ()
-        return tuple([edge_of(tensors[role]) for role, _ in self.backward.gradients])
+        return tuple(
+            [
+                None if meta is None else edge_of(tensors[role])
+                for role, meta in self.backward.gradients
+            ]
+        )
 
     def _hook(
         self, values: dict[Any, Tensor], saved: list[Any], edges: tuple[Edge | None, ...]
     ) -> CompiledBackward | None:
         """Makes the differentiable results' histories one tape node (RT-2)."""
         if self.backward is None:
+            for role in self.meta.tangents:
+                values[role]._node = DeadEnd()
             return None
         node = CompiledBackward(self.backward, edges, saved)
         for index, (role, _) in enumerate(self.backward.tangents):
@@ -148,8 +153,8 @@ class CompiledEntry:
         return node
 
     # --- inputs
-    def _write_back(self, tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]) -> None:
-        """RT-1 step 6: geometry, then data; counters move by what eager's would (FUN-23)."""
+    def _write_data(self, tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]) -> None:
+        """RT-1 step 6: updated inputs are written whole; counters move as eager's do (FUN-23)."""
         copies: dict[int, int] = {}
         for each in self.written:
             if each.changes_history:
@@ -162,18 +167,31 @@ class CompiledEntry:
                 raised.add(id(storage))
                 storage.version += each.version_bumps - copies.get(id(storage), 0)
         for each in self.written:
-            target = tensors[each.role]
-            if each.writes_metadata:
-                _change_geometry(target, each)
             if each.writes_data:
-                _write_data(target, values[MutatedInput(each.role)], each)
+                _write_data(tensors[each.role], values[MutatedInput(each.role)], each)
+
+    def _set_versions(self, values: dict[Any, Tensor]) -> None:
+        """New storages count the writes that they went through in the function (TEN-10)."""
+        for index, output in enumerate(self.meta.outputs):
+            if isinstance(output, Plain):
+                values[Output(index)].storage.version = output.version
+        for index, base in enumerate(self.meta.bases):
+            values[IntermediateBase(index)].storage.version = base.version
+
+    def _change_geometries(self, tensors: dict[InputRole, Tensor], results: list[Any]) -> None:
+        """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
+        for each in self.written:
+            if each.writes_metadata:
+                _change_geometry(tensors[each.role], each.geometry_steps)
+        for index, output in enumerate(self.meta.outputs):
+            if isinstance(output, Plain) and output.geometry_steps:
+                _change_geometry(results[index], output.geometry_steps)
 
     # --- results
     def _results(
         self,
         tensors: dict[InputRole, Tensor],
         values: dict[Any, Tensor],
-        entry: dict[InputRole, Tensor],
         leaves: Sequence[Any],
     ) -> list[Any]:
         outputs = self.meta.outputs
@@ -181,15 +199,15 @@ class CompiledEntry:
         later: list[tuple[int, OutputMeta]] = []
         for index, output in enumerate(outputs):
             match output:
-                case Plain():
+                case Plain(is_leaf=is_leaf):
                     results[index] = values[Output(index)]
+                    results[index]._leaf = is_leaf
                 case IsInput(role):
                     results[index] = tensors[role]
-                case AliasOfInput(role, chain, kind, _):
-                    source = entry[role] if role in entry else tensors[role]
-                    results[index] = _rebuilt(source, chain, kind)
-                case AliasOfBase(base, chain, kind, _):
-                    results[index] = _rebuilt(values[IntermediateBase(base)], chain, kind)
+                case AliasOfInput(role):
+                    results[index] = _rebuilt(tensors[role], output)
+                case AliasOfBase(base):
+                    results[index] = _rebuilt(values[IntermediateBase(base)], output)
                 case Fixed(ArgumentLeaf(leaf)):
                     results[index] = leaves[leaf]
                 case Fixed(value):
@@ -198,7 +216,7 @@ class CompiledEntry:
                     later.append((index, output))
         for index, output in later:
             if isinstance(output, AliasOfOutput):
-                results[index] = _rebuilt(results[output.output], output.chain, output.kind)
+                results[index] = _rebuilt(results[output.output], output)
         for index, output in later:
             if isinstance(output, Repeated):
                 results[index] = results[output.output]
@@ -216,9 +234,9 @@ def _check_writable(tensor: Tensor, each: InputMeta) -> None:
         )
 
 
-def _change_geometry(target: Tensor, each: InputMeta) -> None:
+def _change_geometry(target: Tensor, steps: tuple[Step, ...]) -> None:
     """RT-3: gives the caller's tensor the geometry that the function left."""
-    for step in each.geometry_steps:
+    for step in steps:
         root_of(target)
         operand = _Meta(target.meta)
         target.offset += step.op.start((operand, *step.args))
@@ -247,16 +265,19 @@ def _write_data(target: Tensor, value: Tensor, each: InputMeta) -> None:
         target.device.arrays.copy(target.array, value.array)
 
 
-def _rebuilt(source: Tensor, chain: Any, kind: CreationKind | None) -> Tensor:
+def _rebuilt(source: Tensor, view: AliasOfInput | AliasOfBase | AliasOfOutput) -> Tensor:
     """RT-6: the view of `source` that eager's result is."""
+    kind = view.kind
     mode = STATE.grad_mode
     STATE.grad_mode = kind is not CreationKind.NO_GRAD
     try:
-        out: Tensor = replay(chain, source) if chain else source.alias()
+        out: Tensor = replay(view.chain, source)
     finally:
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         out._kind = kind
+        if view.stale:
+            out._seen = -1
     return out
 
 
@@ -370,6 +391,20 @@ def _wrapped(
         storage = storages.setdefault(id(buffer), Storage(buffer))
         found.append(Tensor(storage, meta, start))
     return found
+
+
+class DeadEnd(TapeNode):
+    """The history of a result that requires grad although its gradient goes nowhere (TEN-21)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.edges = ()
+        self.sequence = next_sequence()
+        self.origin = None
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        return ()
 
 
 class DoubleBackward(TapeNode):
