@@ -120,7 +120,7 @@ class Operand:
         return self._do("abs")
 
     def __matmul__(self, other: Any) -> Any:
-        return self.matmul(other)
+        return self._do("matmul", other)
 
     def __rmatmul__(self, other: Any) -> Any:
         return other.matmul(self)
@@ -342,23 +342,6 @@ class Operand:
         return self._do(f"{name}_dim", dim, keepdim)
 
     # --- products
-    def matmul(self, other: Any) -> Any:
-        """The matrix product with PyTorch's rules for vectors and batches.
-
-        (n,) (n,) -> (); (m, k) (k,) -> (m,); (k,) (k, n) -> (n,); (*b, m, k) (*c, k, n) -> (*bc, m,
-        n).
-        """
-        if not isinstance(other, Operand):
-            raise ArgumentError(f"matmul: argument 'other' is {other!r}, expected a tensor")
-        if self.ndim == 0 or other.ndim == 0:
-            raise ShapeError("matmul: an operand has 0 dimensions, expected at least 1")
-        left = self.unsqueeze(0) if self.ndim == 1 else self
-        right = other.unsqueeze(1) if other.ndim == 1 else other
-        product = left._do("matmul", right)
-        if self.ndim == 1:
-            product = product.select(-2, 0)
-        return product.select(-1, 0) if other.ndim == 1 else product
-
     def mm(self, other: Operand) -> Any:
         """(m, k) (k, n) -> (m, n)."""
         return self._of_rank("mm", 2, other)
