@@ -92,11 +92,13 @@ def _fakes(recorder: Any, values: Any, meta: Any) -> tuple[Tensor, ...]:
 
 
 def _computed(op: PureOp, args: tuple[Any, ...], meta: Any) -> tuple[Tensor, ...]:
-    arrays = (meta[0] if type(meta) is tuple else meta).device.arrays
-    result = _run_kernel(op, args, meta, arrays)
-    metas, results = (meta, result) if type(meta) is tuple else ((meta,), (result,))
+    if type(meta) is not tuple:
+        arrays = meta.device.arrays
+        return (Tensor(Storage(arrays.adopt(_run_kernel(op, args, meta, arrays), meta)), meta),)
+    arrays = meta[0].device.arrays
+    results = _run_kernel(op, args, meta, arrays)
     return tuple(
-        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, metas, strict=True)]
+        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, meta, strict=True)]
     )
 
 
@@ -104,19 +106,20 @@ def _run_kernel(op: PureOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> An
     operands = []
     for a in args:
         if isinstance(a, Tensor):
-            operands.append(_on(op, a, arrays).array)
+            operands.append(_array_of(op, a, arrays))
         elif type(a) is tuple and a and isinstance(a[0], Tensor):
-            operands.append(tuple([_on(op, item, arrays).array for item in a]))
+            operands.append(tuple([_array_of(op, item, arrays) for item in a]))
         else:
             operands.append(a)
     with np.errstate(all="ignore"):
         return op.kernel(arrays, meta, *operands)
 
 
-def _on(op: Op, tensor: Tensor, arrays: Any) -> Tensor:
+def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
     if tensor.meta.device.arrays is not arrays:
         raise DeviceError(f"{op.name}: a tensor is on {tensor.device}, expected one device for all")
-    return tensor
+    array = tensor._array
+    return tensor.array if array is None else array
 
 
 # --------------------------------------------------------------------------------------- views
@@ -146,11 +149,13 @@ def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
 
 def _check_bounds(op: Op, storage: Storage, meta: TensorMeta, offset: int) -> None:
     size = meta.dtype.itemsize
-    have = getattr(storage.buffer, "nbytes", None)
-    if offset < 0 or (have is not None and meta.numel and (offset + meta.span) * size > have):
+    needed = (offset + meta.span) * size
+    have = needed if storage.buffer is None else storage.buffer.nbytes
+    if offset < 0 or (meta.numel and needed > have):
         raise ShapeError(
             f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset {offset} "
-            f"needs {(offset + meta.span) * size} bytes, expected at most the storage's {have}"
+            f"needs {needed} bytes, expected an offset of at least 0 and at most the storage's "
+            f"{have} bytes"
         )
 
 
@@ -301,3 +306,12 @@ _HANDLERS: dict[type, Any] = {
     RandomOp: _random,
     ResultOp: _result_of,
 }
+
+
+def _apply(tensor: Tensor, op: Op, args: tuple[Any, ...]) -> Any:
+    return dispatch(op, args)
+
+
+# Tensor cannot import its dispatcher, which imports Tensor; an import in the method, on each call,
+# would take a tenth of the time of a small op.
+Tensor._apply = _apply  # type: ignore[method-assign]

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
-from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError, noted
+from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, Op
 from aotlite.ir.operand import Operand
 
 if TYPE_CHECKING:
@@ -309,10 +309,15 @@ class Tensor(Operand):
             raise ArgumentError(f"copy_: argument 'src' is {src!r}, expected a tensor")
         return self._do("copy_", src)
 
-    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
-        from aotlite.eager.dispatch import dispatch
+    if not TYPE_CHECKING:  # a type checker takes the ops' methods from Operand
 
-        return dispatch(op, args)
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError with the nearest names: only called for what is not there."""
+            near = difflib.get_close_matches(name, [n for n in dir(type(self)) if n[0] != "_"], 3)
+            hint = f"; did you mean {', '.join(near)}?" if near and name[:1] != "_" else ""
+            raise AttributeError(
+                f"{type(self).__name__} has no op or attribute {name!r}{hint}", name=name, obj=self
+            )
 
     def __repr__(self) -> str:
         if self.storage.buffer is None:
@@ -353,11 +358,3 @@ def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:
     if tensor.storage.buffer is None:
         raise no_data(what)
 
-
-def unknown(name: str) -> Exception:
-    """The error for a method that no op provides, with the nearest names."""
-    import difflib
-
-    near = difflib.get_close_matches(name, [n for n in OPS if not n.startswith("_")], 3)
-    note = f"Did you mean {', '.join(near)}?" if near else None
-    return noted(AttributeError(f"Tensor has no op or attribute {name!r}"), note)

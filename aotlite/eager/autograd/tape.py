@@ -407,5 +407,11 @@ def _is_ours_alone(holder: list[Any]) -> bool:
 
 
 def _laid_out(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient with the strides of `meta`, on which a chain was recorded."""
-    return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
+    """The gradient with the strides of `meta`, on which a chain was recorded.
+
+    Between the elements of a `meta` with gaps lie zeros: `as_strided` may look there.
+    """
+    if meta.dense:
+        return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
+    flat = grad.new_zeros((meta.span,)).as_strided_scatter(grad, meta.shape, meta.stride, 0)
+    return flat.as_strided(meta.shape, meta.stride, 0)
