@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from aotlite.ir.errors import AotliteError
 
 COMMANDS: dict[str, str] = {
     "demo": "train a small convolutional network on handwritten digits by two compiled functions",
-    "explain": "print every stage's graph of a function, its metadata and what is saved, in sentences",
+    "explain": "print what every stage makes of a function: graphs, metadata, what is saved",
 }
 """Name of a command, and of its module in this package -> what it does."""
 
@@ -47,7 +47,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def number(least: int) -> type[int]:
+def number(least: int) -> Callable[[str], int]:
     """An argparse type: an integer of at least `least`."""
 
     def parse(text: str) -> int:
@@ -57,4 +57,4 @@ def number(least: int) -> type[int]:
         return value
 
     parse.__name__ = "integer"
-    return parse  # type: ignore[return-value]
+    return parse

@@ -39,6 +39,19 @@ def test_a_module_is_its_attributes_by_class():
     assert list(outer.children()) == [outer.first, outer.second]
 
 
+def test_a_tied_tensor_is_named_once_and_saved_under_each_name():
+    outer = Outer()
+    outer.second.weight = outer.first.weight
+    outer.second.seen = outer.first.seen
+    assert [n for n, _ in outer.named_parameters()] == ["bias", "first.weight"]
+    assert [n for n, _ in outer.named_buffers()] == [
+        "first.seen",
+        "first.scratch",
+        "second.scratch",
+    ]
+    assert {"first.weight", "second.weight", "second.seen"} <= set(outer.state_dict())
+
+
 def test_registration_is_assignment_with_a_check():
     module = nn.Module()
     module.register_parameter("w", nn.Parameter(al.ones(1)))
