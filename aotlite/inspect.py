@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _PURPOSES = {
-    "1 capture": "the function ran once on fake tensors; every op it ran, views and writes included",
+    "1 capture": "the function ran once on fake tensors: every op it ran, views and writes too",
     "2 analyze": "what it does to its inputs, what its results alias, what is differentiable",
     "3 convention": "how the compiled code is called",
     "4 joint": "the tape continued: forward and backward in one imperative graph",
@@ -195,7 +195,9 @@ class _Dump:
     def _name(self, stage: str) -> str:
         """A file name under which listings keep the order of the stages."""
         if stage[0].isdigit():
-            return _word(stage)
+            half = {"forward": "1_forward", "backward": "2_backward"}
+            first, _, last = stage.partition(", ")
+            return _word(f"{first} {half.get(last, last)}")
         self.passes += 1
         return f"7_simplify_{self.passes}_{_word(stage)}"
 

@@ -67,15 +67,16 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield "No tangents arrive: no value that the compiled code returns is differentiable."
     yield _training_text(meta)
     if meta.grad_mode_after is not None:
-        yield f"The function leaves grad mode {'on' if meta.grad_mode_after else 'off'}; so does each call."
+        yield f"Each call leaves grad mode {'on' if meta.grad_mode_after else 'off'}."
 
 
 # --- inputs
 def _input_lines(each: InputMeta) -> Iterator[str]:
     reached = "" if isinstance(each.role, Primal) else ", read from its place at each call"
-    yield f"{each.role} is {each.place}, {meta_text(each.meta)}{reached}; {_requires_grad_text(each)}."
+    what = f"{each.place}, {meta_text(each.meta)}{reached}"
+    yield f"{each.role} is {what}; {_requires_grad_text(each)}."
     if each.writes_metadata:
-        steps = _chain_text(each.geometry_steps) or "views that cancel in shape"
+        steps = _chain_text(each.geometry_steps)
         moved = f", {each.final_start} elements further on" if each.final_start else ""
         yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
     if each.writes_data:
@@ -147,10 +148,9 @@ def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
         if isinstance(output, AliasOfBase) and output.base == index
     ]  # fmt: skip
     word, share = ("result", "is its view") if len(views) == 1 else ("results", "are its views")
-    return (
-        f"Intermediate base {index} is {meta_text(base.meta)}, returned besides the results because "
-        f"{word} {_listed(views)} {share}{_grad_text(base.requires_grad)}."
-    )
+    what = f"{meta_text(base.meta)}, returned besides the results"
+    why = f"{word} {_listed(views)} {share}{_grad_text(base.requires_grad)}"
+    return f"Intermediate base {index} is {what} because {why}."
 
 
 def _result_name(role: Role, meta: FunctionMeta) -> str:

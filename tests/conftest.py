@@ -67,6 +67,10 @@ class XdistTally(Tally):
         self.packages.add(output.get("aotlite", "unknown, a worker crashed"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-goldens", action="store_true", help="rewrite tests/goldens")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         distributed = config.pluginmanager.hasplugin("xdist")

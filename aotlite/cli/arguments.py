@@ -1,4 +1,4 @@
-"""Arguments written on a command line: `f32[4,3] requires_grad`, `i64[2,3][1,2]`, `2.0`, `'sum'`."""
+"""Arguments as text on a command line: `f32[4,3] requires_grad`, `i64[2,3][1,2]`, `2.0`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def value_from_text(text: str, option: str = "--arg") -> Any:
     """A tensor of ones for a dtype and a shape, or the value of a Python literal.
 
     A tensor is a dtype (`f32` or `float32`), its sizes in brackets, where wanted its strides in
-    brackets, and where wanted the word `requires_grad`. Raises ArgumentError with a caret below what
-    cannot be read; `option` is named in it.
+    brackets, and where wanted the word `requires_grad`. Raises ArgumentError, which names `option`
+    and has a caret below what cannot be read.
 
     >>> value_from_text("f32[2,3][1,2]").meta, value_from_text("2.0")
     (f32[2, 3][1, 2], 2.0)

@@ -126,7 +126,8 @@ def _known(module: ModuleType, name: str) -> str:
     functions = [
         key
         for key, value in vars(module).items()
-        if isinstance(value, (FunctionType, CompiledFunction)) and value.__module__ == module.__name__
+        if isinstance(value, (FunctionType, CompiledFunction))
+        and value.__module__ == module.__name__
     ]
     near = difflib.get_close_matches(name, functions, 1)
     if near:
@@ -139,7 +140,9 @@ def _blaming(what: str, expected: str, path: str) -> Iterator[None]:
     """Errors of the user's own code as ours, with the line of the file that raised them."""
     try:
         yield
-    except AotliteError:
+    except AotliteError as error:
+        if not any(path in note for note in getattr(error, "__notes__", ())):
+            noted(error, _line(error, path))
         raise
     except Exception as error:
         first, *rest = traceback.format_exception_only(error)

@@ -1,0 +1,53 @@
+"""A pass of one's own: doublings become additions, in the forward and in the backward.
+
+A pass is a function from a graph to a graph. This one is a `Transformer`: it rebuilds the graph
+call by call, and what it does not change stays as it is.
+"""
+
+import aotlite as al
+from aotlite.ir.transform import Transformer
+
+
+class AddInsteadOfDoubling(Transformer):
+    """x * 2 becomes x + x."""
+
+    def call(self, target, args):
+        if target.name == "mul" and type(args[1]) in (int, float) and args[1] == 2:
+            return args[0] + args[0]
+        return super().call(target, args)
+
+
+def add_instead_of_doubling(graph):
+    """The graph with every doubling replaced."""
+    return AddInsteadOfDoubling(graph).transform()
+
+
+def loss(x):
+    return (x.tanh() * 2.0).sum()
+
+
+def op_names(graph):
+    """The ops that a graph calls, in order."""
+    return [node.target.name for node in graph.calls]
+
+
+def main():
+    plain = al.compile(loss)
+    # verify=True also runs the graphs before and after the pass, on random inputs.
+    changed = al.compile(loss, passes=[add_instead_of_doubling], verify=True)
+    values, grads = [], []
+    for function in (plain, changed):
+        x = al.tensor([0.5, 1.0, 1.5]).requires_grad_()
+        value = function(x)
+        value.backward()
+        values.append(value.item())
+        grads.append(x.grad.tolist())
+    print("forward  without the pass:", *op_names(plain.forward_graph))
+    print("forward  with it:         ", *op_names(changed.forward_graph))
+    print("backward without the pass:", *op_names(plain.backward_graph))
+    print("backward with it:         ", *op_names(changed.backward_graph))
+    print("equal values:", values[0] == values[1], "- equal gradients:", grads[0] == grads[1])
+
+
+if __name__ == "__main__":
+    main()

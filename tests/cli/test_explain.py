@@ -1,0 +1,234 @@
+"""`aotlite explain`: prints every stage, and says what is wrong with what it is given."""
+
+import sys
+
+import pytest
+
+from aotlite.cli import main
+from aotlite.cli.arguments import value_from_text
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.meta import tensor_meta
+
+SOURCE = """\
+import aotlite as al
+import neighbour
+
+class Model:
+    def loss(self, x):
+        return x.sum()
+
+def loss(x, w, scale=1.0):
+    x[0].mul_(2.0)
+    return ((x @ w) * scale).exp().sum()
+
+def fails(x):
+    raise KeyError("no such key")
+
+def asks(x):
+    return x.sum().item()
+
+model = Model()
+number = 3
+"""
+LOSS = ["--arg", "f32[4,3]", "--arg", "f32[3,3] requires_grad"]
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A file that imports its neighbour, named from the working folder."""
+    (tmp_path / "model.py").write_text(SOURCE)
+    (tmp_path / "neighbour.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return "model.py"
+
+
+@pytest.fixture
+def explain(capsys):
+    def run(*argv):
+        assert 0 == main(["explain", *argv])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def refused(capsys):
+    """What a call that must end with status 2 prints to stderr."""
+
+    def run(*argv):
+        path = list(sys.path)
+        with pytest.raises(SystemExit) as caught:
+            main(["explain", *argv])
+        assert 2 == caught.value.code
+        assert path == sys.path
+        printed = capsys.readouterr()
+        assert "" == printed.out
+        return printed.err
+
+    return run
+
+
+# ---------------------------------------------------------------------------------- what it prints
+def test_explain_prints_every_stage_in_order(model, explain):
+    text = explain(f"{model}:loss", *LOSS)
+    headers = [line.split(":")[0] for line in text.splitlines() if line.startswith("# ")]
+    assert [
+        "# 1 capture",
+        "# 2 analyze",
+        "# 3 convention",
+        "# 4 joint",
+        "# 6 functionalize",
+        "# 7 simplify",
+        "# 8 partition",
+        "# 8 partition, forward",
+        "# 8 partition, backward",
+    ] == headers
+    assert "    # model.py:9 in loss: x[0].mul_(2.0)\n" in text
+
+
+def test_explain_prints_the_same_text_each_time(model, explain):
+    assert explain(f"{model}:loss", *LOSS) == explain(f"{model}:loss", *LOSS)
+
+
+def test_explain_prints_one_stage(model, explain):
+    expected = """\
+# 8 partition: what is saved for the backward, and why
+The forward has 7 ops, the backward 6.
+Saved for the backward: 2 values, 96 bytes beyond what inputs and results hold.
+  saved_select_scatter: f32[4, 3], 48 bytes; saved because the backward uses it.
+  saved_exp: f32[4, 3], 48 bytes; saved because the backward uses it.
+Recomputed in the backward: nothing.
+"""
+    assert expected == explain(f"{model}:loss", *LOSS, "--stage", "partition")
+
+
+def test_explain_takes_literals_keywords_and_methods(model, explain):
+    graph = explain(f"{model}:loss", *LOSS, "--kwarg", "scale=0.25", "--stage", "capture")
+    assert "ops.mul(matmul, 0.25)" in graph
+    method = explain(f"{model}:model.loss", "--arg", "f64[2]", "--stage", "capture")
+    assert 'def loss(primals_0: "f64[2]"):' in method
+
+
+# ------------------------------------------------------------------------------- what it refuses
+def test_missing_colon_is_refused(model, refused):
+    expected = "aotlite: explain: the target is 'model.py', expected FILE.py:FUNCTION\n"
+    assert expected == refused(model)
+
+
+def test_missing_file_is_refused(model, refused):
+    expected = "aotlite: explain: the file 'other.py' does not exist, expected a Python file\n"
+    assert expected == refused("other.py:loss")
+
+
+def test_missing_function_names_a_near_one(model, refused):
+    message = "aotlite: explain: 'model.py' has no 'los', expected a function in it\n"
+    assert f"{message}Did you mean loss?\n" == refused(f"{model}:los")
+    assert f"{message.replace('los', 'zzz')}Functions there: loss, fails, asks.\n" == refused(
+        f"{model}:zzz"
+    )
+
+
+def test_thing_that_is_no_function_is_refused(model, refused):
+    expected = "aotlite: explain: 'number' in 'model.py' is of type int, expected a function\n"
+    assert expected == refused(f"{model}:number")
+
+
+def test_function_that_raises_is_named_with_its_line(model, refused):
+    expected = (
+        "aotlite: explain: fails raised KeyError: 'no such key', expected a function that runs on "
+        "the given arguments\n"
+        'at model.py:13, in fails: raise KeyError("no such key")\n'
+    )
+    assert expected == refused(f"{model}:fails", "--arg", "f32[2]")
+
+
+def test_wrong_number_of_arguments_is_the_functions_error(model, refused):
+    text = refused(f"{model}:loss", "--arg", "f32[4,3]")
+    error = "TypeError: loss() missing 1 required positional argument: 'w'"
+    assert text.startswith(f"aotlite: explain: loss raised {error}")
+
+
+def test_op_that_refuses_is_named_with_the_users_line(model, refused):
+    text = refused(f"{model}:loss", "--arg", "f32[4,3]", "--arg", "f32[4,3]")
+    assert text.startswith("aotlite: matmul: ")
+    assert text.endswith("at model.py:10, in loss: return ((x @ w) * scale).exp().sum()\n")
+
+
+def test_function_that_cannot_be_captured_is_refused_once_with_its_line(model, refused):
+    text = refused(f"{model}:asks", "--arg", "f32[2]")
+    assert text.startswith("aotlite: capture: ")
+    assert 1 == text.count("return x.sum().item()")
+
+
+def test_file_that_cannot_be_imported_is_refused(tmp_path, monkeypatch, refused):
+    (tmp_path / "broken.py").write_text("x = 1\ny = x.missing\n")
+    monkeypatch.chdir(tmp_path)
+    expected = (
+        "aotlite: explain: importing 'broken.py' raised AttributeError: 'int' object has no "
+        "attribute 'missing', expected a file that can be imported\n"
+        "at broken.py:2, in <module>: y = x.missing\n"
+    )
+    assert expected == refused("broken.py:loss")
+
+
+def test_unknown_stage_is_refused(model, refused):
+    text = refused(f"{model}:loss", *LOSS, "--stage", "lower")
+    assert text.startswith("aotlite: inspect: the stage is 'lower', expected one of: capture, ")
+
+
+def test_keyword_without_value_is_refused(model, refused):
+    expected = "aotlite: explain: --kwarg is 'scale', expected NAME=VALUE\n"
+    assert expected == refused(f"{model}:loss", "--kwarg", "scale")
+
+
+def test_value_of_a_keyword_is_named(model, refused):
+    text = refused(f"{model}:loss", "--kwarg", "scale=f32[")
+    assert text.startswith("aotlite: explain: --kwarg scale ends inside of brackets, expected ")
+
+
+BAD_VALUES = {
+    "f32[4, x]": ("has 'x' in brackets, expected numbers from 0 on", 7),
+    "f32[-1]": ("has '-1' in brackets, expected numbers from 0 on", 4),
+    "f32[4": ("ends inside of brackets, expected ']' after the last size", 5),
+    "f32[4][1,3]": ("has 2 strides for 1 sizes, expected a stride for each size", 6),
+    "f32[4] grad": ("has 'grad', expected requires_grad or nothing", 7),
+    "i64[4] requires_grad": ("wants a gradient of int64, expected a floating or complex dtype", 0),
+    "hello": ("is 'hello', expected a tensor such as 'f32[4,3]' or a Python literal", 0),
+    "": ("is '', expected a tensor such as 'f32[4,3]' or a Python literal", 0),
+}
+
+
+@pytest.mark.parametrize("text", BAD_VALUES)
+def test_unreadable_value_has_a_caret_below(text):
+    message, position = BAD_VALUES[text]
+    with pytest.raises(ArgumentError) as caught:
+        value_from_text(text)
+    assert f"explain: --arg {message}" == str(caught.value)
+    assert [f"  {text}\n  {' ' * position}^"] == caught.value.__notes__
+
+
+def test_unknown_dtype_names_the_known_ones():
+    with pytest.raises(ArgumentError) as caught:
+        value_from_text("f3[4]")
+    start = "explain: --arg has the dtype 'f3', expected one of b8, bf16, c128, c64, f16, "
+    assert str(caught.value).startswith(start)
+
+
+# ----------------------------------------------------------------------------------------- values
+def test_values_have_the_geometry_and_flags_asked_for():
+    tensor = value_from_text("f64[2,3][1,2] requires_grad")
+    assert tensor_meta((2, 3), (1, 2), tensor.dtype) is tensor.meta
+    assert tensor.is_leaf and tensor.requires_grad and tensor._base is None
+    assert [[1.0] * 3] * 2 == tensor.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"), [("f32[]", ()), ("i64[0, 3]", (0, 3)), (" float32[2,] ", (2,))]
+)
+def test_scalars_empty_tensors_and_long_names_are_read(text, shape):
+    assert shape == value_from_text(text).shape
+
+
+@pytest.mark.parametrize("value", [2.0, 3, True, None, "sum", (1, 2), [0.5]])
+def test_literals_are_read(value):
+    assert value == value_from_text(repr(value))

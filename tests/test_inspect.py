@@ -1,0 +1,315 @@
+"""`aotlite.inspect`: stages, sentences and dumps say what was compiled."""
+
+import re
+
+import pytest
+
+import aotlite as al
+from aotlite.inspect import (
+    dump_to,
+    explain_meta,
+    explain_partition,
+    saved_bytes,
+    stages_of,
+)
+from aotlite.ir.compare import structurally_equal
+from aotlite.ir.graph import Graph
+from aotlite.ir.source import graph_from_source
+from aotlite.partition import cut
+
+
+def loss(x, w):
+    x[0].mul_(2.0)
+    return (x @ w).exp().sum()
+
+
+def arguments():
+    return al.ones(4, 3), al.ones(3, 2).requires_grad_()
+
+
+def meta_lines(function, *args, **kwargs):
+    return explain_meta(stages_of(function, *args, **kwargs)["analyze"]).splitlines()
+
+
+# ---------------------------------------------------------------------------------------- stages
+def test_stages_come_in_order():
+    expected = (
+        "1 capture",
+        "2 analyze",
+        "3 convention",
+        "4 joint",
+        "6 functionalize",
+        "7 simplify",
+        "8 partition",
+        "8 partition, forward",
+        "8 partition, backward",
+    )
+    assert expected == stages_of(loss, *arguments()).names
+
+
+def test_stages_leave_arguments_as_they_are():
+    x, w = arguments()
+    stages_of(loss, x, w)
+    assert al.ones(4, 3).tolist() == x.tolist()
+    assert 0 == x._version
+
+
+def test_stages_are_found_with_and_without_their_number():
+    stages = stages_of(loss, *arguments())
+    assert stages["4 joint"] is stages["joint"]
+    assert stages["backward"] is stages["partition"].backward
+    assert all(isinstance(stages[name], Graph) for name in ("capture", "simplify", "forward"))
+
+
+def test_unknown_stage_names_the_known_ones():
+    stages = stages_of(loss, *arguments())
+    with pytest.raises(al.ArgumentError) as caught:
+        stages["lower"]
+    expected = (
+        "inspect: the stage is 'lower', expected one of: capture, analyze, convention, joint, "
+        "functionalize, simplify, partition, forward, backward"
+    )
+    assert expected == str(caught.value)
+
+
+def test_stages_of_compiled_function_use_its_options_and_add_no_entry():
+    def keep(graph):
+        return graph
+
+    compiled = al.compile(loss, passes=[keep])
+    stages = stages_of(compiled, *arguments())
+    assert "pass 'keep'" in stages.names
+    assert [] == compiled.entries
+
+
+def test_every_stage_prints_under_its_purpose():
+    text = str(stages_of(loss, *arguments()))
+    headers = re.findall(r"^# (\d \w+(?:, \w+)?): \w+", text, re.MULTILINE)
+    assert list(stages_of(loss, *arguments()).names) == headers
+
+
+# ------------------------------------------------------------------------------- metadata: inputs
+def test_meta_of_written_input_says_why_it_needs_no_tangent():
+    expected = [
+        "primals_0 is argument 0, f32[4, 3]; it does not require grad.",
+        "  Its bytes are written in place; version counter +1.",
+        "  Its new value needs no tangent: nothing that requires grad is written into it.",
+        "primals_1 is argument 1, f32[3, 2]; a leaf that requires grad.",
+        "Result 0 is new memory, f32[]; it requires grad.",
+        "Tangents arrive in this order: tangents_output_0 for result 0.",
+        "Training: argument 1 requires grad and tangents arrive, so a backward graph is made.",
+    ]
+    assert expected == meta_lines(loss, *arguments())
+
+
+def no_grad_write(x):
+    with al.no_grad():
+        x.mul_(2)
+    return x.sum()
+
+
+def detached_write(x):
+    x.detach().mul_(2)
+    return x.sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (no_grad_write, "every write is under no_grad, which leaves its history alone"),
+        (detached_write, "it is written through detach(), which leaves its history alone"),
+    ],
+)
+def test_meta_says_how_a_write_spares_the_history(function, reason):
+    x = al.ones(3).requires_grad_()
+    assert f"  Its new value needs no tangent: {reason}." in meta_lines(function, x)
+
+
+def test_meta_of_differentiable_write_has_a_tangent():
+    lines = meta_lines(lambda x, w: x.mul_(w), al.ones(3), al.ones(3).requires_grad_())
+    grad = "it does not require grad, and does afterwards"
+    assert f"primals_0 is argument 0, f32[3]; {grad}." in lines
+    why = "the write gives it a new history, so it is differentiable"
+    assert f"  Its new value needs a tangent: {why}." in lines
+    tangent = "tangents_updated_primals_0 for the new value of argument 0"
+    assert f"Tangents arrive in this order: {tangent}." in lines
+    assert "Result 0 is argument 0 itself, the same object." in lines
+
+
+def test_meta_of_geometry_change_names_its_steps():
+    lines = meta_lines(lambda x: x.t_(), al.ones(2, 3))
+    assert "  Its geometry becomes f32[3, 2][1, 3], by .t()." in lines
+    assert "  Its bytes are not written; version counter +1." in lines
+
+
+class Scale(al.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = al.nn.Parameter(al.ones(3))
+
+    def forward(self, x):
+        return (x * self.weight).sum()
+
+
+def test_meta_of_hidden_input_says_where_it_is_read():
+    lines = meta_lines(lambda model, x: model(x), Scale(), al.ones(3))
+    weight = [line for line in lines if line.startswith("hidden_0")]
+    assert 1 == len(weight)
+    assert weight[0].startswith("hidden_0 is argument 0")
+    assert "f32[3], read from its place at each call; a leaf that requires grad." in weight[0]
+
+
+# ------------------------------------------------------------------------------ metadata: results
+def results(function, *args):
+    return [line for line in meta_lines(function, *args) if line.startswith("Result")]
+
+
+def test_meta_of_results_says_what_each_is():
+    def many(x):
+        base = x * 2
+        return x, x.t(), base, base[0], base, 3, "text"
+
+    expected = [
+        "Result 0 is argument 0 itself, the same object.",
+        "Result 1 is a view of argument 0, rebuilt at each call by .t().",
+        "Result 2 is new memory, f32[2, 3].",
+        "Result 3 is a view of result 2, rebuilt at each call by .select(0, 0).",
+        "Result 4 is result 2 again, the same object.",
+        "Result 5 is no tensor: 3.",
+        "Result 6 is no tensor: 'text'.",
+    ]
+    assert expected == results(many, al.ones(2, 3))
+
+
+def test_meta_of_views_of_one_intermediate_names_their_base():
+    lines = meta_lines(lambda x: (x * 2).unbind(0), al.ones(2, 3).requires_grad_())
+    kind = "an output of an op that returns several views"
+    row = "is a view of intermediate base 0, rebuilt at each call by .select(0, {})"
+    assert f"Result 1 {row.format(1)}, and is {kind}; it requires grad." in lines
+    base = "Intermediate base 0 is f32[2, 3], returned besides the results because"
+    assert f"{base} results 0 and 1 are its views; it requires grad." in lines
+    assert "Tangents arrive in this order: tangents_base_0 for intermediate base 0." in lines
+
+
+def test_meta_of_module_result_says_it_is_the_argument():
+    assert ["Result 0 is argument 0 itself, which is no tensor."] == results(lambda m: m, Scale())
+
+
+def test_meta_says_why_there_is_no_backward():
+    x = al.ones(2, 3)
+    no_input = "Inference: no input requires grad, so no backward graph is made."
+    assert no_input == meta_lines(lambda x: x * 2, x)[-1]
+    views = meta_lines(lambda x: x.t(), al.ones(2, 3).requires_grad_())
+    assert views[-1].startswith("Inference: all that is differentiable is inputs and views of")
+
+
+def test_meta_says_that_grad_mode_is_left_changed():
+    def switch(x):
+        al.set_grad_enabled(False)
+        return x * 2
+
+    mode = al.is_grad_enabled()
+    assert "Each call leaves grad mode off." == meta_lines(switch, al.ones(2))[-1]
+    assert mode is al.is_grad_enabled()
+
+
+# -------------------------------------------------------------------------------------- partition
+def partition_of(function, *args, **options):
+    return stages_of(al.compile(function, **options), *args)["partition"]
+
+
+def test_saved_view_of_a_saved_value_counts_once():
+    def pair(x):
+        y = x.exp()
+        return (y.sum() * y[0]).sum()
+
+    partition = partition_of(pair, al.ones(4, 3).requires_grad_())
+    assert "no bytes of its own (memory of saved_exp)" in explain_partition(partition)
+    lines = explain_partition(partition).splitlines()
+    sizes = [int(size) for line in lines[2:] for size in re.findall(r", (\d+) bytes", line)]
+    assert saved_bytes(partition) == sum(sizes)
+
+
+def test_saved_view_of_an_intermediate_counts_all_that_it_keeps_alive():
+    partition = partition_of(lambda x: (x * 2)[0].sin().sum(), al.ones(4, 3).requires_grad_())
+    text = explain_partition(partition)
+    assert "saved_select: f32[3], 48 bytes (with all that it is a view of); saved" in text
+    assert 48 == saved_bytes(partition)
+
+
+def test_saved_inputs_and_results_cost_nothing():
+    def product(x, w):
+        y = x * w
+        return y.exp(), y.sum()
+
+    partition = partition_of(product, al.ones(3).requires_grad_(), al.ones(3).requires_grad_())
+    text = explain_partition(partition)
+    assert "saved_primals_0: f32[3], no bytes of its own (memory of primals_0)" in text
+    assert "saved_exp: f32[3], no bytes of its own (memory of result 0)" in text
+    assert 0 == saved_bytes(partition)
+
+
+def test_recomputed_values_are_listed_with_their_cost():
+    def save_inputs(graph):
+        return cut(graph, {graph.placeholders[0]: "it is an input"})
+
+    x = al.ones(4).requires_grad_()
+    text = explain_partition(partition_of(lambda x: x.exp().sin().sum(), x, partition=save_inputs))
+    row = "saved_primals_0: f32[4], no bytes of its own (memory of primals_0)"
+    assert f"{row}; saved because it is an input." in text
+    assert "Recomputed in the backward: exp (pointwise)." in text
+
+
+def test_inference_partition_is_one_graph():
+    text = explain_partition(partition_of(lambda x: x * 2, al.ones(3)))
+    assert "The graph has 1 ops and is the forward; there is no backward." == text
+
+
+# ------------------------------------------------------------------------------------------ dumps
+def test_dumped_graphs_read_back_as_the_same_graphs(tmp_path):
+    seen = []
+    dump = dump_to(tmp_path)
+
+    def observer(stage, made):
+        dump(stage, made)
+        seen.append((stage, made))
+
+    al.compile(loss, observer=observer)(*arguments())
+    files = sorted(tmp_path.glob("*.py"))
+    graphs = [made for _, made in seen if isinstance(made, Graph)]
+    assert len(graphs) == len(files) == 6
+    for graph, file in zip(graphs, files, strict=True):
+        assert structurally_equal(graph, graph_from_source(file.read_text("utf-8"))) is None
+
+
+def test_dumps_are_numbered_through_the_process(tmp_path):
+    """GEN-9; numbers before these belong to other tests of this process."""
+    compiled = al.compile(loss, dump=str(tmp_path))
+    compiled(*arguments())
+    compiled(al.ones(5, 3), arguments()[1])
+    numbers = sorted({int(path.name[:4]) for path in tmp_path.iterdir()})
+    assert 2 == len(numbers) and numbers[1] == numbers[0] + 1
+
+
+def test_dumped_passes_lie_between_simplify_and_partition(tmp_path):
+    def first(graph):
+        return graph
+
+    al.compile(loss, dump=str(tmp_path), passes=[first, first])(*arguments())
+    names = [path.name[5:] for path in sorted(tmp_path.iterdir())]
+    assert [
+        "loss_7_simplify.py",
+        "loss_7_simplify_1_pass_first.py",
+        "loss_7_simplify_2_pass_first.py",
+        "loss_8_partition.txt",
+    ] == names[5:9]
+
+
+def test_dump_into_a_file_is_refused_before_anything_ran(tmp_path):
+    path = tmp_path / "taken"
+    path.write_text("mine")
+    x, w = arguments()
+    with pytest.raises(al.ArgumentError) as caught:
+        al.compile(loss, dump=str(path))(x, w)
+    assert f"dump: the folder is {str(path)!r}, expected one that can be made" == str(caught.value)
+    assert 0 == x._version and "mine" == path.read_text()

@@ -1,0 +1,93 @@
+"""Examples in specs, docs, README and docstrings run and show what they say."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_architecture import PACKAGES, modules
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/*.md")])
+ELSEWHERE = {"docs/nn.md"}
+"""Pages whose examples have a test of their own (tests/nn/test_docs.py)."""
+
+
+def relative(page):
+    return str(page.relative_to(ROOT))
+
+
+EXAMPLES = [p for p in PAGES if ">>> " in p.read_text("utf-8") and relative(p) not in ELSEWHERE]
+
+
+NAMES = [name.removesuffix(".__init__") for name, _ in modules(*PACKAGES)]
+MODULES = [name for name in NAMES if name != "aotlite.__main__"]  # importing that one runs it
+
+
+def failures(test):
+    """What a doctest prints when it fails; nothing where it passes."""
+    printed = []
+    doctest.DocTestRunner(verbose=False).run(test, out=printed.append)
+    return "".join(printed)
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=relative)
+def test_page_shows_what_its_examples_give(page):
+    text = page.read_text("utf-8")
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    assert "" == failures(test)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings_show_what_their_examples_give(name):
+    module = importlib.import_module(name)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
+        assert "" == failures(test)
+
+
+def test_walk_sees_all_three_packages():
+    """A walk over nothing would find no wrong example."""
+    assert {"aotlite.pipeline", "aotlite.ir.graph", "aotlite.backends.reference"} < set(MODULES)
+
+
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_links_of_a_page_lead_somewhere(page):
+    for target in LINK.findall(page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+RULE = re.compile(r"^- \*\*([A-Z]+-\d+)\*\*", re.MULTILINE)
+
+
+def test_each_rule_is_stated_on_one_page():
+    stated = {}
+    for page in PAGES:
+        for rule in RULE.findall(page.read_text("utf-8")):
+            stated.setdefault(rule, []).append(relative(page))
+    assert {} == {rule: pages for rule, pages in stated.items() if len(pages) > 1}
+
+
+def test_every_page_of_the_specs_is_in_their_index():
+    index = (ROOT / "specs" / "README.md").read_text("utf-8")
+    pages = [page for page in ROOT.glob("specs/**/*.md") if page.name != "README.md"]
+    missing = [relative(p) for p in pages if f"({p.relative_to(ROOT / 'specs')})" not in index]
+    assert [] == missing
+
+
+TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)`|`(test_\w+)`")
+
+
+def test_specs_name_tests_that_exist():
+    sources = {relative(p): p.read_text("utf-8") for p in sorted(ROOT.glob("tests/**/*.py"))}
+    everything = "\n".join(sources.values())
+    missing = []
+    for page in ROOT.glob("specs/**/*.md"):
+        for file, function in TEST_NAME.findall(page.read_text("utf-8")):
+            if (file and file not in sources) or (function and f"def {function}" not in everything):
+                missing.append((relative(page), file or function))
+    assert [] == missing
