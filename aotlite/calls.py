@@ -29,6 +29,7 @@ from aotlite.stages.recorder import (
     SamePlace,
     check_leaf,
     frozen_value,
+    is_stale,
 )
 
 Role = Primal | Hidden
@@ -156,6 +157,7 @@ def signature(tensor: Tensor) -> Any:
         requires_grad,
         tensor._leaf and tensor._node is None,
         tensor._kind,
+        is_stale(tensor),
         requires_grad and tensor._base is not None and is_leaf_family(tensor),
     )
 

@@ -26,6 +26,8 @@ class Sight:
     """Elements from the root's first element to this value's."""
     object: Node
     """The node that made the Python object (in-place and geometry ops return the same object)."""
+    moves: tuple[Step, ...] = ()
+    """The geometry ops that the object itself went through since."""
 
 
 def sights(graph: Graph) -> dict[Node, Sight]:
@@ -46,13 +48,34 @@ def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
     if isinstance(op, InplaceOp):
         return seen[node.args[0]]
     if isinstance(op, GeometryOp):
-        before = seen[node.args[0]]
-        return _further(before, op.view, node.args, node, before.object)
+        return _moved(seen, op, node)
     if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
         whole = node.args[0]
         view, rest = whole.target.parts(whole.args)[node.args[1]]
         return _further(seen[whole.args[0]], view, (whole.args[0], *rest), node, node)
     return Sight(node, (), 0, node)
+
+
+def _moved(seen: dict[Node, Sight], op: GeometryOp, node: Node) -> Sight:
+    before = seen[node.args[0]]
+    after = _further(before, op.view, node.args, node, before.object)
+    step, moves = after.chain[-1], before.moves
+    if op.view is AS_STRIDED:  # whatever the object went through, it is this window now
+        start = after.start - seen[before.object].start
+        step, moves = attrs.evolve(step, args=(*step.args[:2], start)), ()
+    return attrs.evolve(after, moves=(*moves, step))
+
+
+def storage_root(node: Node) -> Node:
+    """The node that made the storage on which the value of `node` lies."""
+    while node.op == "call":
+        op = node.target
+        if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
+            node = node.args[0]
+        elif not isinstance(op, (ViewOp, InplaceOp, GeometryOp)):
+            break
+        node = node.args[0]
+    return node
 
 
 def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:

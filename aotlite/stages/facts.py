@@ -127,6 +127,10 @@ class AliasOfInput:
     requires_grad: bool
     stale: bool = False
     """Its storage was written after it was taken: with a kind, asking for its history raises."""
+    has_node: bool = False
+    """Taken with grad mode on, so that even a view of a no-grad view has a tape node (TEN-21)."""
+    geometry_steps: tuple[Step, ...] = ()
+    """The geometry ops that the object went through after it was taken."""
 
 
 @attrs.frozen(eq=False)
@@ -138,6 +142,8 @@ class AliasOfBase:
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
+    has_node: bool = False
+    geometry_steps: tuple[Step, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -149,6 +155,8 @@ class AliasOfOutput:
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
+    has_node: bool = False
+    geometry_steps: tuple[Step, ...] = ()
 
 
 @attrs.frozen

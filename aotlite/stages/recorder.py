@@ -17,16 +17,20 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
-from aotlite.ir.op import GeometryOp, Op
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, GeometryOp, Op
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Primal
+from aotlite.stages.aliasing import storage_root
 from aotlite.stages.facts import CapturedInput
 from aotlite.stages.places import Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
+AS_STRIDED_ = OPS["as_strided_"]
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 
 
@@ -95,6 +99,7 @@ class CaptureRecorder:
         self._fakes: dict[int, Tensor] = {}
         self._reals: dict[int, Tensor] = {}
         self._inputs: dict[int, CapturedInput] = {}
+        self._real_by_node: dict[Node, Tensor] = {}
         self._storages: dict[int, Storage] = {}
         self._places: dict[int, Place] = {}
         self._guarded: set[tuple[int, str]] = set()
@@ -122,6 +127,8 @@ class CaptureRecorder:
             raise self.refuse(
                 f"{op.name} on a tensor that is not an argument", "pass the tensor as an argument"
             )
+        if op in (AS_STRIDED, AS_STRIDED_):
+            self._check_window(op, args[0], meta, AS_STRIDED.start(args))
         node = self._add(op, tuple([_values(value) for value in args]), meta)
         if type(meta) is not tuple:
             return node
@@ -141,6 +148,28 @@ class CaptureRecorder:
         )
         self.nodes.append(node)
         return node
+
+    def _check_window(self, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
+        """TEN-1 and FUN-11: a window lies inside the storage, and inside what the graph is given of it."""
+        root = storage_root(tensor.value)
+        held: TensorMeta = root.meta  # type: ignore[assignment]
+        real = self._real_by_node.get(root)
+        first = 0 if real is None else real.offset
+        offset = tensor.offset + start
+        size = meta.dtype.itemsize
+        have = held.span * size if real is None else real.storage.buffer.nbytes
+        needed = (offset + meta.span) * size
+        if meta.numel and needed > have:
+            raise ShapeError(
+                f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset {offset} "
+                f"needs {needed} bytes, expected at most the storage's {have} bytes"
+            )
+        if meta.numel and not first <= offset <= offset + meta.span <= first + held.span:
+            raise self.refuse(
+                f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches outside "
+                f"the {held.span} elements that the input {held} spans",
+                "pass the tensor that spans the whole storage as the argument",
+            )
 
     def constant(self, data: Any, tensor: Tensor) -> Tensor:
         """A fresh copy of data made in the function: writing it leaves the constant alone
@@ -202,7 +231,7 @@ class CaptureRecorder:
             role,
             node,
             fake,
-            edge_of(fake),
+            None if is_stale(tensor) else edge_of(fake),
             tensor.meta,
             tensor.offset,
             is_leaf or not requires_grad,
@@ -212,6 +241,7 @@ class CaptureRecorder:
         self._fakes[id(tensor)] = fake
         self._reals[id(fake)] = tensor
         self._inputs[id(fake)] = given
+        self._real_by_node[node] = tensor
         self._alive.append(tensor)
         return fake
 
@@ -325,9 +355,16 @@ class CaptureRecorder:
         for table in (self._fakes, self._reals, self._inputs, self._storages, self._places):
             table.clear()
         self._created.clear()
+        self._real_by_node.clear()
         self._alive.clear()
         self._index = PlaceIndex(None, [])
         self.nodes, self.placeholders, self.guards = [], [], []
+
+
+def is_stale(view: Tensor) -> bool:
+    """Whether a view of a kind that forbids it was written since its history was last asked for."""
+    restricted = view._kind in (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
+    return restricted and view._root is not None and view._seen != view.storage.version
 
 
 class _Hiddens:
@@ -355,10 +392,13 @@ def _copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
     if requires_grad:
         if real._leaf and real._node is None:
             fake._leaf = True
-        elif kind is CreationKind.NO_GRAD:
+        elif kind in (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT):
+            # Writes to the storage, by whatever name, forbid asking for its history (TEN-20).
             fake._root = Root(fake)
             fake._root.node = InputNode()
-            fake._seen = fake.storage.version
+            fake._seen = -1 if is_stale(real) else fake.storage.version
+            if real._node is not None:
+                fake._node, fake._index = fake._root.node, 0
         else:
             fake._node = InputNode()
         if kind is None and real._base is not None and is_leaf_family(real):

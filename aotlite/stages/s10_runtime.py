@@ -18,8 +18,15 @@ import attrs
 import numpy as np
 
 from aotlite.backends.protocol import Run, Window
-from aotlite.eager.autograd.history import CreationKind, Step, change_geometry, edge_of, root_of
-from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released, replay
+from aotlite.eager.autograd.history import (
+    CreationKind,
+    Step,
+    change_geometry,
+    edge_of,
+    root_of,
+    view_node,
+)
+from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -28,6 +35,7 @@ from aotlite.ir.errors import ArgumentError, AutogradError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
+from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Saved, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.facts import (
@@ -184,7 +192,7 @@ class CompiledEntry:
             if each.writes_metadata:
                 _change_geometry(tensors[each.role], each.geometry_steps)
         for index, output in enumerate(self.meta.outputs):
-            if isinstance(output, Plain) and output.geometry_steps:
+            if isinstance(output, (Plain, AliasOfInput, AliasOfBase, AliasOfOutput)):
                 _change_geometry(results[index], output.geometry_steps)
 
     # --- results
@@ -196,6 +204,7 @@ class CompiledEntry:
     ) -> list[Any]:
         outputs = self.meta.outputs
         results: list[Any] = [None] * len(outputs)
+        detached: Detached = {}
         later: list[tuple[int, OutputMeta]] = []
         for index, output in enumerate(outputs):
             match output:
@@ -205,9 +214,10 @@ class CompiledEntry:
                 case IsInput(role):
                     results[index] = tensors[role]
                 case AliasOfInput(role):
-                    results[index] = _rebuilt(tensors[role], output)
+                    results[index] = _rebuilt(tensors[role], output, detached)
                 case AliasOfBase(base):
-                    results[index] = _rebuilt(values[IntermediateBase(base)], output)
+                    source = values[IntermediateBase(base)]
+                    results[index] = _rebuilt(source, output, detached)
                 case Fixed(ArgumentLeaf(leaf)):
                     results[index] = leaves[leaf]
                 case Fixed(value):
@@ -216,7 +226,7 @@ class CompiledEntry:
                     later.append((index, output))
         for index, output in later:
             if isinstance(output, AliasOfOutput):
-                results[index] = _rebuilt(results[output.output], output)
+                results[index] = _rebuilt(results[output.output], output, detached)
         for index, output in later:
             if isinstance(output, Repeated):
                 results[index] = results[output.output]
@@ -265,19 +275,40 @@ def _write_data(target: Tensor, value: Tensor, each: InputMeta) -> None:
         target.device.arrays.copy(target.array, value.array)
 
 
-def _rebuilt(source: Tensor, view: AliasOfInput | AliasOfBase | AliasOfOutput) -> Tensor:
+Detached = dict[int, Tensor]
+"""The detached aliases made so far, by the step that made them: their views are one family."""
+
+
+def _rebuilt(
+    source: Tensor, view: AliasOfInput | AliasOfBase | AliasOfOutput, detached: Detached
+) -> Tensor:
     """RT-6: the view of `source` that eager's result is."""
     kind = view.kind
     mode = STATE.grad_mode
     STATE.grad_mode = kind is not CreationKind.NO_GRAD
     try:
-        out: Tensor = replay(view.chain, source)
+        out = _replayed(source, view.chain, detached)
     finally:
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         out._kind = kind
+        if kind is CreationKind.NO_GRAD and view.has_node:
+            out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1
+    return out
+
+
+def _replayed(source: Tensor, chain: tuple[Step, ...], detached: Detached) -> Tensor:
+    """`source` seen through the chain."""
+    out = source
+    for step in chain:
+        if step.op is not DETACH:
+            out = out._apply(step.op, (out, *step.args))
+        elif id(step) in detached:
+            out = detached[id(step)]
+        else:
+            out = detached[id(step)] = out.detach()
     return out
 
 

@@ -7,6 +7,7 @@ their autograd state; changes nothing. Rules: META-2..META-16, GEN-5. Spec: `spe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from aotlite.eager.autograd.history import CreationKind, Step
 from aotlite.eager.tensor import Tensor
@@ -105,7 +106,7 @@ class _Inputs:
             meta=given.entry_meta,
             final_meta=fake.meta,
             final_start=fake.offset - given.entry_offset,
-            geometry_steps=final.chain,
+            geometry_steps=final.moves,
             place=given.place,
             is_leaf=given.is_leaf,
             requires_grad=given.entry is not None,
@@ -121,8 +122,8 @@ class _Inputs:
 def _root_changed(given: CapturedInput) -> bool:
     """Whether a data write gave the input's family another history."""
     fake = given.fake
-    if fake._kind is CreationKind.NO_GRAD:
-        return False
+    if fake._kind in (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT):
+        return False  # a write that would change it is refused (TEN-19)
     if fake._root is not None:
         now = fake._root.node
     else:
@@ -180,30 +181,38 @@ class _Outputs:
         if given is not None:
             return IsInput(given.role)
         sight = self.seen[result.value]
-        requires_grad = result.requires_grad_outside()
         if sight.root in self.inputs:
             self._check_history(index, result, sight)
             role = self.inputs[sight.root].role
-            return AliasOfInput(role, sight.chain, result._kind, requires_grad, _stale(result))
+            return AliasOfInput(role, *self._view(result, sight))
         if sight.object is sight.root:
-            return _plain(result, sight.root.meta, sight.chain)  # type: ignore[arg-type]
+            return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
         sharing = {id(t) for t in self.tensors if self.seen[t.value].root is sight.root}
         if len(sharing) > 1 or result._kind is not None:
             self._check_history(index, result, sight)
-            return self._alias(index, sight, result, requires_grad)
+            return self._alias(sight, result)
         return _plain(result, result.meta, ())
 
-    def _alias(self, index: int, sight: Sight, result: Tensor, requires_grad: bool) -> OutputMeta:
+    def _view(self, result: Tensor, sight: Sight) -> tuple[Any, ...]:
+        """What is said of every result that is rebuilt as a view."""
+        return (
+            self.seen[sight.object].chain,
+            result._kind,
+            result.requires_grad_outside(),
+            result._root is not None and result._seen != result.storage.version,
+            result._node is not None,
+            sight.moves,
+        )
+
+    def _alias(self, sight: Sight, result: Tensor) -> OutputMeta:
         for output, other in enumerate(self.results):
             if isinstance(other, Tensor) and self._is_base(other, sight):
-                return AliasOfOutput(
-                    output, sight.chain, result._kind, requires_grad, _stale(result)
-                )
+                return AliasOfOutput(output, *self._view(result, sight))
         base = self.base_of.get(sight.root)
         if base is None:
             base = self.base_of[sight.root] = len(self.bases)
             self.bases.append(self._base(sight))
-        return AliasOfBase(base, sight.chain, result._kind, requires_grad, _stale(result))
+        return AliasOfBase(base, *self._view(result, sight))
 
     def _is_base(self, other: Tensor, sight: Sight) -> bool:
         """Whether a result is the object that made the storage."""
@@ -224,12 +233,14 @@ class _Outputs:
 
     def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
         """An alias is rebuilt from its base, so it cannot have a history of its own."""
-        if _detached(sight.chain) and result.requires_grad_outside():
+        own = _detached(sight.chain) or result._leaf
+        if own and result.requires_grad_outside():
             place = describe(result.value.location)
+            how = "detach()" if _detached(sight.chain) else "a view made a leaf"
             raise noted(
                 UnsupportedError(
-                    f"analyze: output {index} shares memory with another tensor by detach() and "
-                    "has a history of its own, expected one history for one memory"
+                    f"analyze: output {index} shares memory with another tensor by {how} and has a "
+                    "history of its own, expected one history for one memory"
                 ),
                 place,
                 "Return a clone() of it.",
@@ -244,8 +255,3 @@ def _plain(result: Tensor, meta: TensorMeta, steps: tuple[Step, ...]) -> Plain:
     """The record of a result that the forward returns with this meta, before these geometry ops."""
     is_leaf = result._leaf and result._node is None
     return Plain(result.requires_grad_outside(), meta, result.storage.version, steps, is_leaf)
-
-
-def _stale(view: Tensor) -> bool:
-    """Whether the view's storage was written since its history was last asked for."""
-    return view._root is not None and view._seen != view.storage.version

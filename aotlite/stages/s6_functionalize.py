@@ -202,6 +202,9 @@ class _Functionalizer:
     def _write(self, node: Node) -> None:
         op: InplaceOp = node.target
         alias: Alias = self.env[node.args[0]]
+        if not alias.meta.numel:  # nothing is written, and views of nothing cannot be undone
+            self.env[node] = alias
+            return
         value = self._in_layout(self._result(op, node, alias), alias.meta)
         group = alias.group
         if group.pending and group.pending[-1][0] == alias.chain:
