@@ -19,6 +19,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -38,7 +39,7 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_runtime import CompiledEntry, Lazy, plan_backward
+from aotlite.stages.s10_runtime import CompiledEntry, plan_backward
 from aotlite.verification import StageRunner
 
 
@@ -159,8 +160,8 @@ class _Journey:
         plan = None
         if backward is not None:
             compiler = options.bw_compiler or options.backend
-            lazy = Lazy(lambda: lowering(backward, compiler))
-            plan = plan_backward(backward, lazy, both.reach, both.errors)
+            lower_backward = partial(lowering, backend=compiler)
+            plan = plan_backward(backward, lower_backward, both.reach, both.errors)
         recorder = captured.recorder
         reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
         meta = attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases))

@@ -246,6 +246,8 @@ class PureOp(Op):
     vjp: Vjp | None = attrs.field(kw_only=True)
     scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the result's element as an expression of the operands' (`ir/scalar.py`)."""
+    additive: bool = attrs.field(kw_only=True, default=False)
+    """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True
 
 

@@ -142,3 +142,39 @@ def evaluate(
             f"scalar: no function is given for {expr.op!r}, expected one an operation"
         )
     return function(*[evaluate(a, values, functions) for a in expr.args])
+
+
+_ODD_AT_ZERO = frozenset("neg abs sign sqrt sin tanh expm1 log1p floor ceil conj cast".split())
+"""Operations of one operand that give 0 for 0."""
+
+
+def with_zeros(expr: Any, zeros: frozenset[str]) -> Any:
+    """`expr` simplified for operands that are zero: 0, the symbol of another operand, or a rest.
+
+    A zero factor makes a product zero whatever the other factor is: the zeros are gradients that
+    do not exist, not numbers (TAN-8).
+
+    >>> x, y = symbol("x"), symbol("y")
+    >>> with_zeros(x * y, frozenset("x")), str(with_zeros(x + y, frozenset("x")))
+    (0, 'y')
+    """
+    if not isinstance(expr, Expr):
+        return expr
+    if expr.op == "symbol":
+        return 0 if expr.args[0] in zeros else expr
+    args = tuple([with_zeros(a, zeros) for a in expr.args])
+    zero = [type(a) in (int, float) and a == 0 for a in args]
+    match expr.op:
+        case "add" if zero[0] or zero[1]:
+            return args[1] if zero[0] else args[0]
+        case "sub" if zero[1]:
+            return args[0]
+        case "mul" if zero[0] or zero[1]:
+            return 0
+        case "div" if zero[0]:
+            return 0
+        case "where" if zero[1] and zero[2]:
+            return 0
+        case name if name in _ODD_AT_ZERO and zero[0]:
+            return 0
+    return Expr(expr.op, args)

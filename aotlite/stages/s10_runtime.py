@@ -38,6 +38,7 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Saved, Tangent
 from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -59,7 +60,7 @@ class BackwardPlan:
     """All that a compiled backward needs to know, apart from what one call saves."""
 
     graph: Graph
-    lowered: Callable[[], Run]
+    variants: Variants
     tangents: tuple[tuple[ResultRole, TensorMeta], ...]
     """Differentiable results in order, and the layout in which their gradients are expected."""
     gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
@@ -351,12 +352,13 @@ class CompiledBackward(TapeNode):
         plan = self.plan
         self._check(grads)
         windows = list(self.saved)
-        for (_, meta), grad in zip(plan.tangents, grads, strict=True):
-            windows.append(_tangent(grad, meta))
-        absent = [
-            role for (role, _), grad in zip(plan.tangents, grads, strict=True) if grad is None
-        ]
-        out = plan.lowered()(windows)
+        absent = []
+        for (role, meta), grad in zip(plan.tangents, grads, strict=True):
+            if grad is None:
+                absent.append(role)
+            else:
+                windows.append(_tangent(grad, meta))
+        out = plan.variants(frozenset(absent))(windows)
         found = _wrapped(out, plan.gradients)
         if absent:
             self._forget_unreached(found, grads)
@@ -394,13 +396,8 @@ class CompiledBackward(TapeNode):
         self.saved = None
 
 
-def _tangent(grad: Tensor | None, meta: TensorMeta) -> Window:
+def _tangent(grad: Tensor, meta: TensorMeta) -> Window:
     """TAN-3: the gradient in the layout that the backward was recorded for."""
-    if grad is None:
-        arrays = meta.device.arrays
-        buffer = arrays.allocate(meta.span, meta.dtype)
-        arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), 0)
-        return buffer, 0
     if grad.meta is not meta:
         grad = grad.detach().restride(meta.stride)
     return grad.storage.buffer, grad.offset
@@ -465,26 +462,30 @@ def _forbid_second_order(found: list[Any]) -> None:
             grad._node, grad._index = node, 0
 
 
-class Lazy:
-    """Calls `make` on first use and keeps what it gives (JNT-13)."""
+class Variants:
+    """The lowered backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
 
-    def __init__(self, make: Callable[[], Run]) -> None:
-        self._make: Callable[[], Run] | None = make
-        self._made: Run | None = None
+    def __init__(self, graph: Graph, lower: Callable[[Graph], Run]) -> None:
+        self.graph = graph
+        self._lower = lower
+        self._made: dict[frozenset[ResultRole], Run] = {}
         self._lock = threading.Lock()
 
-    def __call__(self) -> Run:
-        if self._made is None:
+    def __call__(self, absent: frozenset[ResultRole]) -> Run:
+        """The callable that takes the saved values and the tangents that are not absent."""
+        run = self._made.get(absent)
+        if run is None:
             with self._lock:
-                if self._made is None and self._make is not None:
-                    self._made, self._make = self._make(), None
-        assert self._made is not None
-        return self._made
+                if absent not in self._made:
+                    graph = without_tangents(self.graph, absent) if absent else self.graph
+                    self._made[absent] = self._lower(graph)
+                run = self._made[absent]
+        return run
 
 
 def plan_backward(
     graph: Graph,
-    lowered: Callable[[], Run],
+    lower: Callable[[Graph], Run],
     reach: dict[ResultRole, frozenset[InputRole]],
     errors: dict[ResultRole, Exception],
 ) -> BackwardPlan:
@@ -497,4 +498,5 @@ def plan_backward(
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if isinstance(role, Gradient)
     )
-    return BackwardPlan(graph, lowered, tangents, gradients, reach, errors)  # type: ignore[arg-type]
+    variants = Variants(graph, lower)
+    return BackwardPlan(graph, variants, tangents, gradients, reach, errors)  # type: ignore[arg-type]

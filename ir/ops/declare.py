@@ -165,6 +165,7 @@ def pure(
     vjp: Formulas,
     cost: Cost,
     inplace: bool = False,
+    additive: bool = False,
 ) -> PureOp:
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`."""
     parsed = schema_of(schema)
@@ -173,7 +174,9 @@ def pure(
         return kernel(arrays.namespace, result, *args)
 
     op: PureOp = register(
-        PureOp(parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp))
+        PureOp(
+            parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), additive=additive
+        )
     )
     if inplace:
         inplace_of(op)

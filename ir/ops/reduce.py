@@ -106,6 +106,7 @@ SUM: PureOp = pure(
     kernel=_sum_kernel,
     vjp={"self": lambda grad, self_meta, dim, keepdim: _spread(grad, self_meta, dim, keepdim)},
     cost=Cost.REDUCTION,
+    additive=True,
 )
 
 
@@ -132,6 +133,7 @@ MEAN: PureOp = pure(
     kernel=_mean_kernel,
     vjp={"self": _mean_vjp},
     cost=Cost.REDUCTION,
+    additive=True,
 )
 
 
@@ -370,6 +372,7 @@ CUMSUM: PureOp = pure(
     kernel=_cumsum_kernel,
     vjp={"self": lambda grad, dim: grad.flip((dim,)).cumsum(dim).flip((dim,))},
     cost=Cost.REDUCTION,
+    additive=True,
 )
 
 

@@ -1,0 +1,131 @@
+"""A backward graph for the tangents that arrived: absent ones are no gradient, not zeros (TAN-8).
+
+Used by stage 10, which keeps one graph for each set of absent tangents. An absent tangent is a
+symbolic zero; it spreads through what is linear in it, an addition passes its other operand on, and
+only where neither holds zeros are made. So a gradient that eager never computes, an infinite one
+perhaps, does not get into those that it does compute. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import scalar
+from aotlite.ir.builder import Builder
+from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.op import Cost, PureOp, ViewOp
+from aotlite.ir.ops.create import CLONE, FULL, RESTRIDE
+from aotlite.ir.role import Result, Tangent
+
+
+def without_tangents(backward: Graph, absent: frozenset[Result]) -> Graph:
+    """The backward graph that takes no tangents of the `absent` results.
+
+    Gradients that only absent tangents lead to are None.
+    """
+    return _Specializer(backward, absent).run()
+
+
+class _Specializer:
+    def __init__(self, graph: Graph, absent: frozenset[Result]) -> None:
+        self.graph = graph
+        self.absent = absent
+        self.build = Builder(graph.name)
+        self.new: dict[Node, Any] = {}
+        """The new node of each old one; None for a symbolic zero."""
+        self.made: dict[Node, Node] = {}
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if node.op == "output":
+                break
+            self.build.source = node
+            self.new[node] = self._translated(node)
+        values = [self._result(v) if type(v) is Node else v for v in self.graph.outputs]
+        edit = self.build.finish(values, self.graph.output_roles).edit()
+        edit.eliminate_dead_code()
+        graph: Graph = edit.graph()
+        return graph
+
+    def _translated(self, node: Node) -> Node | None:
+        if node.op != "call":
+            gone = isinstance(node.role, Tangent) and node.role.of in self.absent
+            return None if gone else self.build.add(node)
+        zeros = {value for value in node.inputs() if self.new[value] is None}
+        if not zeros:
+            return self._copied(node, map_nodes(node.args, self.new.__getitem__))
+        if type(node.meta) is not tuple:
+            if self._vanishes(node, zeros):
+                return None
+            passed = self._passes(node, zeros)
+            if passed is not None:
+                return passed
+        return self._copied(node, map_nodes(node.args, self._filled))
+
+    def _copied(self, node: Node, args: tuple[Any, ...]) -> Node:
+        same = all(a is b for a, b in zip(args, node.args, strict=True))
+        return self.build.add(node if same else node.with_args(args, node.meta))
+
+    def _filled(self, value: Node) -> Node:
+        """The new node, zeros made where it is a symbolic one."""
+        found: Node | None = self.new[value]
+        if found is not None:
+            return found
+        if value not in self.made:
+            meta: Any = value.meta
+            zeros = self.build.emit(FULL, (meta.shape, 0, meta.dtype, meta.device))
+            if meta.stride != zeros.meta.stride:  # type: ignore[union-attr]
+                zeros = self.build.emit(RESTRIDE, (zeros, meta.stride))
+            self.made[value] = zeros
+        return self.made[value]
+
+    # --- what zeros do to an op
+    def _vanishes(self, node: Node, zeros: set[Node]) -> bool:
+        """Whether the result is zero, by the op's class and cost alone."""
+        op = node.target
+        if isinstance(op, ViewOp):
+            return True
+        if not isinstance(op, PureOp):
+            return False
+        tensors = [v for v in node.inputs() if v.dtype.is_differentiable]
+        every = all(value in zeros for value in tensors)
+        match op.cost:
+            case Cost.CONTRACTION:
+                return len(tensors) == 2
+            case Cost.INDEXING:
+                return every
+            case Cost.REDUCTION:
+                return op.additive and every
+            case Cost.POINTWISE:
+                return bool(every) if op.scalar is None else self._simplified(node, zeros) == 0
+        return False
+
+    def _passes(self, node: Node, zeros: set[Node]) -> Node | None:
+        """The operand that the result equals, in the result's layout."""
+        op = node.target
+        if not (isinstance(op, PureOp) and op.scalar is not None):
+            return None
+        rest = self._simplified(node, zeros)
+        if not (isinstance(rest, scalar.Expr) and rest.op == "symbol"):
+            return None
+        value = self.new[node.args[int(rest.args[0])]]
+        meta: Any = node.meta
+        if value.meta.shape != meta.shape or value.dtype is not meta.dtype:
+            return None
+        if value.meta is not meta:
+            value = self.build.emit(RESTRIDE, (value, meta.stride))
+        return value  # type: ignore[no-any-return]
+
+    def _simplified(self, node: Node, zeros: set[Node]) -> Any:
+        """The scalar expression with zeros put in; symbols are operand positions."""
+        args = [str(i) if type(a) is Node else a for i, a in enumerate(node.args)]
+        names = frozenset(str(i) for i, a in enumerate(node.args) if type(a) is Node and a in zeros)
+        return scalar.with_zeros(scalar.tree(node.target.scalar, tuple(args)), names)
+
+    def _result(self, value: Node) -> Node | None:
+        """A gradient in memory of its own: what an addition passed on may be a tangent."""
+        found: Node | None = self.new[value]
+        if found is None or found.op == "call" and not found.target.views:
+            return found
+        self.build.source = value
+        return self.build.emit(CLONE, (found,))
