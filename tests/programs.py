@@ -109,6 +109,9 @@ class Engine(Protocol):
     def backward(self, tensors: list[Any], gradients: list[Any], retain_graph: bool) -> None:
         """Adds to the `.grad` of leaves."""
 
+    def grad(self, outputs: list[Any], inputs: list[Any], gradients: list[Any]) -> Sequence[Any]:
+        """Gradients that can be differentiated again, None where an input is unused."""
+
     def storage_of(self, tensor: Any) -> Any:
         """Something hashable, equal for tensors that share a storage."""
 
@@ -135,6 +138,11 @@ class Aotlite:
 
         al.autograd.backward(tensors, gradients, retain_graph=retain_graph)
 
+    def grad(self, outputs: list[Any], inputs: list[Any], gradients: list[Any]) -> Sequence[Any]:
+        import aotlite as al
+
+        return al.autograd.grad(outputs, inputs, gradients, create_graph=True, allow_unused=True)
+
     def storage_of(self, tensor: Any) -> Any:
         return id(tensor.storage)
 
@@ -157,6 +165,11 @@ class Torch:
 
     def backward(self, tensors: list[Any], gradients: list[Any], retain_graph: bool) -> None:
         self.torch.autograd.backward(tensors, gradients, retain_graph=retain_graph)
+
+    def grad(self, outputs: list[Any], inputs: list[Any], gradients: list[Any]) -> Sequence[Any]:
+        return self.torch.autograd.grad(
+            outputs, inputs, gradients, create_graph=True, allow_unused=True
+        )
 
     def storage_of(self, tensor: Any) -> Any:
         return tensor.untyped_storage()._cdata
@@ -308,12 +321,51 @@ def _flat(value: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _backward(engine: Engine, program: Program, outputs: list[Any]) -> None:
+def second_order(engine: Engine, program: Program) -> list[Any] | None:
+    """Gradients, by setup leaf, of the sum of squares of gradients of a square of the outputs.
+
+    None where a step is refused. Where nothing flows, a gradient is empty.
+    """
+    setup: list[Any] = []
+    try:
+        execute(engine, program.setup, setup)
+        values = [setup[i] for i in program.inputs]
+        leaves = [
+            leaf for leaf in setup if leaf.is_leaf and leaf.requires_grad and leaf.grad_fn is None
+        ]
+        execute(engine, program.body, values)
+        tracked, given = _cotangents(engine, [values[i] for i in program.outputs])
+        if not tracked or not leaves:
+            return []
+        squares = [out * out * gradient for out, gradient in zip(tracked, given, strict=True)]
+        first = engine.grad(squares, leaves, given)
+        total = sum((g * g).sum() for g in first if g is not None)
+        if isinstance(total, int) or not total.requires_grad:
+            return [() for _ in leaves]
+        total.backward()
+    except Exception:
+        return None
+    return [_values_or_nothing(leaf.grad) for leaf in leaves]
+
+
+def _values_or_nothing(grad: Any) -> tuple[float, ...]:
+    """PyTorch tells zeros from no gradient at second order by details of its formulas."""
+    values = () if grad is None else _flat(grad)
+    return values if any(values) else ()
+
+
+def _cotangents(engine: Engine, outputs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The outputs that require grad, and a fixed gradient for each."""
     tracked = [out for out in outputs if out.requires_grad]
     given = [
         engine.fresh(numbers(_count(tuple(out.shape)), 11 + i), tuple(out.shape), False)
         for i, out in enumerate(tracked)
     ]
+    return tracked, given
+
+
+def _backward(engine: Engine, program: Program, outputs: list[Any]) -> None:
+    tracked, given = _cotangents(engine, outputs)
     if program.together and tracked:
         engine.backward(tracked, given, False)
     elif not program.together:
@@ -386,7 +438,7 @@ def _gradient_differences(number: int, ours: Any, theirs: Any) -> list[str]:
     if ours is None or theirs is None:
         return [] if ours is theirs else [f"grad of object {number}: {ours} and {theirs}"]
     found = []
-    if not _close(ours[0], theirs[0]):
+    if not close(ours[0], theirs[0]):
         found.append(f"grad of object {number}: {ours[0]} and {theirs[0]}")
     if ours[1] != theirs[1]:
         found.append(f"grad stride of object {number}: {ours[1]} and {theirs[1]}")
@@ -421,7 +473,7 @@ _MIXED = ("invalid gradient at index", "invalid storage offset -", "must match t
 EXACT = 2.0**50
 
 
-def _close(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+def close(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     """Equal; beyond exact integers, equal but for the order of sums."""
     if a == b:
         return True
@@ -432,7 +484,7 @@ def _close(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 
 
 _SAME: dict[str, Callable[[Any, Any], bool]] = {
-    "values": _close,
+    "values": close,
     # A base that no value of the program is: where reshape copies, PyTorch hides that base.
     "base": lambda a, b: a == b or -1 in (a, b),
 }

@@ -254,6 +254,8 @@ class Tensor(Operand):
                 "writing the .grad of a tensor from outside",
                 "return the gradient, or clear it (zero_grad) outside the compiled function",
             )
+        if value is not None and not isinstance(value, Tensor):
+            raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
         if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
             raise AutogradError(
                 f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"

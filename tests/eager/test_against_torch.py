@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 
 from tests.program_strategy import programs
-from tests.programs import Aotlite, Program, Ref, Step, Torch, differences, excuse, run
+from tests.programs import (
+    Aotlite,
+    Program,
+    Ref,
+    Step,
+    Torch,
+    close,
+    differences,
+    excuse,
+    run,
+    second_order,
+)
 
 A, B, C, D, E = map(Ref, range(5))
 
@@ -125,3 +136,27 @@ def test_a_random_program_gives_the_world_of_pytorch(torch):
     assert seen["excused"] <= 0.05 * seen["all"], seen
     assert seen["with gradients"] >= 0.3 * seen["all"], seen
     assert seen["raised"] <= 0.5 * seen["all"], seen
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_gradients_of_gradients_are_those_of_pytorch(torch):
+    """Not under no_grad, nor through as_strided of a view, where PyTorch's gradients are wrong."""
+    compared = 0
+
+    def is_fair(program):
+        steps = (*program.setup, *program.body)
+        return all(step.grad and not step.op.startswith("as_strided") for step in steps)
+
+    @settings(max_examples=150, derandomize=True, database=None)
+    @given(programs().filter(is_fair))
+    def check(program):
+        nonlocal compared
+        ours, theirs = second_order(Aotlite(), program), second_order(Torch(torch), program)
+        assert (ours is None) == (theirs is None), program
+        for mine, its in zip(ours or (), theirs or (), strict=True):
+            assert close(mine, its), program
+            compared += any(mine)
+
+    check()
+    assert compared > 50

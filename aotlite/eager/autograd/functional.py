@@ -27,7 +27,7 @@ def backward(
     A missing gradient is 1 for a tensor of one element. Raises AutogradError for tensors without
     history, for a graph that was freed, and for saved values that were modified in place.
     """
-    roots = _roots(_listed(tensors), grad_tensors)
+    roots = _roots(_listed("backward: an output", tensors), grad_tensors)
     run_backward(roots, retain_graph=retain_graph, create_graph=create_graph)
 
 
@@ -47,7 +47,7 @@ def grad(
     >>> al.autograd.grad(x * x, x)
     (tensor(6.),)
     """
-    targets = _listed(inputs)
+    targets = _listed("grad: an input", inputs)
     sinks = [edge_of(t) for t in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
         if sink is None:
@@ -55,25 +55,33 @@ def grad(
                 f"grad: input {i} ({tensor.meta}) does not require grad, expected one that does"
             )
     found = run_backward(
-        _roots(_listed(outputs), grad_outputs),
+        _roots(_listed("grad: an output", outputs), grad_outputs),
         sinks=sinks,
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
     )
-    if not allow_unused and any(g is None for g in found):
+    unused = [i for i, gradient in enumerate(found) if gradient is None]
+    if unused and not allow_unused:
         raise AutogradError(
-            f"grad: input {found.index(None)} is not used by the outputs, expected every input to "
-            "be; pass allow_unused=True to get None for it"
+            f"grad: input {unused[0]} is not used by the outputs, expected every input to be; pass "
+            "allow_unused=True to get None for it"
         )
     return tuple(found)
 
 
-def _listed(tensors: Any) -> list[Tensor]:
-    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+def _listed(what: str, tensors: Any) -> list[Tensor]:
+    found = [tensors] if isinstance(tensors, Tensor) or tensors is None else list(tensors)
+    for item in found:
+        if not isinstance(item, Tensor):
+            raise ArgumentError(f"{what} is {item!r}, expected a tensor")
+    return found
 
 
 def _roots(tensors: list[Tensor], gradients: Gradients) -> list[tuple[Any, Any]]:
-    given = [gradients] * len(tensors) if gradients is None else _listed(gradients)
+    if gradients is None or isinstance(gradients, Tensor):
+        given: list[Any] = [gradients] * len(tensors) if gradients is None else [gradients]
+    else:
+        given = list(gradients)
     if len(given) != len(tensors):
         raise ArgumentError(
             f"backward: {len(given)} gradients are given for {len(tensors)} tensors, expected as "
@@ -103,8 +111,15 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
                 f"backward: the tensor has shape {tensor.shape}, expected one element where no "
                 "gradient is given"
             )
+        if tensor.dtype.is_complex:
+            raise AutogradError(
+                f"backward: the tensor is {tensor.dtype}, expected a real one where no gradient is "
+                "given"
+            )
         first: Tensor = tensor._apply(OPS["full"], (tensor.shape, 1, tensor.dtype, tensor.device))
         return first
+    if not isinstance(gradient, Tensor):
+        raise ArgumentError(f"backward: a gradient is {gradient!r}, expected a tensor or None")
     if gradient.shape != tensor.shape:
         raise AutogradError(
             f"backward: the gradient has shape {gradient.shape}, expected {tensor.shape}"

@@ -289,19 +289,27 @@ def save_operands(
     for position in vjp.saves(needed)[0]:
         value = args[position]
         if isinstance(value, Tensor):
-            if position == 0 and clone_self:
-                before = STATE.grad_mode
-                STATE.grad_mode = False
-                try:
-                    value = value.clone()
-                finally:
-                    STATE.grad_mode = before
-            saved[position] = SavedTensor(value)
+            kept = _old_value(value) if position == 0 and clone_self else value
+            saved[position] = SavedTensor(kept)
         elif type(value) is tuple:
             saved[position] = [SavedTensor(item) for item in value]
         else:
             saved[position] = value
     return saved
+
+
+def _old_value(tensor: Tensor) -> Tensor:
+    """A copy of a tensor about to be written, with its history: gradients of gradients read it."""
+    edge = edge_of(tensor)
+    before = STATE.grad_mode
+    STATE.grad_mode = False
+    try:
+        kept: Tensor = tensor.clone()
+    finally:
+        STATE.grad_mode = before
+    if edge is not None:
+        kept._node, kept._index = edge
+    return kept
 
 
 def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
