@@ -11,7 +11,7 @@ import numpy as np
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir import dtypes
+from aotlite.ir import dtypes, layout
 from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
@@ -146,13 +146,19 @@ def empty(*size: Any, dtype: DType | None = None, device: Device = CPU) -> Tenso
 
 
 def zeros_like(tensor: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """Zeros with the shape, dtype and device of `tensor`."""
-    return full(tensor.shape, 0, dtype=dtype or tensor.dtype, device=tensor.device)
+    """Zeros with the shape, dtype, device and, where dense, the strides of `tensor`."""
+    return _filled_like(tensor, 0, dtype)
 
 
 def ones_like(tensor: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """Ones with the shape, dtype and device of `tensor`."""
-    return full(tensor.shape, 1, dtype=dtype or tensor.dtype, device=tensor.device)
+    """Ones with the shape, dtype, device and, where dense, the strides of `tensor`."""
+    return _filled_like(tensor, 1, dtype)
+
+
+def _filled_like(tensor: Tensor, value: int, dtype: DType | None) -> Tensor:
+    made = full(tensor.shape, value, dtype=dtype or tensor.dtype, device=tensor.device)
+    stride = layout.clone_strides(tensor.shape, tensor.stride())
+    return made if made.stride() == stride else made.restride(stride)
 
 
 def rand(

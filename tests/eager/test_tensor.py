@@ -1,0 +1,128 @@
+"""A tensor by itself: its values in Python, its errors, and any array library below it."""
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from tests.eager.listarrays import LISTS, ListArray
+
+
+def test_an_unknown_method_names_the_nearest():
+    x = al.ones(2)
+    with pytest.raises(
+        AttributeError, match=r"^Tensor has no op or attribute 'sume'; did you mean sum"
+    ):
+        x.sume()
+    with pytest.raises(AttributeError, match=r"^Tensor has no op or attribute '_private'$"):
+        x._private  # noqa: B018
+    assert not hasattr(x, "__cuda_array_interface__")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: al.ones(2) + al.ones(3), al.ShapeError, r"^add: shapes are \(2,\) and \(3,\)"),
+        (lambda: al.ones(2) + "a", al.ArgumentError, "^add: argument 'other' is 'a'"),
+        (lambda: al.ones(2, 2).view(3), al.ShapeError, r"^view: shape is \(3,\), expected"),
+        (lambda: al.ones(2).item(), al.ArgumentError, r"^item: .* \(2,\), expected one element"),
+        (lambda: len(al.ones(())), al.ArgumentError, "^len: the tensor has no dimensions"),
+        (lambda: al.ones(2)[2], al.IndexOutOfRangeError, "^select: index 2 is out of range"),
+        (lambda: al.ones(2)[0, 0], al.IndexOutOfRangeError, "^getitem: 2 indices are given"),
+        (lambda: al.ones(2)[..., ...], al.ArgumentError, "^getitem: ... is given twice"),
+        (lambda: al.ones(2)["a"], al.ArgumentError, "^getitem: an index is 'a', expected"),
+        (lambda: al.ones(2)[::-1], al.ArgumentError, "^getitem: a slice has step -1"),
+        (lambda: [1, 2][al.ones(())], al.DTypeError, "^index: the tensor has dtype float32"),
+        (lambda: al.ones(2).copy_(1), al.ArgumentError, "^copy_: argument 'src' is 1, expected"),
+        (
+            lambda: al.ones(1, requires_grad=True).numpy(),
+            al.AutogradError,
+            "^numpy: .* requires grad",
+        ),
+        (lambda: al.ones(2).where(1, 2), al.DTypeError, "^where: the condition has dtype float32"),
+        (
+            lambda: al.ones(2) + al.full(2, 1.0, device=LISTS),
+            al.DeviceError,
+            "^add: operands are on",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_values_reach_python_as_numbers():
+    x = al.tensor([[1, 2], [3, 4]])
+    assert [[1, 2], [3, 4]] == x.tolist()
+    last = x[1, 1]
+    assert (4, 4.0, True, 4) == (int(last), float(last), bool(last), last.item())
+    assert "b" == "abc"[x[0, 0]]
+    assert [[1, 2], [3, 4]] == [row.tolist() for row in x]
+    np.testing.assert_array_equal(np.asarray(x), [[1, 2], [3, 4]])
+    assert np.float32 == np.asarray(x, dtype=np.float32).dtype
+
+
+def test_numpy_shares_memory_both_ways():
+    x = al.zeros(3)
+    x.numpy()[1] = 5
+    x[2] = 7
+    assert [0, 5, 7] == x.tolist() == x.numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: al.tensor([1.0, 2.5]), "tensor([1. , 2.5])"),
+        (lambda: al.tensor([1, 2]), "tensor([1, 2])"),
+        (lambda: al.ones(1, dtype=al.float64), "tensor([1.], dtype=float64)"),
+        (lambda: al.ones(1, requires_grad=True), "tensor([1.], requires_grad=True)"),
+        (lambda: al.ones(1, requires_grad=True) * 2, "tensor([2.], grad_fn=<MulBackward>)"),
+        (lambda: al.full(1, 2.0, device=LISTS), "tensor([2.0], device=lists)"),
+    ],
+)
+def test_a_tensor_shows_its_values_and_its_history(make, text):
+    assert text == repr(make())
+
+
+def test_assignment_of_items_writes_in_place():
+    x = al.zeros(2, 3)
+    x[0] = al.tensor([[1.0, 2.0, 3.0]])  # leading dimensions of size 1 are dropped, as in PyTorch
+    x[1, ::2] = 4
+    x[x == 4] = 5
+    assert [[1, 2, 3], [5, 0, 5]] == x.tolist()
+    assert 3 == x.version
+
+
+def program(device):
+    """Views, writes, broadcasting, sums, a product, and what they give forward and backward."""
+    x = al.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=al.float64, device=device)
+    w = al.tensor([[1.0, 0, 3], [2, 1, 1]], dtype=al.float64, device=device)
+    x.requires_grad_()
+    w.requires_grad_()
+    b = x * 1
+    part = b[1:]
+    part.mul_(w)
+    b.t()[0].copy_(w.sum(0)[0] + b[:, 0])
+    product = b.clone().matmul(w.t())
+    repeated = b.clone().expand(2, 3, 3)
+    squares = (repeated * repeated).sum((0, 1))
+    b.t_()
+    part[0].fill_(3)
+    b.unfold(0, 2, 2)[0].neg_()
+    total = product.sum() * 2 + (squares * squares).sum() - (b * b).sum()
+    total.backward()
+    return [t.tolist() for t in (total.detach(), b.detach(), x.grad, w.grad)], b
+
+
+def test_the_engine_runs_on_an_array_library_of_lists():
+    """Nothing above `ArrayBackend` takes arrays for NumPy's."""
+    expected, _ = program(al.tensor(0).device)
+    found, b = program(LISTS)
+    assert expected == found
+    assert isinstance(b.array, ListArray)
+    with pytest.raises(
+        al.DeviceError, match="^numpy: the tensor is on lists, expected NumPy's memory"
+    ):
+        b.detach().numpy()
+    with pytest.raises(al.ShapeError, match="needs 800 bytes, expected .* the storage's 72 bytes"):
+        b.as_strided((100,), (1,), 0)
