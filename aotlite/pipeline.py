@@ -30,6 +30,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.role import Hidden, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
+from aotlite.stages.compiled_backward import plan_backward
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
@@ -39,7 +40,7 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_runtime import CompiledEntry, plan_backward
+from aotlite.stages.s10_runtime import CompiledEntry
 from aotlite.verification import StageRunner
 
 

@@ -245,6 +245,8 @@ class SavedValue:
     owner: InputRole | Output | MutatedInput | IntermediateBase | None
     """The caller's tensor whose memory this is a window of; None for memory nobody else sees."""
     reason: str
+    readers: frozenset[Result] = frozenset()
+    """The results whose gradients are computed from it: only their backward checks its version."""
 
 
 @attrs.frozen(eq=False)

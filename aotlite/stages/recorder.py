@@ -150,7 +150,7 @@ class CaptureRecorder:
         return node
 
     def _check_window(self, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
-        """TEN-1 and FUN-11: a window lies inside the storage, and inside what the graph is given of it."""
+        """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
         root = storage_root(tensor.value)
         held: TensorMeta = root.meta  # type: ignore[assignment]
         real = self._real_by_node.get(root)
@@ -161,8 +161,8 @@ class CaptureRecorder:
         needed = (offset + meta.span) * size
         if meta.numel and needed > have:
             raise ShapeError(
-                f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset {offset} "
-                f"needs {needed} bytes, expected at most the storage's {have} bytes"
+                f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset "
+                f"{offset} needs {needed} bytes, expected at most the storage's {have} bytes"
             )
         if meta.numel and not first <= offset <= offset + meta.span <= first + held.span:
             raise self.refuse(

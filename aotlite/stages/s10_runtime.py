@@ -10,11 +10,9 @@ Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from aotlite.backends.protocol import Run, Window
@@ -26,19 +24,18 @@ from aotlite.eager.autograd.history import (
     root_of,
     view_node,
 )
-from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released
+from aotlite.eager.autograd.tape import Edge
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, AutogradError, noted
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Saved, Tangent
-from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.absent import without_tangents
+from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Saved
+from aotlite.stages.compiled_backward import BackwardPlan, CompiledBackward, DeadEnd
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -53,20 +50,6 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
 )
-
-
-@attrs.frozen(eq=False)
-class BackwardPlan:
-    """All that a compiled backward needs to know, apart from what one call saves."""
-
-    graph: Graph
-    variants: Variants
-    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
-    """Differentiable results in order, and the layout in which their gradients are expected."""
-    gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
-    reach: dict[ResultRole, frozenset[InputRole]]
-    """The inputs to which a gradient of each result flows."""
-    errors: dict[ResultRole, Exception]
 
 
 class CompiledEntry:
@@ -311,192 +294,3 @@ def _replayed(source: Tensor, chain: tuple[Step, ...], detached: Detached) -> Te
         else:
             out = detached[id(step)] = out.detach()
     return out
-
-
-# ------------------------------------------------------------------------------------ backward
-class CompiledBackward(TapeNode):
-    """The tape node of a compiled call."""
-
-    __slots__ = ("links", "plan", "saved")
-
-    def __init__(
-        self, plan: BackwardPlan, edges: tuple[Edge | None, ...], saved: list[Window]
-    ) -> None:
-        self.plan = plan
-        self.edges = edges
-        self.saved: list[Window] | None = saved
-        self.links: list[tuple[Storage, int, Any]] = []
-        self.sequence = next_sequence()
-        self.origin = None
-
-    def results(self) -> int:
-        return len(self.plan.tangents)
-
-    def link(
-        self, saved: Sequence[Any], tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]
-    ) -> None:
-        """Notes the versions of saved values that are memory of inputs or results (SAV-2)."""
-        for each in saved:
-            owner = each.owner
-            if owner is None:
-                continue
-            if isinstance(owner, MutatedInput):
-                storage = tensors[owner.of].storage
-            else:
-                storage = (values[owner] if owner in values else tensors[owner]).storage
-            self.links.append((storage, storage.version, each))
-
-    def run(self, grads: list[Any]) -> Sequence[Any]:
-        if self.saved is None:
-            raise released(self.name)
-        plan = self.plan
-        self._check(grads)
-        windows = list(self.saved)
-        absent = []
-        for (role, meta), grad in zip(plan.tangents, grads, strict=True):
-            if grad is None:
-                absent.append(role)
-            else:
-                windows.append(_tangent(grad, meta))
-        out = plan.variants(frozenset(absent))(windows)
-        found = _wrapped(out, plan.gradients)
-        if absent:
-            self._forget_unreached(found, grads)
-        if STATE.grad_mode:
-            _forbid_second_order(found)
-        return found
-
-    def _check(self, grads: list[Any]) -> None:
-        for (role, _), grad in zip(self.plan.tangents, grads, strict=True):
-            error = self.plan.errors.get(role)
-            if error is not None and grad is not None:
-                raise noted(type(error)(*error.args), *getattr(error, "__notes__", ()))
-        for storage, version, each in self.links:
-            if storage.version != version:
-                raise noted(
-                    AutogradError(
-                        f"{self.name}: a saved tensor {each.meta} ({each.name}) is at version "
-                        f"{storage.version}, expected version {version}: it was modified in place"
-                    ),
-                    "Its values at the time of the forward are needed for the gradient. Write to a "
-                    "clone(), or after the backward. (SAV-2)",
-                )
-
-    def _forget_unreached(self, found: list[Any], grads: list[Any]) -> None:
-        """TAN-8: inputs that only absent tangents lead to have no gradient, rather than zeros."""
-        reached: set[Any] = set()
-        for (role, _), grad in zip(self.plan.tangents, grads, strict=True):
-            if grad is not None:
-                reached |= self.plan.reach[role]
-        for i, (of, _) in enumerate(self.plan.gradients):
-            if of not in reached:
-                found[i] = None
-
-    def release(self) -> None:
-        self.saved = None
-
-
-def _tangent(grad: Tensor, meta: TensorMeta) -> Window:
-    """TAN-3: the gradient in the layout that the backward was recorded for."""
-    if grad.meta is not meta:
-        grad = grad.detach().restride(meta.stride)
-    return grad.storage.buffer, grad.offset
-
-
-def _wrapped(
-    out: list[Any], gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
-) -> list[Any]:
-    """Gradients as tensors; those in one buffer share one storage, so that nobody adopts it
-    alone.
-    """
-    storages: dict[int, Storage] = {}
-    found: list[Any] = []
-    for window, (_, meta) in zip(out, gradients, strict=True):
-        if window is None or meta is None:
-            found.append(None)
-            continue
-        buffer, start = window
-        storage = storages.setdefault(id(buffer), Storage(buffer))
-        found.append(Tensor(storage, meta, start))
-    return found
-
-
-class DeadEnd(TapeNode):
-    """The history of a result that requires grad although its gradient goes nowhere (TEN-21)."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.edges = ()
-        self.sequence = next_sequence()
-        self.origin = None
-
-    def run(self, grads: list[Any]) -> Sequence[Any]:
-        return ()
-
-
-class DoubleBackward(TapeNode):
-    """Raises when a gradient of a compiled backward is differentiated again (DBL-1)."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.edges = ()
-        self.sequence = next_sequence()
-        self.origin = None
-
-    def run(self, grads: list[Any]) -> Sequence[Any]:
-        raise noted(
-            AutogradError(
-                "backward: a gradient computed by a compiled function is differentiated, expected "
-                "first derivatives only"
-            ),
-            "Differentiate the eager function for derivatives of higher order. (DBL-1)",
-        )
-
-
-def _forbid_second_order(found: list[Any]) -> None:
-    node = DoubleBackward()
-    for grad in found:
-        if grad is not None:
-            grad._node, grad._index = node, 0
-
-
-class Variants:
-    """The lowered backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
-
-    def __init__(self, graph: Graph, lower: Callable[[Graph], Run]) -> None:
-        self.graph = graph
-        self._lower = lower
-        self._made: dict[frozenset[ResultRole], Run] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, absent: frozenset[ResultRole]) -> Run:
-        """The callable that takes the saved values and the tangents that are not absent."""
-        run = self._made.get(absent)
-        if run is None:
-            with self._lock:
-                if absent not in self._made:
-                    graph = without_tangents(self.graph, absent) if absent else self.graph
-                    self._made[absent] = self._lower(graph)
-                run = self._made[absent]
-        return run
-
-
-def plan_backward(
-    graph: Graph,
-    lower: Callable[[Graph], Run],
-    reach: dict[ResultRole, frozenset[InputRole]],
-    errors: dict[ResultRole, Exception],
-) -> BackwardPlan:
-    """The plan of a lowered backward graph."""
-    tangents = tuple(
-        (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
-    )
-    gradients = tuple(
-        (role.of, None if value is None else value.meta)
-        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
-        if isinstance(role, Gradient)
-    )
-    variants = Variants(graph, lower)
-    return BackwardPlan(graph, variants, tangents, gradients, reach, errors)  # type: ignore[arg-type]

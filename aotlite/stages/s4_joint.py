@@ -73,8 +73,8 @@ class _Recording:
     def _read_results(self) -> None:
         """Final reads, recorded before anything of the backward (a hook could write later).
 
-        Updated inputs are read whole, in their geometry at entry: after a geometry op the object may
-        show less than what was written. Results likewise.
+        Updated inputs are read whole, in their geometry at entry: after a geometry op the object
+        may show less than what was written. Results likewise.
         """
         placeholders = {given.role: given.placeholder for given in self.captured.inputs}
         for each in self.meta.updated:
