@@ -125,9 +125,17 @@ def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:
     single = len(schema.returns) == 1
     for k, returned in enumerate(schema.returns):
         name = "result" if single else returned.name
-        names["grad" if single else f"grad_{name}"] = (Source.GRAD, k)
-        names[name] = (Source.RESULT, k)
-        names[name + "_meta"] = (Source.RESULT_META, k)
+        own = {
+            "grad" if single else f"grad_{name}": (Source.GRAD, k),
+            name: (Source.RESULT, k),
+            name + "_meta": (Source.RESULT_META, k),
+        }
+        for taken in own.keys() & names.keys():
+            raise ArgumentError(
+                f"{schema.name}: {taken!r} is a parameter and what a gradient formula calls a "
+                "result or its gradient, expected different names"
+            )
+        names.update(own)
     return names
 
 

@@ -6,7 +6,7 @@ operands) and refuses a declaration that leaves something out. Spec: `specs/op_d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
@@ -26,6 +26,8 @@ from aotlite.ir.op import (
     register,
     schema_of,
 )
+from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.schema import Parameter
 
 Formulas = Mapping[str, Callable[..., Any]] | None
 
@@ -186,9 +188,8 @@ def pure(
 def inplace_of(functional: PureOp, *, overwrites: bool = False, name: str | None = None) -> InplaceOp:
     """Derives the in-place op that writes the result of `functional` into its first operand."""
     name = name or functional.name + "_"
-    rest = ", ".join(str(p) for p in functional.schema.parameters[1:])
-    first = functional.schema.parameters[0].name
-    schema = schema_of(f"{name}(Tensor(a!) {first}{', ' + rest if rest else ''}) -> Tensor(a!)")
+    first, *rest = functional.schema.parameters
+    schema = schema_of(f"{name}(Tensor(a!) {first.name}{_listed(rest)}) -> Tensor(a!)")
     op: InplaceOp = register(
         InplaceOp(
             schema,
@@ -199,6 +200,15 @@ def inplace_of(functional: PureOp, *, overwrites: bool = False, name: str | None
         )
     )
     return op
+
+
+def _listed(parameters: Sequence[Parameter]) -> str:
+    """The text of parameters that follow another in a schema."""
+    keyword_only = [p for p in parameters if p.keyword_only]
+    words = [str(p) for p in parameters if not p.keyword_only]
+    if keyword_only:
+        words += ["*", *map(str, keyword_only)]
+    return "".join(", " + word for word in words)
 
 
 # ---------------------------------------------------------------------------------------- views
@@ -235,18 +245,20 @@ def _scatter_put(name: str) -> Callable[..., Any]:
     return put
 
 
-def scatter_of(viewed: ViewOp) -> PureOp:
+def scatter_of(viewed: ViewOp, *, vjp: Formulas = None) -> PureOp:
     """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is
     src.
 
-    One kernel serves every view: copy the parent, apply the view's own geometry, write.
+    One kernel serves every view: copy the parent, apply the view's own geometry, write. A view with
+    formulas of its own for this, `vjp`, speaks of memory: the copy keeps the parent's very strides.
     """
     view_args = viewed.schema.parameters[1:]
-    rest = "".join(", " + str(p) for p in view_args)
-    schema = schema_of(f"{viewed.name}_scatter(Tensor self, Tensor src{rest}) -> Tensor")
+    schema = schema_of(
+        f"{viewed.name}_scatter(Tensor self, Tensor src{_listed(view_args)}) -> Tensor"
+    )
 
     def rule(self: TensorMeta, src: TensorMeta, *args: Any) -> TensorMeta:
-        seen = viewed.rule(self, *args)[0]
+        seen, start = viewed.rule(self, *args)
         if seen.shape != src.shape:
             raise ShapeError(
                 f"{schema.name}: argument 'src' has shape {src.shape}, expected {seen.shape}"
@@ -255,6 +267,13 @@ def scatter_of(viewed: ViewOp) -> PureOp:
             raise DTypeError(
                 f"{schema.name}: argument 'src' has dtype {src.dtype}, expected {seen.dtype}"
             )
+        if vjp is not None and not has_internal_overlap(self.shape, self.stride):
+            if seen.numel and (start < 0 or start + seen.span > self.span):
+                raise ShapeError(
+                    f"{schema.name}: the window {seen} at {start} leaves the memory of {self}, "
+                    "expected one inside it"
+                )
+            return self
         return self.with_stride(layout.clone_strides(self.shape, self.stride))
 
     def kernel(arrays: ArrayBackend, meta: TensorMeta, parent: Any, src: Any, *args: Any) -> Any:
@@ -264,7 +283,20 @@ def scatter_of(viewed: ViewOp) -> PureOp:
         arrays.copy(target, src)
         return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
 
-    names = ", ".join(p.name for p in view_args)
+    op: PureOp = register(
+        PureOp(
+            schema,
+            rule,
+            cost=Cost.INDEXING,
+            kernel=kernel,
+            vjp=parse_vjp(schema, vjp or _scatter_formulas(viewed)),
+        )
+    )
+    return op
+
+
+def _scatter_formulas(viewed: ViewOp) -> dict[str, Callable[..., Any]]:
+    names = ", ".join(p.name for p in viewed.schema.parameters[1:])
     scope: dict[str, Any] = {"view_name": viewed.name}
     # A formula's parameter names say what it reads, so these two are made with the view's own
     # names.
@@ -276,16 +308,7 @@ def scatter_of(viewed: ViewOp) -> PureOp:
         f"    return getattr(grad, view_name)({names})\n",
         scope,
     )
-    op: PureOp = register(
-        PureOp(
-            schema,
-            rule,
-            cost=Cost.INDEXING,
-            kernel=kernel,
-            vjp=parse_vjp(schema, {"self": scope["to_self"], "src": scope["to_src"]}),
-        )
-    )
-    return op
+    return {"self": scope["to_self"], "src": scope["to_src"]}
 
 
 def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:
@@ -296,7 +319,7 @@ def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:
 
 def geometry_of(viewed: ViewOp, name: str) -> GeometryOp:
     """Derives the op that gives its operand the geometry of `viewed` in place (TEN-24)."""
-    rest = "".join(", " + str(p) for p in viewed.schema.parameters[1:])
+    rest = _listed(viewed.schema.parameters[1:])
     schema = schema_of(f"{name}(Tensor(a!) self{rest}) -> Tensor(a!)")
     op: GeometryOp = register(GeometryOp(schema, viewed.rule, cost=Cost.VIEW, view=viewed))
     return op

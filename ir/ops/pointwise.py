@@ -78,10 +78,15 @@ def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     return grad * conj(result * flat.where(0, self).log()) * flat.logical_not().to(grad.dtype)
 
 
+def _pow_scalar(a: Any, b: Any) -> Any:
+    """As in PyTorch, an exponent given as the number 0.5 takes the root: -0.0 stays, -inf is nan."""
+    return s.sqrt(a) if isinstance(b, float) and b == 0.5 else s.pow_(a, b)
+
+
 POW = pointwise(
     "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
     kernel=lambda xp, a, b: xp.power(a, b),
-    scalar=lambda a, b: s.pow_(a, b),
+    scalar=_pow_scalar,
     vjp={"self": _pow_self, "exponent": _pow_exponent},
     inplace=True,
 )
@@ -237,12 +242,12 @@ RELU = pointwise(
     inplace=True,
 )
 RELU_BACKWARD = pointwise(
-    "relu_backward(Tensor self, Tensor result) -> Tensor",
+    "relu_backward(Tensor self, Tensor output) -> Tensor",
     kernel=lambda xp, g, r: xp.where(r > 0, g, xp.zeros_like(g)),
     scalar=lambda g, r: s.where(s.gt(r, 0), g, 0),
-    vjp={"self": lambda grad, result: grad.relu_backward(result)},
+    vjp={"self": lambda grad, output: grad.relu_backward(output)},
 )
-"""self where `result`, the output of relu, is positive; its gradient towards `result` is zero."""
+"""self where `output`, the result of relu, is positive; its gradient towards `output` is zero."""
 FLOOR = pointwise(
     "floor(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.floor(a),

@@ -15,6 +15,7 @@ from aotlite.ir.op import Cost
 from aotlite.ir.ops.declare import geometry_of, multi_view, pure, scatter_of, view
 
 Window = tuple[TensorMeta, int]
+Ints = tuple[int, ...]
 
 
 def _seen(
@@ -355,7 +356,12 @@ def _as_strided_vjp(
     missing = self_meta.span - span.numel()
     if missing > 0:
         span = span.new_zeros((self_meta.span,)).slice_scatter(span, 0, 0, span.numel(), 1)
-    return span.as_strided(self_meta.shape, self_meta.stride, 0)
+    return _window_on(span, self_meta.shape, self_meta.stride, 0)
+
+
+def _window_on(value: Any, size: Ints, stride: Ints, offset: int) -> Any:
+    """`as_strided` counted from the operand's first element, as the op has it and no method."""
+    return value._do("as_strided", size, stride, offset)
 
 
 AS_STRIDED = view(
@@ -422,7 +428,28 @@ SELECT_SCATTER = scatter_of(SELECT)
 SLICE_SCATTER = scatter_of(SLICE)
 DIAGONAL_SCATTER = scatter_of(DIAGONAL)
 UNFOLD_SCATTER = scatter_of(UNFOLD)
-AS_STRIDED_SCATTER = scatter_of(AS_STRIDED)
+
+
+def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient with the strides of `meta`, of which a window speaks; zeros in its gaps."""
+    if meta.dense:
+        return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
+    flat = grad.new_zeros((meta.span,)).as_strided_scatter(grad, meta.shape, meta.stride, 0)
+    return _window_on(flat, meta.shape, meta.stride, 0)
+
+
+def _window_to_self(grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int) -> Any:
+    hole = grad.new_zeros(size)
+    return _in_memory_of(grad, result_meta).as_strided_scatter(hole, size, stride, offset)
+
+
+def _window_to_src(grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int) -> Any:
+    return _window_on(_in_memory_of(grad, result_meta), size, stride, offset)
+
+
+AS_STRIDED_SCATTER = scatter_of(
+    AS_STRIDED, vjp={"self": _window_to_self, "src": _window_to_src}
+)
 
 T_ = geometry_of(T, "t_")
 TRANSPOSE_ = geometry_of(TRANSPOSE, "transpose_")
@@ -454,17 +481,12 @@ def _accumulate(
     return xp.reshape(total, size)
 
 
-def _windows(flat: Any, size: Any, stride: Any, offset: int) -> Any:
-    """`as_strided` counted from the operand's first element, which may not be its storage's."""
-    return flat._apply(AS_STRIDED, (flat, size, stride, offset))
-
-
 STRIDED_ACCUMULATE = pure(
     "strided_accumulate(Tensor self, int[] size, int[] stride, int offset=0) -> Tensor",
     meta=_accumulate_meta,
     kernel=_accumulate,
     vjp={
-        "self": lambda grad, self_meta, stride, offset: _windows(
+        "self": lambda grad, self_meta, stride, offset: _window_on(
             grad.contiguous(), self_meta.shape, stride, offset
         )
     },

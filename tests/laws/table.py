@@ -1,0 +1,157 @@
+"""The laws, which classes of op each applies to, and those that wait for a stage or a renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.op import (
+    Cost,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+)
+from tests.laws import forward, gradient, lens
+from tests.laws.running import vjp_of
+from tests.samples import Sample
+
+WITHOUT_SAMPLES = {
+    "getitem": "it takes a node with several results, which only a graph has: L9 runs it for each op "
+    "with several results",
+}
+"""Ops that no sample can be written for, and why."""
+
+
+def class_of(op: Op) -> str:
+    """The class of op that a law speaks of: a pure op's is its cost."""
+    match op:
+        case PureOp():
+            return "random (pure)" if op.cost is Cost.RANDOM else op.cost.value
+        case ViewOp():
+            return "view"
+        case MultiViewOp():
+            return "several views"
+        case InplaceOp():
+            return "in-place"
+        case GeometryOp():
+            return "geometry"
+        case RandomOp():
+            return "random"
+    return "graph"
+
+
+PURE = ("pointwise", "reduction", "contraction", "indexing", "factory", "random (pure)")
+VIEWS = ("view", "several views")
+EVERY = (*PURE, *VIEWS, "in-place", "geometry", "random")
+
+
+def has_gradient(op: Op) -> bool:
+    """Whether some operand has a gradient formula."""
+    return isinstance(op, MultiViewOp) or vjp_of(op) is not None
+
+
+def takes_floats(op: Op) -> bool:
+    """Whether the op has operands: without, there is nothing to differentiate."""
+    return any(parameter.type.holds_tensor for parameter in op.schema.parameters)
+
+
+@attrs.frozen
+class Law:
+    """`law(op, samples)` raises AssertionError with a sentence where the op breaks it."""
+
+    name: str
+    claim: str
+    check: Callable[[Op, Sequence[Sample]], None]
+    classes: tuple[str, ...]
+    only: Callable[[Op], bool] = attrs.field(default=lambda op: True, kw_only=True)
+
+    def applies(self, op: Op) -> bool:
+        """Whether the law says something about this op."""
+        return class_of(op) in self.classes and self.only(op)
+
+    def __call__(self, op: Op, samples: Sequence[Sample]) -> None:
+        try:
+            self.check(op, samples)
+        except AssertionError as error:
+            raise AssertionError(f"{self.name} ({self.claim}): {error}") from error
+        except (AotliteError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise AssertionError(f"{self.name} ({self.claim}): {op.name} raises: {error!r}") from error
+
+
+DIFFERENTIABLE = tuple(c for c in EVERY if c not in ("random (pure)", "random"))
+
+LAWS = (
+    Law("L1", "meta = kernel", forward.meta_is_what_the_kernel_gives, EVERY),
+    Law(
+        "L2",
+        "vjp = finite differences, second order too",
+        gradient.vjp_is_the_derivative,
+        DIFFERENTIABLE,
+        only=takes_floats,
+    ),
+    Law(
+        "L3",
+        "declared aliasing = what memory shows",
+        forward.memory_shows_the_declared_aliasing,
+        EVERY,
+    ),
+    Law("L4", "views are lenses", lens.views_are_lenses, VIEWS),
+    Law(
+        "L5",
+        "in-place = functional, then copy",
+        forward.in_place_is_functional_then_copy,
+        ("in-place", "geometry"),
+    ),
+    Law("L6", "scalar = kernel", forward.scalar_is_the_kernel, ("pointwise",)),
+    Law(
+        "L7",
+        "saved = what the vjp reads",
+        gradient.saved_is_what_the_vjp_reads,
+        DIFFERENTIABLE,
+        only=has_gradient,
+    ),
+    Law(
+        "L8",
+        "the vjp is linear, and gradients have their operands' form",
+        gradient.vjp_is_linear,
+        DIFFERENTIABLE,
+        only=has_gradient,
+    ),
+    Law(
+        "L9",
+        "interpreted graph = eager, bit for bit",
+        forward.interpreted_graph_is_eager,
+        tuple(c for c in EVERY if c != "random"),
+    ),
+    Law("L10", "draw = pure form", forward.draws_are_the_pure_form, ("random",)),
+)
+"""Laws that run now."""
+
+
+@attrs.frozen
+class Pending:
+    """A law that waits for something that is not built yet."""
+
+    name: str
+    claim: str
+    waits_for: str
+    classes: tuple[str, ...]
+
+
+PENDING = (
+    Pending("P1", "symbolic = concrete", "symbolic sizes", EVERY),
+    Pending("P2", "rendered C = kernel", "the cpu backend", (*PURE, "random")),
+    Pending("P3", "rendered CUDA = kernel", "the cuda backend", (*PURE, "random")),
+)
+"""Laws that are listed and not run."""
+
+
+def laws_of(op: Op) -> tuple[Law, ...]:
+    """The laws that apply to an op."""
+    return tuple(law for law in LAWS if law.applies(op))

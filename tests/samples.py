@@ -1,0 +1,521 @@
+"""Sample inputs for every op: plain data, from which tensors are made in fresh memory each time.
+
+`samples_of(name)` gives the samples of an op. Arrays stand for tensors and carry their layout. A
+sample that is `smooth` is of float64 and stays away from kinks, so that it can be differentiated
+numerically. An op in the table without samples here fails the suite (tests/laws/test_laws.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.ir import dtypes
+
+FLOATS = ("float32", "float64")
+NUMERIC = (*FLOATS, "int64")
+ALL = (*NUMERIC, "bool")
+
+
+@attrs.frozen(eq=False, repr=False)
+class Sample:
+    """One call: arguments with arrays for tensors and tuples of arrays for lists of them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = attrs.field(factory=dict)
+    smooth: bool = False
+
+    def __repr__(self) -> str:
+        words = [_shown(a) for a in self.args] + [f"{k}={_shown(v)}" for k, v in self.kwargs.items()]
+        return f"({', '.join(words)})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        steps = tuple(step // value.itemsize for step in value.strides)
+        return f"{value.dtype}{list(value.shape)}{list(steps)}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))})"
+    return repr(value)
+
+
+# --------------------------------------------------------------------------------------- arrays
+def array(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> np.ndarray:
+    """Different values of both signs, none of them 0 (except for bool): multiples of 1/8."""
+    count = int(np.prod(shape))
+    steps = np.random.default_rng(seed).permutation(count) - count // 2
+    values = (steps + (steps >= 0)).reshape(shape)
+    if dtype == "bool":
+        return np.asarray(values > 0)
+    return np.asarray(values / (1 if dtype == "int64" else 8), dtype)
+
+
+def positive(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> np.ndarray:
+    """Different values from 1/4 upwards, in steps of 1/8."""
+    count = int(np.prod(shape))
+    values = (np.random.default_rng(seed).permutation(count) + 2).reshape(shape)
+    return np.asarray(values / (1 if dtype == "int64" else 8), dtype)
+
+
+def special(dtype: str) -> np.ndarray:
+    """Zeros of both signs, infinities, nan, halves, the extremes; few of them for integers."""
+    if dtype == "bool":
+        return np.array([True, False])
+    if dtype == "int64":
+        return np.array([0, 1, -1, 7, -(2**40)])
+    return np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 1.5, 2.5, -1.0, 30.0, -30.0], dtype)
+
+
+def flipped(a: np.ndarray) -> np.ndarray:
+    """The same elements with the memory in the order of reversed dimensions."""
+    return np.array(a.T, order="C").T
+
+
+def gapped(a: np.ndarray) -> np.ndarray:
+    """The same elements with one unused place after each."""
+    wide = np.repeat(a, 2, axis=-1)
+    return wide[..., ::2]
+
+
+def expanded(a: np.ndarray, count: int) -> np.ndarray:
+    """The array repeated along a new first dimension of stride 0."""
+    return np.lib.stride_tricks.as_strided(a, (count, *a.shape), (0, *a.strides))
+
+
+def channels_last(a: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(a.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+
+Make = Callable[..., np.ndarray]
+
+
+def layouts(dtype: str, make: Make = array) -> list[np.ndarray]:
+    """One array of each layout: dense, transposed, gaps, repeated, size 1, 0-d, empty, rank 4."""
+    a = make((2, 3), dtype)
+    return [
+        a,
+        flipped(a),
+        gapped(a),
+        expanded(make((3,), dtype), 2),
+        make((1, 1), dtype),
+        flipped(make((2, 1, 3), dtype)),
+        make((), dtype),
+        make((0, 3), dtype),
+        make((2, 0), dtype),
+        channels_last(make((2, 2, 1, 2), dtype)),
+    ]
+
+
+def dense_layouts(dtype: str, make: Make = array) -> list[np.ndarray]:
+    """`layouts` without repetition: what may be written."""
+    return [a for a in layouts(dtype, make) if 0 not in a.strides or a.size == 0]
+
+
+# ------------------------------------------------------------------------------------ collections
+_FAMILIES: dict[str, Callable[[], Iterable[Sample]]] = {}
+
+
+def samples_of(name: str) -> list[Sample]:
+    """The samples of an op; none if nobody wrote any.
+
+    An in-place or geometry op `f_` takes those of `f` of which it may write the first operand.
+    """
+    family = _FAMILIES.get(name)
+    if family is not None:
+        return list(family())
+    if name.endswith("_") and name[:-1] in _FAMILIES:
+        return [s for s in samples_of(name[:-1]) if _can_be_written(name[:-1], s)]
+    return []
+
+
+def register(*names: str) -> Callable[[Any], Any]:
+    """Registers a function that gives the samples of these ops (it is passed the name)."""
+
+    def note(function: Callable[[str], Iterable[Sample]]) -> Any:
+        for name in names:
+            _FAMILIES[name] = lambda name=name: function(name)
+        return function
+
+    return note
+
+
+_ROOTS = ("div exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh sigmoid").split()
+"""Ops that give floats for integers, which an integer operand could not hold."""
+
+
+def _can_be_written(name: str, sample: Sample) -> bool:
+    first = sample.args[0]
+    if not isinstance(first, np.ndarray) or (0 in first.strides and first.size):
+        return False
+    if first.dtype.kind not in "fc" and name in _ROOTS:
+        return False
+    operands = [a for a in sample.args if isinstance(a, np.ndarray)]
+    if name in ("add", "sub", "mul", "div", "pow", "masked_fill"):
+        if np.broadcast_shapes(*[a.shape for a in operands]) != first.shape:
+            return False
+        kinds = "biufc"
+        others = [np.asarray(a).dtype.kind for a in sample.args[1:] if type(a) is not bool]
+        return all(kinds.index(k) <= kinds.index(first.dtype.kind) for k in others)
+    return True
+
+
+# -------------------------------------------------------------------------------------- pointwise
+_DOMAINS: dict[str, Make] = {
+    name: positive for name in ("log", "log1p", "sqrt", "rsqrt", "reciprocal")
+}
+
+
+@register("neg", "conj", "abs", "sign", "relu", "floor", "ceil")
+def _kept_dtype(name: str) -> Iterable[Sample]:
+    # PyTorch has no relu, floor or ceil of bool; negation of bool has no meaning.
+    for dtype in NUMERIC:
+        yield from (Sample((a,)) for a in [*layouts(dtype), special(dtype)])
+    yield from _smooth_unary(name)
+    if name in ("conj", "neg", "abs"):
+        yield Sample((np.array([1 + 2j, -0.5j, -3 + 0j]),))
+
+
+@register(*[name for name in _ROOTS if name != "div"])
+def _floating_unary(name: str) -> Iterable[Sample]:
+    make = _DOMAINS.get(name, array)
+    for dtype in FLOATS:
+        yield from (Sample((a,)) for a in [*layouts(dtype, make), special(dtype)])
+    yield from (Sample((make((2, 3), dtype),)) for dtype in ("int64", "bool") if dtype != "bool")
+    yield Sample((special("bool"),))
+    yield from _smooth_unary(name)
+
+
+def _smooth_unary(name: str) -> Iterable[Sample]:
+    make = _DOMAINS.get(name, array)
+    offset = 0.03  # off the integers, where floor and ceil jump
+    for a in (make((2, 3)), flipped(make((2, 3), seed=1)), make((), seed=2)):
+        yield Sample((np.add(a, offset, out=a),), smooth=True)
+
+
+def _pairs(dtypes_: Iterable[str] = ALL, make: Make = array) -> Iterable[Sample]:
+    for dtype in dtypes_:
+        a, b = make((2, 3), dtype), make((2, 3), dtype, 1)
+        yield Sample((a, b))
+        yield Sample((flipped(a), b))
+        yield Sample((flipped(a), flipped(b)))
+        yield Sample((gapped(a), make((3,), dtype, 2)))
+        yield Sample((a, make((2, 1), dtype, 2)))
+        yield Sample((a, make((), dtype, 2)))
+        yield Sample((make((3,), dtype), expanded(make((3,), dtype, 1), 2)))
+        yield Sample((make((), dtype), make((), dtype, 1)))
+        yield Sample((make((0, 3), dtype), make((1, 3), dtype)))
+        yield Sample((make((1, 1, 1), dtype), b))
+    for other in ("int64", "float64"):
+        yield Sample((make((2, 3), "float32"), make((3,), other, 1)))
+    yield Sample((make((2, 3), "float32"), make((), "float64", 1)))
+    for dtype in FLOATS:
+        values = special(dtype)
+        yield Sample((values[:, None].copy(), values))
+
+
+def _numbers(make: Make = array) -> Iterable[Sample]:
+    for number in (2, -0.5, True):
+        yield Sample((make((2, 3), "float32"), number))
+        yield Sample((make((2, 3), "int64"), number))
+    yield Sample((make((2, 3), "bool"), 2.0))
+    yield Sample((gapped(make((2, 3), "float64")), 3))
+    yield Sample((flipped(make((2, 1, 3), "float64")), 3))
+
+
+def _smooth_pairs(make: Make = array) -> Iterable[Sample]:
+    for a, b in (
+        (make((2, 3)), make((2, 3), seed=5)),
+        (flipped(make((2, 3))), make((3,), seed=5)),
+        (make((3,)), make((2, 1), seed=6)),
+        (make(()), make((), seed=6)),
+    ):
+        yield Sample((a, np.add(b, 0.05, out=b)), smooth=True)  # no two of them equal
+
+
+@register("add", "sub", "rsub", "mul", "div")
+def _arithmetic(name: str) -> Iterable[Sample]:
+    # Differences of bools have no meaning; PyTorch refuses them.
+    yield from _pairs(NUMERIC if name in ("sub", "rsub") else ALL)
+    yield from (s for s in _numbers() if name not in ("sub", "rsub") or s.args[0].dtype != bool)
+    yield from _smooth_pairs()
+    yield Sample((array((2, 3)), 1.5), smooth=True)
+    if name == "mul":
+        yield Sample((np.array([1 + 2j, -1j]), np.array([0.5 - 1j, 2 + 0j])))
+
+
+@register("pow")
+def _power(name: str) -> Iterable[Sample]:
+    yield from _pairs(FLOATS, positive)
+    yield from (Sample((positive((2, 3), dtype), 2)) for dtype in NUMERIC)
+    for exponent in (0, 1, 2, 3, 0.5, -1.0):
+        yield Sample((special("float64"), exponent))
+        yield Sample((positive((2, 3)), exponent), smooth=True)
+    yield Sample((2.0, array((2, 3), "float32")))
+    yield Sample((np.array([0.0, 0.0, 0.0, 2.0]), np.array([2.0, 0.0, -1.0, 0.0])))
+    yield Sample((2.0, array((2, 3))), smooth=True)
+    yield from _smooth_pairs(positive)
+
+
+@register("maximum", "minimum")
+def _extremes(name: str) -> Iterable[Sample]:
+    yield from _pairs()
+    yield Sample((np.array([1.0, 2.0, -3.0]), np.array([1.0, 1.0, -3.0])))
+    yield from _smooth_pairs()
+
+
+@register("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or")
+def _comparisons(name: str) -> Iterable[Sample]:
+    yield from _pairs()
+    if not name.startswith("logical"):
+        yield from _numbers()
+
+
+@register("logical_not", "isnan")
+def _unary_truth(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        yield from (Sample((a,)) for a in [*layouts(dtype), special(dtype)])
+
+
+@register("relu_backward")
+def _relu_backward(name: str) -> Iterable[Sample]:
+    for dtype in FLOATS:
+        yield Sample((array((2, 3), dtype), np.maximum(array((2, 3), dtype, 1), 0)))
+        yield Sample((flipped(array((2, 3), dtype)), flipped(array((2, 3), dtype, 1))))
+        yield Sample((array((0,), dtype), array((0,), dtype)))
+        yield Sample((special(dtype), special(dtype)))
+    yield Sample((array((2, 3)), array((2, 3), seed=1)), smooth=True)
+
+
+@register("where")
+def _where(name: str) -> Iterable[Sample]:
+    mask = array((2, 3), "bool")
+    for dtype in ALL:
+        a, b = array((2, 3), dtype), array((2, 3), dtype, 1)
+        yield Sample((mask, a, b))
+        yield Sample((flipped(mask), flipped(a), flipped(b)))
+        yield Sample((mask, array((3,), dtype), array((), dtype, 1)))
+        yield Sample((array((0, 3), "bool"), array((3,), dtype), b[:1]))
+        yield Sample((array((), "bool"), gapped(a), b))
+    yield Sample((mask, array((2, 3), "float32"), 2))
+    yield Sample((mask, 1, array((2, 3), "int64")))
+    yield Sample((mask, 1.5, array((3,), "int64")))
+    yield Sample((flipped(mask), 1.0, 0.0))
+    yield Sample((mask, array((2, 3), "float32"), array((2, 3), "float64")))
+    yield Sample((mask, array((2, 3)), array((3,), seed=1)), smooth=True)
+    yield Sample((mask, array((2, 3)), 0.5), smooth=True)
+    yield Sample((np.array([True, False]), array((2, 1)), array((), seed=1)), smooth=True)
+
+
+@register("clamp")
+def _clamp(name: str) -> Iterable[Sample]:
+    for bounds in ((-0.2, 0.3), (None, 0.3), (-0.2, None)):
+        for dtype in FLOATS:
+            yield from (Sample((a, *bounds)) for a in [*layouts(dtype), special(dtype)])
+        yield Sample((array((2, 3)) + 0.03, *bounds), smooth=True)
+    yield Sample((array((2, 3), "int64"), -1, 2))
+
+
+@register("masked_fill")
+def _masked_fill(name: str) -> Iterable[Sample]:
+    mask = array((2, 3), "bool", 1)
+    for dtype in ALL:
+        for a in dense_layouts(dtype)[:3]:
+            yield Sample((a, mask, True if dtype == "bool" else 2))
+        yield Sample((array((2, 3), dtype), array((3,), "bool"), False))
+        yield Sample((array((0, 3), dtype), array((3,), "bool"), False))
+    yield Sample((array((3,), "float32"), mask, -1.5))
+    yield Sample((array((2, 3)), flipped(mask), -1.5), smooth=True)
+    yield Sample((array((2, 1)), mask, -1.5), smooth=True)
+
+
+@register("cast")
+def _cast(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        for target in (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.bool_):
+            yield Sample((array((2, 3), dtype), target))
+        yield from (Sample((a, dtypes.float64)) for a in layouts(dtype))
+    yield Sample((array((2, 3)), dtypes.float64), smooth=True)
+    yield Sample((flipped(array((2, 3))), dtypes.complex128))
+
+
+# ---------------------------------------------------------------------------- copies and factories
+@register("clone")
+def _clone(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        yield from (Sample((a,)) for a in [*layouts(dtype), special(dtype)])
+    yield Sample((gapped(array((2, 3))),), smooth=True)
+
+
+@register("restride")
+def _restride(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        for a in layouts(dtype):
+            if a.shape == (2, 3):
+                yield from (Sample((a, stride)) for stride in ((3, 1), (1, 2), (6, 2)))
+        yield Sample((array((), dtype), ()))
+        yield Sample((array((0, 3), dtype), (3, 1)))
+    yield Sample((array((2, 3)), (1, 2)), smooth=True)
+
+
+@register("copy")
+def _copy(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        for a in dense_layouts(dtype)[:3]:
+            yield Sample((a, array((2, 3), dtype, 1)))
+            yield Sample((a, array((3,), "float32", 1)))
+        yield Sample((array((2, 3), dtype), flipped(array((2, 3), "int64", 1))))
+        yield Sample((array((), dtype), array((1,), dtype, 1)[0, ...]))
+        yield Sample((array((0, 3), dtype), array((3,), dtype)))
+    yield Sample((array((2, 3)), array((3,), seed=1)), smooth=True)
+    yield Sample((flipped(array((2, 3))), array((), seed=1)), smooth=True)
+
+
+@register("fill")
+def _fill(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        number = True if dtype == "bool" else 3
+        yield from (Sample((a, number)) for a in layouts(dtype))
+    yield Sample((array((2, 3), "float32"), float("nan")))
+    yield Sample((array((2, 3)), -0.0))
+    yield Sample((array((2, 3)), 1.5), smooth=True)
+
+
+@register("full")
+def _full(name: str) -> Iterable[Sample]:
+    for size in ((2, 3), (), (0,), (2, 0)):
+        yield from (Sample((size, number)) for number in (2.5, 3, True))
+    yield Sample(((2,), 3), {"dtype": dtypes.float64})
+    yield Sample(((2,), 1.5), {"dtype": dtypes.int64})
+
+
+@register("arange_of")
+def _arange(name: str) -> Iterable[Sample]:
+    for count in (0, 1, 5):
+        yield Sample((count, 0, 1))
+        yield Sample((count, 3, -2))
+        yield Sample((count, -0.5, 0.25))
+    yield Sample((4, 1, 1), {"dtype": dtypes.float64})
+    yield Sample((4, 0.5, 1), {"dtype": dtypes.int64})
+
+
+@register("uniform")
+def _uniform(name: str) -> Iterable[Sample]:
+    for size in ((), (0,), (2, 3), (9,)):
+        yield Sample((7, 8, 4, size))
+        yield Sample((1 << 40, 0, 0, size), {"dtype": dtypes.float64})
+    yield Sample((np.array(7), np.array(8), 0, (5,)), {"dtype": dtypes.float16})
+
+
+@register("rand")
+def _rand(name: str) -> Iterable[Sample]:
+    for size in ((), (0,), (2, 3), (9,)):
+        yield Sample((size,))
+        yield Sample((size,), {"dtype": dtypes.float64})
+
+
+# ------------------------------------------------------------------------------------- reductions
+def _reducible(dtypes_: Iterable[str], make: Make = array) -> Iterable[np.ndarray]:
+    for dtype in dtypes_:
+        yield from layouts(dtype, make)
+
+
+def _dims(a: np.ndarray) -> list[Any]:
+    return [None, (0,), (-1,), (), tuple(range(a.ndim))][: 5 if a.ndim else 4]
+
+
+@register("sum", "mean", "any", "all", "var")
+def _reductions(name: str) -> Iterable[Sample]:
+    for a in _reducible(FLOATS if name in ("mean", "var") else ALL):
+        for dim in _dims(a):
+            yield Sample((a, dim))
+            yield Sample((a, dim), {"keepdim": True})
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    if name in ("sum", "mean"):
+        yield Sample((array((2, 3), "int64"),), {"dtype": dtypes.float32})
+        yield Sample((array((2, 3), "float32"), (0,)), {"dtype": dtypes.float64})
+    if name == "var":
+        yield Sample((array((2, 3)),), {"correction": 0})
+        yield Sample((array((2, 3)), (1,)), {"correction": 0}, smooth=True)
+    if name not in ("any", "all"):
+        yield from _smooth_reductions()
+
+
+def _smooth_reductions(make: Make = array) -> Iterable[Sample]:
+    yield Sample((make((2, 3)),), smooth=True)
+    yield Sample((flipped(make((2, 3), seed=1)), (0,)), smooth=True)
+    yield Sample((make((2, 3), seed=2), (-1,)), {"keepdim": True}, smooth=True)
+
+
+@register("amax", "amin")
+def _extreme_reductions(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in _dims(a) if _has_elements(a, dim))
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((np.array([[2.0, 2.0, 1.0], [0.0, 2.0, 3.0]]), (1,)))
+    yield from _smooth_reductions()
+
+
+def _has_elements(a: np.ndarray, dim: Any) -> bool:
+    """Whether no dimension that is reduced is empty: an extreme of nothing is refused."""
+    reduced = range(a.ndim) if dim is None or dim == () else (dim,) if isinstance(dim, int) else dim
+    return all(a.shape[i] for i in reduced) if a.ndim else True
+
+
+@register("argmax", "argmin", "max_dim", "min_dim")
+def _positions(name: str) -> Iterable[Sample]:
+    alone = name.startswith("arg")
+    for a in _reducible(NUMERIC):
+        for dim in (None, 0, -1) if alone else (0, -1):
+            if _has_elements(a, dim):
+                yield Sample((a, dim))
+                yield Sample((a, dim), {"keepdim": True})
+    yield from (Sample((special(dtype), 0)) for dtype in FLOATS)
+    yield Sample((np.array([[1, 3, 3], [2, 2, 2]]), 1))
+    if not alone:
+        yield Sample((array((2, 3)), 1), smooth=True)
+        yield Sample((flipped(array((2, 3), seed=1)), 0), {"keepdim": True}, smooth=True)
+
+
+@register("prod")
+def _prod(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in (None, 0, -1))
+        yield Sample((a, 0), {"keepdim": True})
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((array((2, 3), "int64"),), {"dtype": dtypes.float32})
+    yield Sample((np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]]), 1), smooth=True)
+    yield Sample((array((2, 3)),), smooth=True)
+
+
+@register("cumsum")
+def _cumsum(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in (0, -1))
+    yield Sample((array((2, 3), "int64"), 1), {"dtype": dtypes.float32})
+    yield Sample((array((2, 3)), 0), smooth=True)
+    yield Sample((flipped(array((2, 3))), -1), smooth=True)
+
+
+@register("logsumexp", "softmax", "log_softmax")
+def _exponentials(name: str) -> Iterable[Sample]:
+    wrap = (lambda dim: (dim,)) if name == "logsumexp" else (lambda dim: dim)
+    for a in _reducible(FLOATS):
+        yield from (Sample((a, wrap(dim))) for dim in (0, -1))
+    yield from (Sample((special(dtype), wrap(0))) for dtype in FLOATS)
+    yield Sample((np.array([[1000.0, 1001.0], [-1000.0, -np.inf]]), wrap(1)))
+    if name == "logsumexp":
+        yield Sample((array((2, 3)), (0, 1)), {"keepdim": True}, smooth=True)
+        yield Sample((array((2, 3), "int64"), (0,)))
+    else:
+        yield Sample((array((2, 3), "int64"), 0), {"dtype": dtypes.float32})
+    yield Sample((array((2, 3)), wrap(0)), smooth=True)
+    yield Sample((flipped(array((2, 3), seed=1)), wrap(-1)), smooth=True)
+
+
+# the rest of the ops by subject; imported last, since they register here
+from tests import samples_geometry, samples_indexing  # noqa: E402
+
+__all__ = ["Sample", "samples_geometry", "samples_indexing", "samples_of"]
