@@ -162,7 +162,7 @@ class _Journey:
         if backward is not None:
             compiler = options.bw_compiler or options.backend
             lower_backward = partial(lowering, backend=compiler)
-            plan = plan_backward(backward, lower_backward, both.reach, both.errors)
+            plan = plan_backward(backward, lower_backward, both)
         recorder = captured.recorder
         reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
         meta = attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases))

@@ -21,10 +21,10 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, MutatedInput, Tangent
+from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
-from aotlite.stages.facts import InputRole
+from aotlite.stages.facts import InputRole, Joint, SavedOf
 
 Absent = frozenset[ResultRole]
 """Results to which no gradient arrives in a backward."""
@@ -41,6 +41,8 @@ class BackwardPlan:
     gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
     reach: dict[ResultRole, frozenset[InputRole]]
     """The inputs to which a gradient of each result flows."""
+    reads: dict[ResultRole, tuple[SavedOf, ...]]
+    """Whose memory the gradient of each result reads."""
     errors: dict[ResultRole, Exception]
 
 
@@ -55,26 +57,20 @@ class CompiledBackward(TapeNode):
         self.plan = plan
         self.edges = edges
         self.saved: list[Window] | None = saved
-        self.links: list[tuple[Storage, int, Any]] = []
+        self.links: dict[SavedOf, tuple[Storage, int]] = {}
         self.sequence = next_sequence()
         self.origin = None
 
     def results(self) -> int:
         return len(self.plan.tangents)
 
-    def link(
-        self, saved: Sequence[Any], tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]
-    ) -> None:
-        """Notes the versions of saved values that are memory of inputs or results (SAV-2)."""
-        for each in saved:
-            owner = each.owner
-            if owner is None:
-                continue
-            if isinstance(owner, MutatedInput):
-                storage = tensors[owner.of].storage
-            else:
+    def link(self, tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]) -> None:
+        """Notes the versions of the memory of inputs and results that gradients read (SAV-2)."""
+        for saved in self.plan.reads.values():
+            for each in saved:
+                owner: Any = each.owner
                 storage = (values[owner] if owner in values else tensors[owner]).storage
-            self.links.append((storage, storage.version, each))
+                self.links[each] = storage, storage.version
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
         if self.saved is None:
@@ -96,16 +92,22 @@ class CompiledBackward(TapeNode):
         for role, error in self.plan.errors.items():
             if role not in absent:
                 raise noted(type(error)(*error.args), *getattr(error, "__notes__", ()))
-        for storage, version, each in self.links:
-            if storage.version != version and not each.readers <= absent:
-                raise noted(
-                    AutogradError(
-                        f"{self.name}: a saved tensor {each.meta} ({each.name}) is at version "
-                        f"{storage.version}, expected version {version}: it was modified in place"
-                    ),
-                    "Its values at the time of the forward are needed for the gradient. Write to a "
-                    "clone(), or after the backward. (SAV-2)",
-                )
+        for role, saved in self.plan.reads.items():
+            if role not in absent:
+                for each in saved:
+                    self._check_version(each)
+
+    def _check_version(self, each: SavedOf) -> None:
+        storage, version = self.links[each]
+        if storage.version != version:
+            raise noted(
+                AutogradError(
+                    f"{self.name}: a saved tensor {each.meta} ({each.owner}) is at version "
+                    f"{storage.version}, expected version {version}: it was modified in place"
+                ),
+                "Its values at the time of the forward are needed for the gradient. Write to a "
+                "clone(), or after the backward. (SAV-2)",
+            )
 
     def _forget_unreached(self, found: list[Any], absent: Absent) -> None:
         """TAN-8: inputs that only absent tangents lead to have no gradient, rather than zeros."""
@@ -211,8 +213,7 @@ class Variants:
 def plan_backward(
     graph: Graph,
     lower: Callable[[Graph], Run],
-    reach: dict[ResultRole, frozenset[InputRole]],
-    errors: dict[ResultRole, Exception],
+    both: Joint,
 ) -> BackwardPlan:
     """The plan of a lowered backward graph."""
     tangents = tuple(
@@ -224,4 +225,4 @@ def plan_backward(
         if isinstance(role, Gradient)
     )
     variants = Variants(graph, lower)
-    return BackwardPlan(graph, variants, tangents, gradients, reach, errors)  # type: ignore[arg-type]
+    return BackwardPlan(graph, variants, tangents, gradients, both.reach, both.reads, both.errors)  # type: ignore[arg-type]

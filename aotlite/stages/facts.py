@@ -224,6 +224,17 @@ class FunctionMeta:
 
 
 # --------------------------------------------------------------------------------- 4 joint
+@attrs.frozen
+class SavedOf:
+    """A tensor that eager's tape saves and that shares memory with an input or result.
+
+    Whoever writes that memory between call and backward is told so, as in eager.
+    """
+
+    owner: InputRole | Output | IntermediateBase
+    meta: TensorMeta
+
+
 @attrs.frozen(eq=False)
 class Joint:
     """The joint graph, or the forward alone with the error that a backward is to raise."""
@@ -233,20 +244,20 @@ class Joint:
     """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
     reach: dict[Result, frozenset[InputRole]]
     """The inputs to which a gradient of each differentiable result flows (TAN-8)."""
+    reads: dict[Result, tuple[SavedOf, ...]]
+    """What the gradient of each result reads of the memory of inputs and results (SAV-2)."""
 
 
 # ----------------------------------------------------------------------------- 8 partition
 @attrs.frozen(eq=False)
 class SavedValue:
-    """A value kept for the backward, and whose version is checked then (SAV-1, SAV-2)."""
+    """A value kept for the backward (SAV-1)."""
 
     name: str
     meta: TensorMeta
     owner: InputRole | Output | MutatedInput | IntermediateBase | None
     """The caller's tensor whose memory this is a window of; None for memory nobody else sees."""
     reason: str
-    readers: frozenset[Result] = frozenset()
-    """The results whose gradients are computed from it: only their backward checks its version."""
 
 
 @attrs.frozen(eq=False)

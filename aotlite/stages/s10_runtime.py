@@ -104,7 +104,7 @@ class CompiledEntry:
         self._write_data(tensors, values)
         self._set_versions(values)
         if node is not None:
-            node.link(self.saved, tensors, values)
+            node.link(tensors, values)
         results = self._results(tensors, values, leaves)
         self._change_geometries(tensors, results)
         if self.meta.grad_mode_after is not None:

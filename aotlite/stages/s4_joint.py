@@ -11,11 +11,12 @@ Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.tape import Edge
+from aotlite.eager.autograd.tape import Edge, TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -27,7 +28,15 @@ from aotlite.ir.ops.views import DETACH
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.facts import Captured, FunctionMeta, InputRole, Joint, Plain
+from aotlite.stages.facts import (
+    AliasOfBase,
+    Captured,
+    FunctionMeta,
+    InputRole,
+    Joint,
+    Plain,
+    SavedOf,
+)
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -57,6 +66,7 @@ class _Recording:
         self.results: list[tuple[Role, Any]] = []
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[InputRole]] = {}
+        self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
 
     def joint(self) -> Joint:
         self._read_results()
@@ -67,7 +77,8 @@ class _Recording:
         outputs = [*self.results, *gradients]
         closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
         nodes = (*self.recorder.placeholders, *tangents, *self.recorder.nodes, closing)
-        return Joint(Graph(nodes, self.captured.graph.name), self.errors, self.reach)
+        graph = Graph(nodes, self.captured.graph.name)
+        return Joint(graph, self.errors, self.reach, self.reads)
 
     # --- results
     def _read_results(self) -> None:
@@ -96,6 +107,7 @@ class _Recording:
     # --- backward
     def _backward(self) -> tuple[list[Node], list[tuple[Role, Any]]]:
         nodes: list[Node] = []
+        owners = self._owners()
         roots: list[tuple[ResultRole, Edge | None, Tensor]] = []
         for result in self.meta.tangents:
             try:
@@ -105,7 +117,9 @@ class _Recording:
                 edge = None
             tangent = _fake_tangent(self.recorder, Tangent(result), self._meta_of(result))
             nodes.append(tangent.value)
-            self.reach[result] = self._reached(edge)
+            behind = _behind(edge)
+            self.reach[result] = self._reached(behind)
+            self.reads[result] = tuple(_saved_of(behind, owners))
             roots.append((result, edge, tangent))
         sinks = [given.entry for given in self.captured.inputs]
         found = self._run(roots, sinks)
@@ -163,25 +177,50 @@ class _Recording:
                 edge: Edge | None = root.edge()
                 return edge
 
-    def _reached(self, edge: Edge | None) -> frozenset[InputRole]:
-        """The inputs whose gradients this edge leads to."""
+    def _reached(self, behind: list[TapeNode]) -> frozenset[InputRole]:
+        """The inputs among whose entries these tape nodes are."""
         sinks = {id(g.entry[0]): g.role for g in self.captured.inputs if g.entry is not None}
-        found: set[InputRole] = set()
-        seen: set[int] = set()
-        stack = [] if edge is None else [edge[0]]
-        while stack:
-            node = stack.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            if id(node) in sinks:
-                found.add(sinks[id(node)])
-            else:
-                stack.extend(e[0] for e in node.edges if e is not None)
-        return frozenset(found)
+        return frozenset([sinks[id(node)] for node in behind if id(node) in sinks])
+
+    def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
+        """Whose memory each storage is, once the call has returned."""
+        owners: dict[int, InputRole | Output | IntermediateBase] = {}
+        for given in self.captured.inputs:
+            owners.setdefault(id(given.fake.storage), given.role)
+        for index, output in enumerate(self.meta.outputs):
+            result = self.captured.results[index]
+            if isinstance(output, Plain):
+                owners.setdefault(id(result.storage), Output(index))
+            elif isinstance(output, AliasOfBase):
+                owners.setdefault(id(result.storage), IntermediateBase(output.base))
+        return owners
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:
         return next(value.meta for role, value in self.results if role == result)
+
+
+def _behind(edge: Edge | None) -> list[TapeNode]:
+    """The tape nodes that a gradient at this edge passes."""
+    found: dict[int, TapeNode] = {}
+    stack = [] if edge is None else [edge[0]]
+    while stack:
+        node = stack.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            stack.extend(e[0] for e in node.edges if e is not None)
+    return list(found.values())
+
+
+def _saved_of(nodes: list[TapeNode], owners: dict[int, Any]) -> Iterator[SavedOf]:
+    """What these tape nodes saved of inputs and results."""
+    seen: set[SavedOf] = set()
+    for node in nodes:
+        for saved in node.saved_tensors():
+            owner = owners.get(id(saved.storage))
+            each = None if owner is None else SavedOf(owner, saved.meta)
+            if each is not None and each not in seen:
+                seen.add(each)
+                yield each
 
 
 def _first_form(value: Node) -> Node:

@@ -27,6 +27,7 @@ from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
+from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed
 from aotlite.stages.source_place import describe
 
@@ -207,13 +208,14 @@ class _Functionalizer:
             return
         value = self._in_layout(self._result(op, node, alias), alias.meta)
         group = alias.group
-        if group.pending and group.pending[-1][0] == alias.chain:
+        lens = _lens(alias)
+        if group.pending and group.pending[-1][0] == lens:
             group.pending.pop()  # the same window is overwritten whole: one scatter, not two
         group.version += 1
         if all(step.op in _SAME for step in alias.chain):
             group.value, group.pending = value, []
         else:
-            group.pending.append((alias.chain, value, node))
+            group.pending.append((lens, value, node))
         self.env[node] = Alias(group, alias.chain, alias.start, alias.meta, value, group.version)
 
     def _result(self, op: InplaceOp, node: Node, alias: Alias) -> Node:
@@ -294,6 +296,22 @@ class _Functionalizer:
                 value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
         self.build.source = None
         return value
+
+
+def _lens(alias: Alias) -> tuple[Step, ...]:
+    """A chain through which what was written can be put back.
+
+    Where a step repeats elements (`expand`, windows that overlap), its inverse takes one of the
+    copies, which need not be the written one: one window on the root's memory is exact.
+    """
+    if not any(_repeats(step.result) for step in alias.chain):
+        return alias.chain
+    meta, root = alias.meta, alias.group.meta
+    return (Step(AS_STRIDED, (meta.shape, meta.stride, alias.start), root, meta),)
+
+
+def _repeats(meta: TensorMeta) -> bool:
+    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
 
 
 def _root(value: Node) -> Node:

@@ -4,7 +4,7 @@ Input: the simplified joint graph. Output: `Partition`. The default partitioner 
 was recorded in the forward, and saves every forward value that the backward uses (PART-10). Its
 helper
 `cut` is what a partitioner of one's own ends with: give it the set of nodes that the forward keeps
-for the backward. Rules: PART-1..PART-10, SAV-1, SAV-2. Spec: `specs/s8_partition.md`.
+for the backward. Rules: PART-1..PART-10, SAV-1. Spec: `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ def cut(graph: Graph, saved: dict[Node, str] | Iterable[Node]) -> Partition:
     forward, owners = _forward(graph, order)
     backward = _backward(graph, order)
     names = graph.names
-    readers = {} if backward is None else _readers(backward)
     values = tuple(
-        SavedValue(names[node], node.meta, owners[node], reasons[node], readers[i])  # type: ignore[arg-type]
-        for i, node in enumerate(order)
+        SavedValue(names[node], node.meta, owners[node], reasons[node])  # type: ignore[arg-type]
+        for node in order
     )
     return Partition(forward, backward, values)
 
@@ -159,24 +158,6 @@ def _needed(gradients: list[tuple[Any, Any]], graph: Graph, saved: set[Node]) ->
         if node in needed and node not in saved:
             needed.update(node.inputs())
     return needed
-
-
-def _readers(backward: Graph) -> dict[int, frozenset[Any]]:
-    """For each saved value, the results whose gradients meet it.
-
-    What it is combined with first decides: further on, gradients of other results are added.
-    """
-    flowing: dict[Node, frozenset[Any]] = {}
-    for node in backward.nodes:
-        if isinstance(node.role, Tangent):
-            flowing[node] = frozenset([node.role.of])
-        else:
-            flowing[node] = frozenset().union(*[flowing[value] for value in node.inputs()])
-    met: dict[Node, frozenset[Any]] = {}
-    for node in reversed(backward.nodes):
-        seen = [flowing[user] or met[user] for user in backward.users[node] if user.op != "output"]
-        met[node] = frozenset().union(*seen)
-    return {n.role.index: met[n] for n in backward.placeholders if isinstance(n.role, Saved)}
 
 
 def _own_memory(build: Builder, value: Node) -> Node:

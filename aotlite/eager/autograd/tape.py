@@ -91,6 +91,10 @@ class TapeNode:
         """Gradients for the edges, None where nothing flows."""
         raise AssertionError(f"{self.name} says how it runs")
 
+    def saved_tensors(self) -> list[Tensor]:
+        """The tensors whose versions `run` checks."""
+        return []
+
     def release(self) -> None:
         """Drops what was saved; a second backward then raises."""
 
@@ -211,6 +215,13 @@ class OpNode(TapeNode):
         linked._node, linked._index = self, index
         return linked
 
+    def saved_tensors(self) -> list[Tensor]:
+        found: list[Tensor] = [saved.tensor for saved in self.saved_results.values()]
+        for saved in (self.operands or {}).values():
+            each = saved if type(saved) is list else [saved]
+            found += [one.tensor for one in each if type(one) is SavedTensor]
+        return found
+
     def release(self) -> None:
         if self.operands or self.saved_results:
             self.operands = None
@@ -283,6 +294,9 @@ class SliceAssign(TapeNode):
             hole = at_view if at_view is not None else seen.new_zeros(seen.shape)
             base = put(self.chain, grad, hole)
         return [base, *inner]
+
+    def saved_tensors(self) -> list[Tensor]:
+        return self.written.saved_tensors()
 
     def release(self) -> None:
         self.written.release()
