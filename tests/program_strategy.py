@@ -97,11 +97,10 @@ class Writer:
         x = self.values[at]
         if op in ("add", "mul", "sub"):
             other = self.operand(x.meta.shape, False)
-            shape = x.meta.shape
             if isinstance(other, Ref):
-                shape = _broadcast(shape, self.values[other.index].meta.shape)
-            if shape is None:
-                return
+                theirs = self.values[other.index].meta.shape
+                if _broadcast(x.meta.shape, theirs) is None:
+                    return
             self.add(op, (Ref(at), other), [_new(OPS[op].infer((x, self._meta(other))))])
         elif op == "sum":
             dims = self.chosen(((), (-1,), (0,))) if x.meta.shape else ()

@@ -314,4 +314,4 @@ def _apply(tensor: Tensor, op: Op, args: tuple[Any, ...]) -> Any:
 
 # Tensor cannot import its dispatcher, which imports Tensor; an import in the method, on each call,
 # would take a tenth of the time of a small op.
-Tensor._apply = _apply  # type: ignore[method-assign]
+Tensor._apply = _apply  # type: ignore[method-assign, assignment]

@@ -331,11 +331,19 @@ class Tensor(Operand):
         else:
             text = f"{array.tolist()}, device={self.device}"
         more = "" if self.dtype.name in ("float32", "int64", "bool") else f", dtype={self.dtype}"
-        if self._node is not None:
-            more += f", grad_fn=<{self._node.name}>"
-        elif self.requires_grad:
-            more += ", requires_grad=True"
+        more += self._history_shown()
         return f"tensor({text}{more})"
+
+    def _history_shown(self) -> str:
+        from aotlite.eager.autograd.history import edge_of
+
+        try:
+            edge_of(self)
+        except AutogradError:  # a part of a base that was written (TEN-19)
+            return ", grad_fn=<invalid>"
+        if self._node is not None:
+            return f", grad_fn=<{self._node.name}>"
+        return ", requires_grad=True" if self.requires_grad_outside() else ""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:

@@ -128,8 +128,8 @@ def test_gradients_are_those_of_finite_differences():
             total.backward()
         except al.AotliteError:
             return
-        found = [0 * x.detach() if x.grad is None else x.grad for x in leaves]
-        found = np.concatenate([g.numpy().reshape(-1) for g in found])
+        grads = [0 * x.detach() if x.grad is None else x.grad for x in leaves]
+        found = np.concatenate([grad.numpy().reshape(-1) for grad in grads])
         for i in range(count):
             expected = slope(program, point, i)
             scale = max(1.0, abs(total.item()), abs(expected))

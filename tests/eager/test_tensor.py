@@ -84,6 +84,14 @@ def test_a_tensor_shows_its_values_and_its_history(make, text):
     assert text == repr(make())
 
 
+def test_a_part_whose_base_was_written_can_be_shown():
+    """TEN-19: its history is invalid, its values are not."""
+    b = al.ones(2, requires_grad=True) * 1
+    part, _ = b.split(1)
+    b.mul_(2)
+    assert "tensor([2.], grad_fn=<invalid>)" == repr(part)
+
+
 def test_assignment_of_items_writes_in_place():
     x = al.zeros(2, 3)
     x[0] = al.tensor([[1.0, 2.0, 3.0]])  # leading dimensions of size 1 are dropped, as in PyTorch

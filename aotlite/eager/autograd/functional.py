@@ -70,7 +70,8 @@ def grad(
 
 
 def _listed(what: str, tensors: Any) -> list[Tensor]:
-    found = [tensors] if isinstance(tensors, Tensor) or tensors is None else list(tensors)
+    alone = isinstance(tensors, Tensor) or tensors is None
+    found: list[Any] = [tensors] if alone else list(tensors)
     for item in found:
         if not isinstance(item, Tensor):
             raise ArgumentError(f"{what} is {item!r}, expected a tensor")
