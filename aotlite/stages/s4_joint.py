@@ -15,22 +15,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlite.eager.autograd.engine import run_backward
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.tape import Edge, TapeNode
+from aotlite.eager.autograd.history import Step, edge_of
+from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode, put
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AutogradError
+from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.ops.views import DETACH
+from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.facts import (
     AliasOfBase,
     Captured,
+    CapturedInput,
     FunctionMeta,
     InputRole,
     Joint,
@@ -54,6 +55,10 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
         STATE.recorder, STATE.grad_mode = outer, mode
         recorder.origin = None
         recorder.phase = Phase.FORWARD
+
+
+Roots = list[tuple[ResultRole, Edge | None, Tensor]]
+"""Results, where their gradients go, and the tangents that arrive."""
 
 
 class _Recording:
@@ -108,7 +113,7 @@ class _Recording:
     def _backward(self) -> tuple[list[Node], list[tuple[Role, Any]]]:
         nodes: list[Node] = []
         owners = self._owners()
-        roots: list[tuple[ResultRole, Edge | None, Tensor]] = []
+        roots: Roots = []
         for result in self.meta.tangents:
             try:
                 edge = self._edge(result)
@@ -121,45 +126,46 @@ class _Recording:
             self.reach[result] = self._reached(behind)
             self.reads[result] = tuple(_saved_of(behind, owners))
             roots.append((result, edge, tangent))
-        sinks = [given.entry for given in self.captured.inputs]
-        found = self._run(roots, sinks)
         gradients: list[tuple[Role, Any]] = [
             (Gradient(given.role), None if grad is None else grad.value)
-            for given, grad in zip(self.captured.inputs, found, strict=True)
+            for given, grad in zip(self.captured.inputs, self._run(roots), strict=True)
             if given.entry is not None
         ]
         return nodes, gradients
 
-    def _run(
-        self, roots: list[tuple[ResultRole, Edge | None, Tensor]], sinks: list[Edge | None]
-    ) -> list[Any]:
+    def _run(self, roots: Roots) -> list[Any]:
         """The gradients of all healthy results; which ones are poisoned is found one by one."""
         start = len(self.recorder.nodes)
         healthy = [r for r in roots if r[0] not in self.errors]
         try:
-            return self._record(healthy, sinks)
+            return self._record(healthy)
         except AutogradError:
             del self.recorder.nodes[start:]
         for root in healthy:
             try:
-                self._record([root], sinks)
+                self._record([root])
             except AutogradError as error:
                 self.errors[root[0]] = error
             del self.recorder.nodes[start:]
-        return self._record([r for r in healthy if r[0] not in self.errors], sinks)
+        return self._record([r for r in healthy if r[0] not in self.errors])
 
-    def _record(
-        self, roots: list[tuple[ResultRole, Edge | None, Tensor]], sinks: list[Edge | None]
-    ) -> list[Any]:
+    def _record(self, roots: Roots) -> list[Any]:
+        """The gradient of each input, in its geometry at entry."""
+        sinks = [_sinks(given) for given in self.captured.inputs]
         self.recorder.phase = Phase.BACKWARD
         try:
-            return run_backward(
+            found = run_backward(
                 [(edge, tangent) for _, edge, tangent in roots],
-                sinks=sinks,
+                sinks=[edge for each in sinks for edge, _ in each],
                 cut=True,
                 retain_graph=True,
                 before=self.recorder.run_before,
             )
+            rest = iter(found)
+            return [
+                _sum_at_entry(given, [(next(rest), moves) for _, moves in each])
+                for given, each in zip(self.captured.inputs, sinks, strict=True)
+            ]
         finally:
             self.recorder.phase = Phase.FORWARD
             self.recorder.origin = None
@@ -179,7 +185,7 @@ class _Recording:
 
     def _reached(self, behind: list[TapeNode]) -> frozenset[InputRole]:
         """The inputs among whose entries these tape nodes are."""
-        sinks = {id(g.entry[0]): g.role for g in self.captured.inputs if g.entry is not None}
+        sinks = {id(e[0]): g.role for g in self.captured.inputs for e, _ in _sinks(g)}
         return frozenset([sinks[id(node)] for node in behind if id(node) in sinks])
 
     def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
@@ -197,6 +203,43 @@ class _Recording:
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:
         return next(value.meta for role, value in self.results if role == result)
+
+
+def _sinks(given: CapturedInput) -> list[tuple[Edge, tuple[Step, ...]]]:
+    """The edges at which an input's gradient is collected, each with the geometry ops before it.
+
+    A leaf whose geometry is changed (under no_grad) gets a new accumulating node each time (TEN-24).
+    """
+    if given.entry is None:
+        return []
+    found: list[tuple[Edge, tuple[Step, ...]]] = [(given.entry, ())]
+    node, moves = given.entry[0], ()
+    while isinstance(node, AccumulateGrad) and node.edges:
+        moves = (*moves, *node.chain)
+        (edge,) = node.edges
+        assert edge is not None
+        found.append((edge, moves))
+        node = edge[0]
+    return found
+
+
+def _sum_at_entry(given: CapturedInput, parts: list[tuple[Any, tuple[Step, ...]]]) -> Any:
+    """The sum of gradients collected in several geometries, in the input's geometry at entry."""
+    total = None
+    for grad, moves in parts:
+        if grad is None:
+            continue
+        if any(step.op is AS_STRIDED for step in moves):
+            raise noted(
+                UnsupportedError(
+                    f"joint: {given.place}, a leaf, is used after as_strided_, expected uses before "
+                    "it only"
+                ),
+                "Take an as_strided view instead of changing the leaf.",
+            )
+        grad = put(moves, grad.new_zeros(given.entry_meta.shape), grad) if moves else grad
+        total = grad if total is None else total + grad
+    return total
 
 
 def _behind(edge: Edge | None) -> list[TapeNode]:

@@ -29,6 +29,7 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed
+from aotlite.stages.aliasing import storage_root
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH)
@@ -74,8 +75,13 @@ class _Functionalizer:
         self.drawn = 0
 
     def run(self) -> Graph:
+        written = {storage_root(n) for n in self.graph.nodes if isinstance(n.target, InplaceOp)}
         for node in self.graph.placeholders:
-            self._new_group(node, self.build.add(node))
+            value = self.build.add(node)
+            if node in written and _repeats(node.meta):  # type: ignore[arg-type]
+                self._memory_of(node, value)
+            else:
+                self._new_group(node, value)
         if any(isinstance(node.target, RandomOp) for node in self.graph.nodes):
             scalar = tensor_meta((), None, uint64)
             self.seed = self.build.placeholder(scalar, Seed()).node
@@ -127,6 +133,15 @@ class _Functionalizer:
     def _new_group(self, node: Node, value: Node) -> None:
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         self.env[node] = Alias(Group(meta, value), (), 0, meta, value, 0)
+
+    def _memory_of(self, node: Node, value: Node) -> None:
+        """A written input that overlaps itself is a window on its memory: copies are one element."""
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        self.build.source = node
+        flat = self.build.emit(AS_STRIDED, (value, (meta.span,), (1,), 0))
+        held: TensorMeta = flat.meta  # type: ignore[assignment]
+        step = Step(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
+        self.env[node] = Alias(Group(held, flat), (step,), 0, meta)
 
     # --- reading
     def _read(self, argument: Any) -> Any:

@@ -230,6 +230,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
         "requires_grad_ on a tensor from outside",
         "reaches outside the",
         "has a history of its own",
+        "is used after as_strided_",
     ),
 }
 """What compiled functions may refuse where eager goes on, always before any effect (GEN-2)."""
