@@ -111,9 +111,11 @@ def test_a_result_saved_for_its_own_backward_keeps_nothing_alive():
         y = x.exp()
         y.backward(retain_graph=True)
         z = (x * 1)[:1].mul_(x)
-        seen = [weakref.ref(t) for t in (x, y, z)]
-        del x, y, z
-        assert [None, None, None] == [ref() for ref in seen]
+        twice = (x * 1).mul_(x)
+        twice.mul_(twice)
+        seen = [weakref.ref(t) for t in (x, y, z, twice)]
+        del x, y, z, twice
+        assert [None] * 4 == [ref() for ref in seen]
     finally:
         gc.enable()
 
@@ -175,6 +177,15 @@ def test_memory_of_an_array_handed_in_is_not_adopted():
     x.backward(al.from_numpy(host))
     x.grad.add_(1)
     assert [1, 1] == host.tolist()
+
+
+def test_a_gradient_on_memory_that_others_have_is_not_adopted():
+    """TEN-29: the tensor is the engine's alone, its storage is not."""
+    x = leaf(1, 2)
+    given = al.ones(2, dtype=al.float64)
+    edge_of(x)[0].run([given.detach()])
+    assert [1, 1] == x.grad.tolist()
+    assert not share(x.grad, given)
 
 
 def test_two_leaves_of_one_add_have_memory_of_their_own():

@@ -294,6 +294,9 @@ def test_a_copy_onto_itself_counts_and_changes_nothing():
     node = y.grad_fn
     y.copy_(y)
     assert (1, node) == (y.version, y.grad_fn)
+    row = al.ones(1).expand(3)
+    row.copy_(row)
+    assert 1 == row.version
 
 
 def test_geometry_belongs_to_the_object():

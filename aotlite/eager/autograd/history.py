@@ -14,7 +14,14 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.tape import AccumulateGrad, Edge, OpNode, SavedTensor, SliceAssign
+from aotlite.eager.autograd.tape import (
+    AccumulateGrad,
+    Edge,
+    OpNode,
+    SavedTensor,
+    SliceAssign,
+    detached_alias,
+)
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, noted
@@ -289,13 +296,23 @@ def save_operands(
     for position in vjp.saves(needed)[0]:
         value = args[position]
         if isinstance(value, Tensor):
-            kept = _old_value(value) if position == 0 and clone_self else value
-            saved[position] = SavedTensor(kept)
+            if clone_self:
+                value = _old_value(value) if position == 0 else _beside(value, args[0])
+            saved[position] = SavedTensor(value)
         elif type(value) is tuple:
             saved[position] = [SavedTensor(item) for item in value]
         else:
             saved[position] = value
     return saved
+
+
+def _beside(operand: Tensor, target: Tensor) -> Tensor:
+    """An operand of a write, without history if it lies in the memory that is written.
+
+    It cannot be read afterwards, its version being another; with its history, which the write
+    becomes part of, it would hold itself alive (TEN-13).
+    """
+    return detached_alias(operand) if operand.storage is target.storage else operand
 
 
 def _old_value(tensor: Tensor) -> Tensor:
