@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.history import CreationKind, Step
+from aotlite.eager.autograd.history import Step
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
@@ -58,11 +58,14 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield f"Result {index} {_output_text(output, meta)}."
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
-    if meta.tangents:
+    if meta.training:
         named = ", ".join(
             f"tangents_{role} for {_result_name(role, meta)}" for role in meta.tangents
         )
         yield f"Tangents arrive in this order: {named}."
+    elif meta.tangents:
+        named = _listed([_result_name(role, meta) for role in meta.tangents])
+        yield f"No tangents arrive: no input requires grad, so the history of {named} ends in it."
     else:
         yield "No tangents arrive: no value that the compiled code returns is differentiable."
     yield _training_text(meta)
@@ -109,15 +112,17 @@ def _tangent_reason(each: InputMeta) -> str:
 def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
     match output:
         case Plain(requires_grad, of):
-            return f"is new memory, {meta_text(of)}{_grad_text(requires_grad)}"
+            leaf = ", a leaf" if output.is_leaf else ""
+            new = f"is new memory, {meta_text(of)}{leaf}{_grad_text(requires_grad)}"
+            return f"{new}{_moves_text(output.geometry_steps)}"
         case IsInput(role):
             return f"is {meta.input_of(role).place} itself, the same object"
-        case AliasOfInput(role, chain, kind, requires_grad):
-            return _alias_text(meta.input_of(role).place, chain, kind, requires_grad)
-        case AliasOfBase(base, chain, kind, requires_grad):
-            return _alias_text(f"intermediate base {base}", chain, kind, requires_grad)
-        case AliasOfOutput(index, chain, kind, requires_grad):
-            return _alias_text(f"result {index}", chain, kind, requires_grad)
+        case AliasOfInput(role):
+            return _alias_text(meta.input_of(role).place, output)
+        case AliasOfBase(base):
+            return _alias_text(f"intermediate base {base}", output)
+        case AliasOfOutput(index):
+            return _alias_text(f"result {index}", output)
         case Repeated(index):
             return f"is result {index} again, the same object"
         case Fixed(ArgumentLeaf(index)):
@@ -127,10 +132,19 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
     raise TypeError(f"unknown kind of result {output!r}")
 
 
-def _alias_text(of: str, chain: tuple[Step, ...], kind: CreationKind | None, grad: bool) -> str:
-    how = f"rebuilt at each call by {_chain_text(chain)}" if chain else "the whole of it"
-    made = f", and is {kind.value}" if kind is not None else ""
-    return f"is a view of {of}, {how}{made}{_grad_text(grad)}"
+def _alias_text(of: str, view: AliasOfInput | AliasOfBase | AliasOfOutput) -> str:
+    how = f"rebuilt at each call by {_chain_text(view.chain)}" if view.chain else "the whole of it"
+    made = f", and is {view.kind.value}" if view.kind is not None else ""
+    stale = ", written since" if view.kind is not None and view.stale else ""
+    grad = _grad_text(view.requires_grad)
+    return f"is a view of {of}, {how}{made}{stale}{grad}{_moves_text(view.geometry_steps)}"
+
+
+def _moves_text(steps: tuple[Step, ...]) -> str:
+    """The geometry ops that the object itself went through."""
+    if not steps:
+        return ""
+    return f"; then its geometry becomes {meta_text(steps[-1].result)}, by {_chain_text(steps)}"
 
 
 def _grad_text(requires_grad: bool) -> str:

@@ -181,6 +181,48 @@ def test_meta_of_results_says_what_each_is():
     assert expected == results(many, al.ones(2, 3))
 
 
+def test_meta_of_results_says_what_geometry_ops_they_went_through():
+    def moved(x):
+        y = x * 2
+        view = y[0]
+        y.t_()
+        return y, view.unsqueeze_(0), x.view(6).unsqueeze_(1)
+
+    expected = [
+        "Result 0 is new memory, f32[2, 3]; then its geometry becomes f32[3, 2][1, 3], by .t().",
+        "Result 1 is a view of result 0, rebuilt at each call by .select(0, 0); "
+        "then its geometry becomes f32[1, 3], by .unsqueeze(0).",
+        "Result 2 is a view of argument 0, rebuilt at each call by .view((6,)); "
+        "then its geometry becomes f32[6, 1], by .unsqueeze(1).",
+    ]
+    assert expected == results(moved, al.ones(2, 3))
+
+
+def test_meta_of_restricted_view_says_that_it_was_written_since():
+    def stale(x):
+        y = x * 2
+        first, second = y.unbind(0)
+        y.mul_(3)
+        return first, second
+
+    lines = results(stale, al.ones(2, 3).requires_grad_())
+    kind = "an output of an op that returns several views"
+    end = f"by .select(0, 0), and is {kind}, written since; it requires grad."
+    assert lines[0].endswith(end)
+
+
+def test_meta_of_leaf_made_inside_says_that_its_history_ends_there():
+    def makes_leaf(x):
+        w = al.ones(3).requires_grad_()
+        return w, w * x
+
+    lines = meta_lines(makes_leaf, al.ones(3))
+    assert "Result 0 is new memory, f32[3], a leaf; it requires grad." in lines
+    ends = "No tangents arrive: no input requires grad, so the history of result 1 ends in it."
+    assert ends in lines
+    assert "Inference: no input requires grad, so no backward graph is made." == lines[-1]
+
+
 def test_meta_of_views_of_one_intermediate_names_their_base():
     lines = meta_lines(lambda x: (x * 2).unbind(0), al.ones(2, 3).requires_grad_())
     kind = "an output of an op that returns several views"

@@ -72,6 +72,27 @@ def test_each_rule_is_stated_on_one_page():
     assert {} == {rule: pages for rule, pages in stated.items() if len(pages) > 1}
 
 
+CITED = re.compile(r"(?<!\.\.)(?<! to )\b([A-Z]{2,4}-\d+)\b(?!\.\.| to [A-Z]+-\d)")
+PREFIXES = re.compile(r"^\| ([A-Z, ]+) \|", re.MULTILINE)
+
+
+def test_every_rule_that_is_cited_is_stated():
+    """Ranges are not counted: a few of their rules belong to what is not built yet."""
+    index = (ROOT / "specs" / "README.md").read_text("utf-8")
+    prefixes = {word for row in PREFIXES.findall(index) for word in row.split(", ")}
+    stated = {rule for page in PAGES for rule in RULE.findall(page.read_text("utf-8"))}
+    assert {rule.split("-")[0] for rule in stated} <= prefixes
+    sources = {relative(page): page.read_text("utf-8") for page in PAGES}
+    sources |= dict(modules(*PACKAGES))
+    missing = {
+        (name, rule)
+        for name, text in sources.items()
+        for rule in CITED.findall(text)
+        if rule.split("-")[0] in prefixes and rule not in stated
+    }
+    assert set() == missing
+
+
 def test_every_page_of_the_specs_is_in_their_index():
     index = (ROOT / "specs" / "README.md").read_text("utf-8")
     pages = [page for page in ROOT.glob("specs/**/*.md") if page.name != "README.md"]
