@@ -13,7 +13,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views import AS_STRIDED, DETACH
 
 
 @attrs.frozen(eq=False)
@@ -26,8 +26,18 @@ class Sight:
     """Elements from the root's first element to this value's."""
     object: Node
     """The node that made the Python object (in-place and geometry ops return the same object)."""
+    family: Family
     moves: tuple[Step, ...] = ()
     """The geometry ops that the object itself went through since."""
+
+
+@attrs.frozen(eq=False)
+class Family:
+    """What as_strided counts from: the root, or the detached alias that the value is a view of."""
+
+    chain: tuple[Step, ...]
+    start: int
+    meta: TensorMeta
 
 
 def sights(graph: Graph) -> dict[Node, Sight]:
@@ -42,7 +52,7 @@ def sights(graph: Graph) -> dict[Node, Sight]:
 def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
     op = node.target
     if node.op != "call":
-        return Sight(node, (), 0, node)
+        return _fresh(node)
     if isinstance(op, ViewOp):
         return _further(seen[node.args[0]], op, node.args, node, node)
     if isinstance(op, InplaceOp):
@@ -53,7 +63,12 @@ def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
         whole = node.args[0]
         view, rest = whole.target.parts(whole.args)[node.args[1]]
         return _further(seen[whole.args[0]], view, (whole.args[0], *rest), node, node)
-    return Sight(node, (), 0, node)
+    return _fresh(node)
+
+
+def _fresh(node: Node) -> Sight:
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    return Sight(node, (), 0, node, Family((), 0, meta))
 
 
 def _moved(seen: dict[Node, Sight], op: GeometryOp, node: Node) -> Sight:
@@ -81,9 +96,12 @@ def storage_root(node: Node) -> Node:
 def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:
     operand: TensorMeta = args[0].meta
     result: TensorMeta = node.meta  # type: ignore[assignment]
-    root: TensorMeta = sight.root.meta  # type: ignore[assignment]
+    family = sight.family
     start = sight.start + op.start(args)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
-        rest = (args[1], args[2], start)
-        return Sight(sight.root, (Step(op, rest, root, result),), start, made)
-    return Sight(sight.root, (*sight.chain, Step(op, args[1:], operand, result)), start, made)
+        step = Step(op, (args[1], args[2], start - family.start), family.meta, result)
+        return Sight(sight.root, (*family.chain, step), start, made, family)
+    chain = (*sight.chain, Step(op, args[1:], operand, result))
+    if op is DETACH:
+        family = Family(chain, start, result)
+    return Sight(sight.root, chain, start, made, family)

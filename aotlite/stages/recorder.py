@@ -164,10 +164,10 @@ class CaptureRecorder:
                 f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset "
                 f"{offset} needs {needed} bytes, expected at most the storage's {have} bytes"
             )
-        if meta.numel and not first <= offset <= offset + meta.span <= first + held.span:
+        if meta.numel and not _is_within(meta, offset - first, held):
             raise self.refuse(
                 f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches outside "
-                f"the {held.span} elements that the input {held} spans",
+                f"the elements of the input {held}",
                 "pass the tensor that spans the whole storage as the argument",
             )
 
@@ -359,6 +359,20 @@ class CaptureRecorder:
         self._alive.clear()
         self._index = PlaceIndex(None, [])
         self.nodes, self.placeholders, self.guards = [], [], []
+
+
+def _is_within(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
+    """Whether a window has only elements that `held` has: what lies between them is not given."""
+    if start < 0 or start + meta.span > held.span:
+        return False
+    return held.dense or _addresses(meta, start) <= _addresses(held, 0)
+
+
+def _addresses(meta: TensorMeta, start: int) -> set[int]:
+    found = {start}
+    for size, stride in zip(meta.shape, meta.stride, strict=True):
+        found = {address + i * stride for address in found for i in range(size)}
+    return found
 
 
 def is_stale(view: Tensor) -> bool:

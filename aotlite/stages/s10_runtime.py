@@ -269,9 +269,13 @@ def _rebuilt(
     """RT-6: the view of `source` that eager's result is."""
     kind = view.kind
     mode = STATE.grad_mode
-    STATE.grad_mode = kind is not CreationKind.NO_GRAD
     try:
-        out = _replayed(source, view.chain, detached)
+        # A stale view may be viewed, but its history may not be asked for.
+        STATE.grad_mode = False
+        past = _last_detach(view.chain)
+        out = _replayed(source, view.chain[:past], detached)
+        STATE.grad_mode = kind is not CreationKind.NO_GRAD and not view.stale
+        out = _replayed(out, view.chain[past:], detached)
     finally:
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
@@ -281,6 +285,11 @@ def _rebuilt(
         if view.stale:
             out._seen = -1
     return out
+
+
+def _last_detach(chain: tuple[Step, ...]) -> int:
+    """The number of steps up to the last detach: histories before it do not matter."""
+    return max([i + 1 for i, step in enumerate(chain) if step.op is DETACH], default=0)
 
 
 def _replayed(source: Tensor, chain: tuple[Step, ...], detached: Detached) -> Tensor:

@@ -35,6 +35,7 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
 )
+from aotlite.stages.recorder import is_stale
 from aotlite.stages.source_place import describe
 
 
@@ -199,7 +200,7 @@ class _Outputs:
             self.seen[sight.object].chain,
             result._kind,
             result.requires_grad_outside(),
-            result._root is not None and result._seen != result.storage.version,
+            is_stale(result),
             result._node is not None,
             sight.moves,
         )

@@ -208,7 +208,7 @@ class _Recording:
 def _sinks(given: CapturedInput) -> list[tuple[Edge, tuple[Step, ...]]]:
     """The edges at which an input's gradient is collected, each with the geometry ops before it.
 
-    A leaf whose geometry is changed (under no_grad) gets a new accumulating node each time (TEN-24).
+    A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
     """
     if given.entry is None:
         return []
@@ -232,8 +232,8 @@ def _sum_at_entry(given: CapturedInput, parts: list[tuple[Any, tuple[Step, ...]]
         if any(step.op is AS_STRIDED for step in moves):
             raise noted(
                 UnsupportedError(
-                    f"joint: {given.place}, a leaf, is used after as_strided_, expected uses before "
-                    "it only"
+                    f"joint: {given.place}, a leaf, is used after as_strided_, expected uses "
+                    "before it only"
                 ),
                 "Take an as_strided view instead of changing the leaf.",
             )

@@ -77,15 +77,14 @@ class _Functionalizer:
     def run(self) -> Graph:
         written = {storage_root(n) for n in self.graph.nodes if isinstance(n.target, InplaceOp)}
         for node in self.graph.placeholders:
-            value = self.build.add(node)
-            if node in written and _repeats(node.meta):  # type: ignore[arg-type]
-                self._memory_of(node, value)
-            else:
-                self._new_group(node, value)
+            self._new_group(node, self.build.add(node))
         if any(isinstance(node.target, RandomOp) for node in self.graph.nodes):
             scalar = tensor_meta((), None, uint64)
             self.seed = self.build.placeholder(scalar, Seed()).node
             self.offset = self.build.placeholder(scalar, Offset()).node
+        for node in self.graph.placeholders:
+            if node in written and _repeats(node.meta):  # type: ignore[arg-type]
+                self._memory_of(node)
         for node in self.graph.nodes:
             if node.op in ("call", "get_attr"):
                 self.build.source = node
@@ -134,11 +133,11 @@ class _Functionalizer:
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         self.env[node] = Alias(Group(meta, value), (), 0, meta, value, 0)
 
-    def _memory_of(self, node: Node, value: Node) -> None:
-        """A written input that overlaps itself is a window on its memory: copies are one element."""
+    def _memory_of(self, node: Node) -> None:
+        """A written input that overlaps itself is a window on its memory, each element once."""
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         self.build.source = node
-        flat = self.build.emit(AS_STRIDED, (value, (meta.span,), (1,), 0))
+        flat = self.build.emit(AS_STRIDED, (node, (meta.span,), (1,), 0))
         held: TensorMeta = flat.meta  # type: ignore[assignment]
         step = Step(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
         self.env[node] = Alias(Group(held, flat), (step,), 0, meta)

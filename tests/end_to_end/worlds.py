@@ -225,7 +225,7 @@ def _gradients(kept: list[Any]) -> list[Any]:
 
 # ------------------------------------------------------------------------------------ comparing
 REFUSALS: dict[type, tuple[str, ...]] = {
-    AliasError: ("overlap in memory",),
+    AliasError: ("overlap in memory", "overlaps itself, expected a base with"),
     UnsupportedError: (
         "requires_grad_ on a tensor from outside",
         "reaches outside the",
