@@ -333,6 +333,13 @@ def test_dumps_are_numbered_through_the_process(tmp_path):
     assert 2 == len(numbers) and numbers[1] == numbers[0] + 1
 
 
+def test_one_observer_numbers_each_compilation(tmp_path):
+    compiled = al.compile(loss, observer=dump_to(tmp_path))
+    compiled(*arguments())
+    compiled(al.ones(5, 3), arguments()[1])
+    assert 18 == len(list(tmp_path.iterdir()))
+
+
 def test_dumped_passes_lie_between_simplify_and_partition(tmp_path):
     def first(graph):
         return graph
