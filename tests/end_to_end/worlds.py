@@ -84,12 +84,16 @@ def run_call(case: Case, number: int, function: Body) -> World:
     call = case.calls[number]
     engine = _Engine(1.0 if number == 0 else -2.0)
     setup: list[Any] = []
-    world = World()
     try:
         execute(engine, setup_of(case, call), setup)
     except Exception as error:
-        world.error = error
-        return world
+        return World(error)
+    return world_of(function, setup, call, engine)
+
+
+def world_of(function: Body, setup: list[Any], call: Call, engine: Aotlite | None = None) -> World:
+    """The world after `function` is called on some of the setup values, and what follows."""
+    world = World()
     before = [_bytes_and_geometry(value) for value in setup]
     try:
         with nullcontext() if call.grad else al.no_grad():
@@ -99,7 +103,7 @@ def run_call(case: Case, number: int, function: Body) -> World:
         world.error = error
         world.untouched = before == [_bytes_and_geometry(value) for value in setup]
         return world
-    _continue(call, engine, world, setup, results)
+    _continue(call, engine or Aotlite(), world, setup, results)
     return world
 
 
@@ -113,7 +117,7 @@ def _continue(
     world.objects, kept = _identities(values)
     world.called = _seen(kept, looks=call.looks)
     if call.after:
-        world.written = [_raised(lambda s=step: _write(engine, s, values)) for step in call.after]
+        world.written = [_raised(_write, engine, step, values) for step in call.after]
         world.after = _seen(kept, looks=False)
     _backward(call, engine, world, kept, tensors)
     world.after += _seen(kept, looks=True)
@@ -170,9 +174,9 @@ def _node(value: Any) -> bool | str:
         return type(error).__name__
 
 
-def _raised(action: Callable[[], Any]) -> str | None:
+def _raised(action: Callable[..., Any], *args: Any, **named: Any) -> str | None:
     try:
-        action()
+        action(*args, **named)
     except Exception as error:
         return type(error).__name__
     return None
@@ -194,14 +198,11 @@ def _backward(
     ]
     if call.backward == "together":
         if tracked:
-            raised = _raised(lambda: al.autograd.backward(tracked, cotangents))
-            world.backward.append(raised)
+            world.backward.append(_raised(al.autograd.backward, tracked, cotangents))
         world.grads.append(_gradients(kept))
         return
     for result, cotangent in zip(tracked, cotangents, strict=True):
-        world.backward.append(
-            _raised(lambda r=result, c=cotangent: r.backward(c, retain_graph=True))
-        )
+        world.backward.append(_raised(result.backward, cotangent, retain_graph=True))
         world.grads.append(_gradients(kept))
         if call.backward == "alone":
             for value in kept:
