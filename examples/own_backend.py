@@ -3,13 +3,15 @@
 The short way to write a backend is a function from a graph to a function from arrays to arrays.
 """
 
+from typing import Any
+
 import numpy as np
 
 import aotlite as al
+from aotlite.ir.graph import Graph
 from aotlite.ir.printer import literal
 
 TEXT = {
-    "add": "{0} + {1}",
     "mul": "{0} * {1}",
     "rsub": "{1} - {0}",
     "matmul": "{0} @ {1}",
@@ -21,7 +23,7 @@ TEXT = {
 }
 
 
-def numpy_source(graph):
+def numpy_source(graph: Graph) -> str:
     """The text of a function that computes the graph."""
     names = graph.names
     lines = [f"def {graph.name}({', '.join(names[node] for node in graph.placeholders)}):"]
@@ -33,26 +35,24 @@ def numpy_source(graph):
     return "\n".join(lines)
 
 
-def numpy_text(graph):
+def numpy_text(graph: Graph) -> Any:
     """The backend: `aotlite.compile(fn, backend=numpy_text)`."""
     source = numpy_source(graph)
     print(source, end="\n\n")
-    scope = {"np": np}
-    exec(source, scope)
+    exec(source, scope := {"np": np})
     return scope[graph.name]
 
 
-def loss(x, w):
+def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:
     return (x @ w).tanh().sum()
 
 
-def main():
-    x, w = al.ones(4, 3), al.full((3, 2), 0.25)
+def main() -> None:
     for function in (al.compile(loss, backend=numpy_text), loss):
-        leaf = w.detach().requires_grad_()
-        value = function(x, leaf)
+        x, w = al.ones(4, 3), al.full((3, 2), 0.25).requires_grad_()
+        value = function(x, w)
         value.backward()
-        print(f"loss {value.item():.6f}, gradient of one weight {leaf.grad[0, 0].item():.6f}")
+        print(f"loss {value.item():.6f}, gradient {w.grad}".replace("\n", ""))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,15 @@ are saved, gives its reason for each, and leaves the rest to `cut`.
 
 import aotlite as al
 from aotlite.inspect import explain_partition, saved_bytes
-from aotlite.ir.graph import Phase
+from aotlite.ir.graph import Graph, Phase
 from aotlite.ir.op import Cost
 from aotlite.ir.role import Gradient
-from aotlite.partition import cut
+from aotlite.partition import Partition, cut
 
 CHEAP = (Cost.POINTWISE, Cost.VIEW, Cost.FACTORY)
 
 
-def recompute_what_is_cheap(graph):
+def recompute_what_is_cheap(graph: Graph) -> Partition:
     """Saves what a chain of cheap ops starts from: inputs, products, sums."""
     saved = {}
     needed = {value for _, value in graph.outputs_with(Gradient) if value is not None}
@@ -30,19 +30,19 @@ def recompute_what_is_cheap(graph):
     return cut(graph, saved)
 
 
-def loss(x, w):
+def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:
     hidden = (x @ w).tanh()
     return ((hidden.exp() + 1).log() * hidden.sigmoid()).sum()
 
 
-def main():
+def main() -> None:
     grads = []
     for partition in (None, recompute_what_is_cheap):
         compiled = al.compile(loss, partition=partition)
         al.manual_seed(0)
         x, w = al.rand(64, 32), al.ones(32, 16).requires_grad_()
         compiled(x, w).backward()
-        grads.append(w.grad.tolist())
+        grads.append(str(w.grad))
         name = "own partitioner" if partition else "default partitioner"
         print(f"{name}: {saved_bytes(compiled.partition)} bytes saved")
     print(explain_partition(compiled.partition))

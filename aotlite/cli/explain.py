@@ -119,7 +119,7 @@ def _function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
     if not callable(found):
         kind = type(found).__name__
         raise ArgumentError(f"explain: {name!r} in {path!r} is of type {kind}, expected a function")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _known(module: ModuleType, name: str) -> str:
