@@ -1,7 +1,4 @@
-"""A backend of one's own: a graph becomes one Python function of NumPy expressions.
-
-The short way to write a backend is a function from a graph to a function from arrays to arrays.
-"""
+"""A backend of one's own: each graph becomes one Python function of NumPy expressions."""
 
 from typing import Any
 
@@ -26,7 +23,8 @@ TEXT = {
 def numpy_source(graph: Graph) -> str:
     """The text of a function that computes the graph."""
     names = graph.names
-    lines = [f"def {graph.name}({', '.join(names[node] for node in graph.placeholders)}):"]
+    inputs = ", ".join(names[node] for node in graph.placeholders)
+    lines = [f"def run({inputs}):  # {graph.name}"]
     for node in graph.calls:
         args = [literal(value, names) for value in node.args]
         expression = TEXT[node.target.name].format(*args, shape=getattr(node.meta, "shape", None))
@@ -36,11 +34,11 @@ def numpy_source(graph: Graph) -> str:
 
 
 def numpy_text(graph: Graph) -> Any:
-    """The backend: `aotlite.compile(fn, backend=numpy_text)`."""
+    """The backend, in the short form: from a graph to a function from arrays to arrays."""
     source = numpy_source(graph)
     print(source, end="\n\n")
     exec(source, scope := {"np": np})
-    return scope[graph.name]
+    return scope["run"]
 
 
 def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:
