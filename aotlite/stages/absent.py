@@ -114,7 +114,7 @@ class _Specializer:
             return None
         if value.meta is not meta:
             value = self.build.emit(RESTRIDE, (value, meta.stride))
-        return value  # type: ignore[no-any-return]
+        return value
 
     def _simplified(self, node: Node, zeros: set[Node]) -> Any:
         """The scalar expression with zeros put in; symbols are operand positions."""

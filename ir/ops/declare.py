@@ -176,16 +176,16 @@ def pure(
         return kernel(arrays.namespace, result, *args)
 
     op: PureOp = register(
-        PureOp(
-            parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), additive=additive
-        )
+        PureOp(parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), additive=additive)
     )
     if inplace:
         inplace_of(op)
     return op
 
 
-def inplace_of(functional: PureOp, *, overwrites: bool = False, name: str | None = None) -> InplaceOp:
+def inplace_of(
+    functional: PureOp, *, overwrites: bool = False, name: str | None = None
+) -> InplaceOp:
     """Derives the in-place op that writes the result of `functional` into its first operand."""
     name = name or functional.name + "_"
     first, *rest = functional.schema.parameters

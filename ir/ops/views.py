@@ -438,18 +438,20 @@ def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
     return _window_on(flat, meta.shape, meta.stride, 0)
 
 
-def _window_to_self(grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int) -> Any:
+def _window_to_self(
+    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> Any:
     hole = grad.new_zeros(size)
     return _in_memory_of(grad, result_meta).as_strided_scatter(hole, size, stride, offset)
 
 
-def _window_to_src(grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int) -> Any:
+def _window_to_src(
+    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> Any:
     return _window_on(_in_memory_of(grad, result_meta), size, stride, offset)
 
 
-AS_STRIDED_SCATTER = scatter_of(
-    AS_STRIDED, vjp={"self": _window_to_self, "src": _window_to_src}
-)
+AS_STRIDED_SCATTER = scatter_of(AS_STRIDED, vjp={"self": _window_to_self, "src": _window_to_src})
 
 T_ = geometry_of(T, "t_")
 TRANSPOSE_ = geometry_of(TRANSPOSE, "transpose_")

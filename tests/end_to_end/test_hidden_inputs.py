@@ -231,11 +231,11 @@ def test_a_tensor_without_a_place_is_refused_with_its_line():
 
 
 def _setting(name, value):
-    return lambda m, x: (setattr(m, name, value), x)[1]  # type: ignore[func-returns-value]
+    return lambda m, x: (setattr(m, name, value), x)[1]
 
 
 def _deleting(name):
-    return lambda m, x: (delattr(m, name), x)[1]  # type: ignore[func-returns-value]
+    return lambda m, x: (delattr(m, name), x)[1]
 
 
 def _forgetting_gradient(m, x):
