@@ -1,6 +1,6 @@
-"""Cases: a random program, how it is called (twice, in different states), and what the user does next.
+"""Cases: a random program, how it is called (twice, in other states), and what the user does next.
 
-A case is plain data, so that it shrinks and prints as a script. Programs come from `tests.programs`.
+A case is plain data: it shrinks and prints as a script. Programs come from `tests.programs`.
 Rules: GEN-11, GEN-12, GEN-13.
 """
 

@@ -58,7 +58,7 @@ class World:
 
 
 class _Engine(Aotlite):
-    """Fresh values of the second call differ from the first's: nothing of a call may be baked in."""
+    """Values of the second call differ from the first's: nothing of a call may be baked in."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
