@@ -1,0 +1,45 @@
+"""Each law rejects a planted mistake in every class of op that it applies to."""
+
+import pytest
+
+from aotlite.ir.op import OPS
+from tests.laws.plants import PLANTS
+from tests.laws.table import LAWS, WITHOUT_SAMPLES
+from tests.samples import samples_of
+
+
+def rejecting(plant):
+    """The names of the laws that reject the plant; each is given a fresh one."""
+    names = set()
+    for law in LAWS:
+        op = plant.make()
+        if law.applies(op):
+            try:
+                law(op, samples_of(op.name))
+            except AssertionError:
+                names.add(law.name)
+    return names
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=map(repr, PLANTS))
+def test_a_planted_mistake_is_rejected_by_the_law_that_is_meant_for_it_alone(plant):
+    """`also` are laws that no such mistake can keep."""
+    before = OPS[plant.make().name]
+    assert {plant.law, *plant.also} == rejecting(plant)
+    assert OPS[plant.make().name] is before
+
+
+def test_every_law_has_a_plant_in_every_class_of_op_that_it_applies_to():
+    classes = {
+        (law.name, law_class)
+        for law in LAWS
+        for law_class in law.classes
+        if any(law.applies(op) for op in _ops_of(law_class))
+    }
+    assert classes == {(plant.law, plant.op_class) for plant in PLANTS}
+
+
+def _ops_of(law_class):
+    from tests.laws.table import class_of
+
+    return [op for op in OPS.values() if class_of(op) == law_class and op.name not in WITHOUT_SAMPLES]
