@@ -79,7 +79,7 @@ def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 
 
 def _pow_scalar(a: Any, b: Any) -> Any:
-    """As in PyTorch, an exponent given as the number 0.5 takes the root: -0.0 stays, -inf is nan."""
+    """As in PyTorch, an exponent that is the number 0.5 takes the root: -0.0 stays, -inf is nan."""
     return s.sqrt(a) if isinstance(b, float) and b == 0.5 else s.pow_(a, b)
 
 
