@@ -22,7 +22,6 @@ from aotlite.sentences import (
     explain_convention,
     explain_meta,
     explain_partition,
-    memory_of,
     saved_bytes,
 )
 from aotlite.stages.facts import FunctionMeta, Partition
@@ -35,7 +34,6 @@ __all__ = [
     "explain_convention",
     "explain_meta",
     "explain_partition",
-    "memory_of",
     "saved_bytes",
     "stages_of",
 ]

@@ -11,9 +11,8 @@ from typing import Any
 
 from aotlite.eager.autograd.history import Step
 from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
-from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.printer import literal, meta_text
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal, Role, Saved
 from aotlite.stages.facts import (
@@ -266,7 +265,7 @@ def _kept(partition: Partition) -> Iterator[tuple[SavedValue, int, str]]:
     nodes = [node for _, node in partition.forward.outputs_with(Saved)]
     first: dict[Node, str] = {}
     for value, node in zip(partition.saved, nodes, strict=True):
-        memory = memory_of(node)
+        memory = storage_root(node)
         held = _holder(value)
         if held:
             yield value, 0, f" (memory of {held})"
@@ -288,18 +287,6 @@ def _holder(value: SavedValue) -> str:
         case IntermediateBase(index):
             return f"intermediate base {index}"
     return str(value.owner)
-
-
-def memory_of(value: Node) -> Node:
-    """The node whose memory this value of a pure graph is: views and taken views lead to it."""
-    while value.op == "call":
-        if isinstance(value.target, (ViewOp, InplaceOp, GeometryOp)):
-            value = value.args[0]
-        elif value.target is GETITEM and isinstance(value.args[0].target, MultiViewOp):
-            value = value.args[0].args[0]
-        else:
-            break
-    return value
 
 
 def _memory_bytes(node: Node) -> int:

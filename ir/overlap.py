@@ -4,8 +4,8 @@ Ground floor: imports nothing of aotlite but types. Geometries are plain ints (h
 are symbols: ALI-7). Used for writes through overlapping memory (TEN-7, TEN-8) and for inputs that
 alias one another (ALI-2 to ALI-5).
 
-Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`
-(semantics, Annex B1). In practice merging terms leaves one or two, solved without a search.
+Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`.
+In practice merging terms leaves one or two, solved without a search.
 """
 
 from __future__ import annotations

@@ -20,9 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import aotlite
+from aotlite import inspect
 from aotlite.cli import number
 from aotlite.cli.digits import EAGER, Functions, Session, loss, predict, update
-from aotlite.cli.measure import alternating_medians, partition_bytes, saved_bytes
+from aotlite.cli.measure import alternating_medians, saved_bytes
 from aotlite.data import load_digits
 from aotlite.ir.errors import ArgumentError
 
@@ -119,7 +120,7 @@ def _result(session: Session, functions: Functions, eager_steps: int) -> DemoRes
         written={name: _written(name, each) for name, each in _items(functions)},
         compiled_step_seconds=compiled_seconds,
         eager_step_seconds=eager_seconds,
-        compiled_saved_bytes=partition_bytes(functions.loss.entries[0].compiled.partition),  # type: ignore[attr-defined]
+        compiled_saved_bytes=inspect.saved_bytes(functions.loss.partition),  # type: ignore[attr-defined]
         eager_saved_bytes=saved_bytes(loss(twin.model, images, labels), outside),
     )
 

@@ -10,8 +10,6 @@ from typing import Any
 from aotlite.eager.autograd.tape import OpNode, SavedTensor, SliceAssign
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.role import Saved
-from aotlite.stages.facts import Partition
 
 
 def saved_bytes(result: Tensor, outside: Iterable[Tensor]) -> int:
@@ -46,21 +44,6 @@ def _tape(start: Any) -> Iterator[Any]:
         seen.add(id(node))
         yield node
         stack += [edge[0] for edge in node.edges if edge is not None]
-
-
-def partition_bytes(partition: Partition) -> int:
-    """Bytes that a compiled forward keeps for its backward, each storage once, without inputs."""
-    roots = {_root(value) for _, value in partition.forward.outputs_with(Saved)}
-    return sum(
-        node.meta.span * node.meta.dtype.itemsize for node in roots if node.op != "placeholder"
-    )
-
-
-def _root(node: Any) -> Any:
-    """The node that made the storage which this one is a view of."""
-    while node.op == "call" and node.target.views:
-        node = node.args[0]
-    return node
 
 
 def alternating_medians(actions: Sequence[Callable[[], object]], rounds: int) -> list[float]:

@@ -22,7 +22,7 @@ from aotlite.eager.autograd.history import (
     root_of,
     save_operands,
 )
-from aotlite.eager.autograd.tape import OpNode
+from aotlite.eager.autograd.tape import OpNode, TapeNode
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
@@ -75,10 +75,18 @@ def _pure(op: PureOp, args: tuple[Any, ...]) -> Any:
 
 def _attach(node: OpNode, outs: tuple[Tensor, ...]) -> None:
     node.set_results(outs)
-    node.origin = outs[0].value
+    _note_origin(node, outs[0].value)
     for k, out in enumerate(outs):
         if out.meta.dtype.is_differentiable:
             out._node, out._index = node, k
+
+
+def _note_origin(node: TapeNode, value: Any) -> None:
+    """Tells a captured op and its tape node of each other (SEQ-1)."""
+    node.origin = value
+    recorder = STATE.recorder
+    if recorder is not None:
+        recorder.count_tape_node()
 
 
 def _fakes(recorder: Any, values: Any, meta: Any) -> tuple[Tensor, ...]:
@@ -133,7 +141,7 @@ def _view(op: ViewOp, args: tuple[Any, ...]) -> Tensor:
     if op is not DETACH:
         link_view(out, source, op, args[1:])
         if out._node is not None:
-            out._node.origin = out.value
+            _note_origin(out._node, out.value)
     return out
 
 
@@ -198,7 +206,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...]) -> Tensor:
         value = recorder.record(op, args, target.meta)
         target.value = value
         if node is not None:
-            node.origin = value
+            _note_origin(node, value)
     else:
         arrays = target.device.arrays
         computed = _run_kernel(op.functional, args, result, arrays)

@@ -34,6 +34,9 @@ class Recorder(Protocol):
     def note_offset_read(self, tensor: Tensor) -> None:
         """The program depends on where this tensor starts in its storage: guard it."""
 
+    def count_tape_node(self) -> None:
+        """The op recorded last made a tape node: the next one has another number (SEQ-1)."""
+
     def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
         """The value to use for an attribute of a Module or optimizer that is read (CAP-5)."""
 

@@ -81,18 +81,6 @@ def _moved(seen: dict[Node, Sight], op: GeometryOp, node: Node) -> Sight:
     return attrs.evolve(after, moves=(*moves, step))
 
 
-def storage_root(node: Node) -> Node:
-    """The node that made the storage on which the value of `node` lies."""
-    while node.op == "call":
-        op = node.target
-        if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
-            node = node.args[0]
-        elif not isinstance(op, (ViewOp, InplaceOp, GeometryOp)):
-            break
-        node = node.args[0]
-    return node
-
-
 def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:
     operand: TensorMeta = args[0].meta
     result: TensorMeta = node.meta  # type: ignore[assignment]

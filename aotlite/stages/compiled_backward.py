@@ -34,9 +34,9 @@ Absent = frozenset[ResultRole]
 class BackwardPlan:
     """All that a compiled backward needs to know, apart from what one call saves."""
 
-    graph: Graph
-    variants: Variants
-    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
+    variants: Variants | None
+    """None where no gradient reaches any input: the backward only checks what eager's checks."""
+    tangents: tuple[tuple[ResultRole, TensorMeta | None], ...]
     """Differentiable results in order, and the layout in which their gradients are expected."""
     gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
     reach: dict[ResultRole, frozenset[InputRole]]
@@ -79,6 +79,8 @@ class CompiledBackward(TapeNode):
         pairs = list(zip(plan.tangents, grads, strict=True))
         absent = frozenset([role for (role, _), grad in pairs if grad is None])
         self._check(absent)
+        if plan.variants is None:
+            return ()
         windows = list(self.saved)
         windows += [_tangent(grad, meta) for (_, meta), grad in pairs if grad is not None]
         found = _wrapped(plan.variants(absent)(windows), plan.gradients)
@@ -148,20 +150,6 @@ def _wrapped(
     return found
 
 
-class DeadEnd(TapeNode):
-    """The history of a result that requires grad although its gradient goes nowhere (TEN-21)."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.edges = ()
-        self.sequence = next_sequence()
-        self.origin = None
-
-    def run(self, grads: list[Any]) -> Sequence[Any]:
-        return ()
-
-
 class DoubleBackward(TapeNode):
     """Raises when a gradient of a compiled backward is differentiated again (DBL-1)."""
 
@@ -211,11 +199,12 @@ class Variants:
 
 
 def plan_backward(
-    graph: Graph,
-    lower: Callable[[Graph], Run],
-    both: Joint,
-) -> BackwardPlan:
-    """The plan of a lowered backward graph."""
+    graph: Graph | None, lower: Callable[[Graph], Run], both: Joint
+) -> BackwardPlan | None:
+    """The plan of a backward graph; None where no result is differentiable."""
+    if graph is None:
+        dead = tuple((role, None) for role in both.reads)
+        return BackwardPlan(None, dead, (), both.reach, both.reads, both.errors) if dead else None
     tangents = tuple(
         (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
     )
@@ -225,4 +214,4 @@ def plan_backward(
         if isinstance(role, Gradient)
     )
     variants = Variants(graph, lower)
-    return BackwardPlan(graph, variants, tangents, gradients, both.reach, both.reads, both.errors)  # type: ignore[arg-type]
+    return BackwardPlan(variants, tangents, gradients, both.reach, both.reads, both.errors)  # type: ignore[arg-type]

@@ -127,8 +127,8 @@ class AliasOfInput:
     requires_grad: bool
     stale: bool = False
     """Its storage was written after it was taken: with a kind, asking for its history raises."""
-    has_node: bool = False
-    """Taken with grad mode on, so that even a view of a no-grad view has a tape node (TEN-21)."""
+    is_dead_end: bool = False
+    """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
     geometry_steps: tuple[Step, ...] = ()
     """The geometry ops that the object went through after it was taken."""
 
@@ -142,7 +142,7 @@ class AliasOfBase:
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
-    has_node: bool = False
+    is_dead_end: bool = False
     geometry_steps: tuple[Step, ...] = ()
 
 
@@ -155,7 +155,7 @@ class AliasOfOutput:
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
-    has_node: bool = False
+    is_dead_end: bool = False
     geometry_steps: tuple[Step, ...] = ()
 
 

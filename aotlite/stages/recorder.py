@@ -19,14 +19,15 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, GeometryOp, Op
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Primal
-from aotlite.stages.aliasing import storage_root
 from aotlite.stages.facts import CapturedInput
+from aotlite.stages.histories import RESTRICTED, is_stale
 from aotlite.stages.places import Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
@@ -93,6 +94,8 @@ class CaptureRecorder:
         self.offset_read: set[Primal | Hidden] = set()
         self.phase = Phase.FORWARD
         self.origin: Node | None = None
+        self.sequence = 0
+        """Number of the next tape node: an op that makes none shares it (SEQ-1, SEQ-3)."""
         self.closed = False
         self.leaves = leaves
         self._index = PlaceIndex(function, leaves)
@@ -143,6 +146,7 @@ class CaptureRecorder:
             meta=meta,
             grad_mode=STATE.grad_mode,
             phase=self.phase,
+            sequence=self.sequence if origin is None else origin.sequence,
             location=user_location() if origin is None else origin.location,
             origin=origin,
         )
@@ -170,6 +174,9 @@ class CaptureRecorder:
                 f"the elements of the input {held}",
                 "pass the tensor that spans the whole storage as the argument",
             )
+
+    def count_tape_node(self) -> None:
+        self.sequence += 1
 
     def constant(self, data: Any, tensor: Tensor) -> Tensor:
         """A fresh copy of data made in the function: writing it leaves the constant alone
@@ -375,12 +382,6 @@ def _addresses(meta: TensorMeta, start: int) -> set[int]:
     return found
 
 
-def is_stale(view: Tensor) -> bool:
-    """Whether a view of a kind that forbids it was written since its history was last asked for."""
-    restricted = view._kind in (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
-    return restricted and view._root is not None and view._seen != view.storage.version
-
-
 class _Hiddens:
     """The fakes of hidden inputs, as a container."""
 
@@ -406,7 +407,7 @@ def _copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
     if requires_grad:
         if real._leaf and real._node is None:
             fake._leaf = True
-        elif kind in (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT):
+        elif kind in RESTRICTED:
             # Writes to the storage, by whatever name, forbid asking for its history (TEN-20).
             fake._root = Root(fake)
             fake._root.node = InputNode()

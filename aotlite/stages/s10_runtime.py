@@ -35,7 +35,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Saved
-from aotlite.stages.compiled_backward import BackwardPlan, CompiledBackward, DeadEnd
+from aotlite.stages.compiled_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -135,8 +135,6 @@ class CompiledEntry:
     ) -> CompiledBackward | None:
         """Makes the differentiable results' histories one tape node (RT-2)."""
         if self.backward is None:
-            for role in self.meta.tangents:
-                values[role]._node = DeadEnd()
             return None
         node = CompiledBackward(self.backward, edges, saved)
         for index, (role, _) in enumerate(self.backward.tangents):
@@ -280,7 +278,7 @@ def _rebuilt(
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         out._kind = kind
-        if kind is CreationKind.NO_GRAD and view.has_node:
+        if view.is_dead_end:
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1

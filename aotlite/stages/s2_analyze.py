@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.history import CreationKind, Step
+from aotlite.eager.autograd.history import Step
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import DETACH
-from aotlite.ir.overlap import overlaps
+from aotlite.ir.overlap import has_internal_overlap, overlaps
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sight, sights
@@ -35,7 +35,7 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
 )
-from aotlite.stages.recorder import is_stale
+from aotlite.stages.histories import RESTRICTED, is_dead_end, is_stale
 from aotlite.stages.source_place import describe
 
 
@@ -48,6 +48,7 @@ def analyze(captured: Captured) -> FunctionMeta:
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
     _refuse_written_overlap(captured, metas)
+    _refuse_overlap_with_history(metas)
     outputs, bases = _Outputs(captured, seen).all()
     tangents = tuple(_tangents(metas, outputs, bases))
     any_input = any(each.requires_grad or each.requires_grad_at_exit for each in metas)
@@ -123,7 +124,7 @@ class _Inputs:
 def _root_changed(given: CapturedInput) -> bool:
     """Whether a data write gave the input's family another history."""
     fake = given.fake
-    if fake._kind in (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT):
+    if fake._kind in RESTRICTED:
         return False  # a write that would change it is refused (TEN-19)
     if fake._root is not None:
         now = fake._root.node
@@ -149,6 +150,19 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
                     ),
                     "Pass the tensor that both are views of; take the views inside the function.",
                 )
+
+
+def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
+    """TEN-7: the new values of such an input cannot be copied into it by a differentiable copy."""
+    for each in metas:
+        if each.changes_history and has_internal_overlap(each.meta.shape, each.meta.stride):
+            raise noted(
+                AliasError(
+                    f"analyze: {each.place}, {each.meta}, overlaps itself, expected a base with one "
+                    "memory place for each element where the write has a gradient"
+                ),
+                "Pass the tensor that it is a view of, and expand it inside the function.",
+            )
 
 
 def _layout(given: CapturedInput) -> tuple[tuple[int, ...], tuple[int, ...], int]:
@@ -201,7 +215,7 @@ class _Outputs:
             result._kind,
             result.requires_grad_outside(),
             is_stale(result),
-            result._node is not None,
+            is_dead_end(result),
             sight.moves,
         )
 

@@ -38,6 +38,7 @@ from aotlite.stages.facts import (
     Plain,
     SavedOf,
 )
+from aotlite.stages.histories import behind
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -77,8 +78,9 @@ class _Recording:
         self._read_results()
         gradients: list[tuple[Role, Any]] = []
         tangents: list[Node] = []
+        edges = self._edges()
         if self.meta.training:
-            tangents, gradients = self._backward()
+            tangents, gradients = self._backward(edges)
         outputs = [*self.results, *gradients]
         closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
         nodes = (*self.recorder.placeholders, *tangents, *self.recorder.nodes, closing)
@@ -110,21 +112,32 @@ class _Recording:
         self.results.append((role, value))
 
     # --- backward
-    def _backward(self) -> tuple[list[Node], list[tuple[Role, Any]]]:
-        nodes: list[Node] = []
+    def _edges(self) -> dict[ResultRole, Edge | None]:
+        """Where the gradient of each result goes, with notes of what it meets there."""
         owners = self._owners()
-        roots: Roots = []
-        for result in self.meta.tangents:
+        edges: dict[ResultRole, Edge | None] = dict.fromkeys(self.meta.tangents)
+        for result in edges:
             try:
-                edge = self._edge(result)
+                edges[result] = self._edge(result)
             except AutogradError as error:
                 self.errors[result] = error
-                edge = None
+            nodes = behind(edges[result])
+            self.reach[result] = self._reached(nodes)
+            self.reads[result] = tuple(_saved_of(nodes, owners))
+            try:
+                _check_versions(nodes)
+            except AutogradError as error:
+                self.errors.setdefault(result, error)
+        return edges
+
+    def _backward(
+        self, edges: dict[ResultRole, Edge | None]
+    ) -> tuple[list[Node], list[tuple[Role, Any]]]:
+        nodes: list[Node] = []
+        roots: Roots = []
+        for result, edge in edges.items():
             tangent = _fake_tangent(self.recorder, Tangent(result), self._meta_of(result))
             nodes.append(tangent.value)
-            behind = _behind(edge)
-            self.reach[result] = self._reached(behind)
-            self.reads[result] = tuple(_saved_of(behind, owners))
             roots.append((result, edge, tangent))
         gradients: list[tuple[Role, Any]] = [
             (Gradient(given.role), None if grad is None else grad.value)
@@ -183,10 +196,10 @@ class _Recording:
                 edge: Edge | None = root.edge()
                 return edge
 
-    def _reached(self, behind: list[TapeNode]) -> frozenset[InputRole]:
+    def _reached(self, nodes: list[TapeNode]) -> frozenset[InputRole]:
         """The inputs among whose entries these tape nodes are."""
         sinks = {id(e[0]): g.role for g in self.captured.inputs for e, _ in _sinks(g)}
-        return frozenset([sinks[id(node)] for node in behind if id(node) in sinks])
+        return frozenset([sinks[id(node)] for node in nodes if id(node) in sinks])
 
     def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
         """Whose memory each storage is, once the call has returned."""
@@ -242,28 +255,23 @@ def _sum_at_entry(given: CapturedInput, parts: list[tuple[Any, tuple[Step, ...]]
     return total
 
 
-def _behind(edge: Edge | None) -> list[TapeNode]:
-    """The tape nodes that a gradient at this edge passes."""
-    found: dict[int, TapeNode] = {}
-    stack = [] if edge is None else [edge[0]]
-    while stack:
-        node = stack.pop()
-        if id(node) not in found:
-            found[id(node)] = node
-            stack.extend(e[0] for e in node.edges if e is not None)
-    return list(found.values())
-
-
 def _saved_of(nodes: list[TapeNode], owners: dict[int, Any]) -> Iterator[SavedOf]:
     """What these tape nodes saved of inputs and results."""
     seen: set[SavedOf] = set()
     for node in nodes:
         for saved in node.saved_tensors():
-            owner = owners.get(id(saved.storage))
-            each = None if owner is None else SavedOf(owner, saved.meta)
+            owner = owners.get(id(saved.tensor.storage))
+            each = None if owner is None else SavedOf(owner, saved.tensor.meta)
             if each is not None and each not in seen:
                 seen.add(each)
                 yield each
+
+
+def _check_versions(nodes: list[TapeNode]) -> None:
+    """Raises what eager's backward raises: it runs all these nodes, also those to no input."""
+    for node in nodes:
+        for saved in node.saved_tensors():
+            saved.unpack(node.name)
 
 
 def _first_form(value: Node) -> Node:

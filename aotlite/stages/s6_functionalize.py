@@ -21,6 +21,7 @@ from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.dtypes import uint64
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
@@ -29,7 +30,6 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed
-from aotlite.stages.aliasing import storage_root
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH)
@@ -300,12 +300,12 @@ class _Functionalizer:
             meta: TensorMeta = old.meta
             if value.meta.stride != meta.stride:
                 value = self.build.emit(RESTRIDE, (value, meta.stride))
-            root = _root(value)
+            root = storage_root(value)
             if root.op != "call" or root in owners:
                 value = self.build.emit(RESTRIDE, (value, meta.stride))
-            owners[_root(value)] = role
+            owners[storage_root(value)] = role
         elif isinstance(role, MutatedInput):
-            root = _root(value)
+            root = storage_root(value)
             if root.op == "placeholder" and root.role != role.of and root.role in written:
                 value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
         self.build.source = None
@@ -326,11 +326,3 @@ def _lens(alias: Alias) -> tuple[Step, ...]:
 
 def _repeats(meta: TensorMeta) -> bool:
     return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
-
-
-def _root(value: Node) -> Node:
-    while value.op == "call" and value.target.views:
-        value = value.args[0]
-        if value.op == "call" and value.target is GETITEM:
-            value = value.args[0]
-    return value

@@ -15,8 +15,8 @@ from typing import Any
 from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
+from aotlite.ir.memory import storage_root
 from aotlite.ir.ops.create import CLONE
-from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
     Gradient,
     Hidden,
@@ -92,7 +92,7 @@ def _forward(graph: Graph, saved: list[Node]) -> tuple[Graph, dict[Node, Any]]:
     kept = []
     linked: dict[Node, Any] = {}
     for node in saved:
-        root = _root(node)
+        root = storage_root(node)
         linked[node] = owners.get(root)
         if root.op == "placeholder" and isinstance(root.role, (Primal, Hidden)):
             linked[node] = root.role
@@ -110,14 +110,8 @@ def _owners(results: list[tuple[Role, Any]]) -> dict[Node, Any]:
     owners: dict[Node, Any] = {}
     for role, value in results:
         if isinstance(role, (Output, IntermediateBase, MutatedInput)) and type(value) is Node:
-            owners.setdefault(_root(value), role)
+            owners.setdefault(storage_root(value), role)
     return owners
-
-
-def _root(value: Node) -> Node:
-    while value.op == "call" and (value.target.views or value.target is GETITEM):
-        value = value.args[0]
-    return value
 
 
 # ------------------------------------------------------------------------------------- backward
@@ -162,7 +156,7 @@ def _needed(gradients: list[tuple[Any, Any]], graph: Graph, saved: set[Node]) ->
 
 def _own_memory(build: Builder, value: Node) -> Node:
     """A gradient is never memory of a saved value or of a tangent: its holder may write it."""
-    if _root(value).op == "call":
+    if storage_root(value).op == "call":
         return value
     build.source = value
     copy = build.emit(CLONE, (value,))

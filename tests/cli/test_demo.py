@@ -6,7 +6,7 @@ import pytest
 import aotlite as al
 from aotlite.cli import COMMANDS, demo, main
 from aotlite.cli.digits import EAGER, DigitsNet, Session, loss
-from aotlite.cli.measure import alternating_medians, partition_bytes, saved_bytes
+from aotlite.cli.measure import alternating_medians, saved_bytes
 from aotlite.data import load_digits
 from aotlite.ir.errors import ArgumentError
 
@@ -187,12 +187,6 @@ def test_saved_bytes_see_through_writes_of_views():
     base = x * 1
     base[:2].mul_(base[2:].detach().exp())  # saves the factor
     assert saved_bytes(base, (x,)) == 8
-
-
-def test_partition_bytes_count_what_the_forward_keeps():
-    compiled = al.compile(lambda x: x.exp().sum())
-    compiled(al.ones(10, requires_grad=True))
-    assert partition_bytes(compiled.entries[0].compiled.partition) == 40
 
 
 def test_alternating_actions_take_turns():

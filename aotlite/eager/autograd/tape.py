@@ -91,8 +91,8 @@ class TapeNode:
         """Gradients for the edges, None where nothing flows."""
         raise AssertionError(f"{self.name} says how it runs")
 
-    def saved_tensors(self) -> list[Tensor]:
-        """The tensors whose versions `run` checks."""
+    def saved_tensors(self) -> list[SavedTensor]:
+        """What `run` unpacks, checking versions."""
         return []
 
     def release(self) -> None:
@@ -215,11 +215,11 @@ class OpNode(TapeNode):
         linked._node, linked._index = self, index
         return linked
 
-    def saved_tensors(self) -> list[Tensor]:
-        found: list[Tensor] = [saved.tensor for saved in self.saved_results.values()]
+    def saved_tensors(self) -> list[SavedTensor]:
+        found = list(self.saved_results.values())
         for saved in (self.operands or {}).values():
             each = saved if type(saved) is list else [saved]
-            found += [one.tensor for one in each if type(one) is SavedTensor]
+            found += [one for one in each if type(one) is SavedTensor]
         return found
 
     def release(self) -> None:
@@ -295,7 +295,7 @@ class SliceAssign(TapeNode):
             base = put(self.chain, grad, hole)
         return [base, *inner]
 
-    def saved_tensors(self) -> list[Tensor]:
+    def saved_tensors(self) -> list[SavedTensor]:
         return self.written.saved_tensors()
 
     def release(self) -> None:
