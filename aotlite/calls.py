@@ -21,6 +21,7 @@ from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, Primal
 from aotlite.pipeline import Compiled
+from aotlite.stages.histories import is_stale
 from aotlite.stages.places import Place
 from aotlite.stages.recorder import (
     HiddenPlace,
@@ -29,7 +30,6 @@ from aotlite.stages.recorder import (
     SamePlace,
     check_leaf,
     frozen_value,
-    is_stale,
 )
 
 Role = Primal | Hidden

@@ -158,11 +158,8 @@ class _Journey:
         for graph in (forward, backward):
             _forget_origins(graph)
         run = lowering(forward, options.fw_compiler or options.backend)
-        plan = None
-        if backward is not None:
-            compiler = options.bw_compiler or options.backend
-            lower_backward = partial(lowering, backend=compiler)
-            plan = plan_backward(backward, lower_backward, both)
+        compiler = options.bw_compiler or options.backend
+        plan = plan_backward(backward, partial(lowering, backend=compiler), both)
         recorder = captured.recorder
         reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
         meta = attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases))

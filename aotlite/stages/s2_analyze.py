@@ -158,8 +158,8 @@ def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
         if each.changes_history and has_internal_overlap(each.meta.shape, each.meta.stride):
             raise noted(
                 AliasError(
-                    f"analyze: {each.place}, {each.meta}, overlaps itself, expected a base with one "
-                    "memory place for each element where the write has a gradient"
+                    f"analyze: {each.place}, {each.meta}, overlaps itself, expected a base with "
+                    "one memory place for each element where the write has a gradient"
                 ),
                 "Pass the tensor that it is a view of, and expand it inside the function.",
             )

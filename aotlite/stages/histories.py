@@ -1,0 +1,39 @@
+"""Questions about the tapes of captured runs: what lies behind a tensor, which views lead nowhere."""
+
+from __future__ import annotations
+
+from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.tape import Edge, TapeNode
+from aotlite.eager.tensor import Tensor
+
+RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
+"""Kinds of views whose history may not be asked for after a write (TEN-19, TEN-20)."""
+
+
+def is_stale(view: Tensor) -> bool:
+    """Whether a view of a restricted kind was written since its history was last asked for."""
+    restricted = view._kind in RESTRICTED
+    return restricted and view._root is not None and view._seen != view.storage.version
+
+
+def is_dead_end(view: Tensor) -> bool:
+    """Whether a view of a restricted kind has a tape node from which its base is not reached.
+
+    It was taken, with grad mode on, of a view that was taken under no_grad (TEN-21).
+    """
+    root = view._root
+    if view._kind not in RESTRICTED or view._node is None or root is None:
+        return False
+    return not any(node is root.node for node in behind((view._node, view._index)))
+
+
+def behind(edge: Edge | None) -> list[TapeNode]:
+    """The tape nodes that a gradient at this edge passes."""
+    found: dict[int, TapeNode] = {}
+    stack = [] if edge is None else [edge[0]]
+    while stack:
+        node = stack.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            stack.extend(e[0] for e in node.edges if e is not None)
+    return list(found.values())
