@@ -109,7 +109,7 @@ _SMOOTH: dict[str, list[tuple[Any, ...]]] = {
     "diagonal": [(1,)],
     "unfold": [(1, 2, 2), (1, 3, 1)],
 }
-_WINDOWS = [
+_WINDOWS: list[tuple[Any, tuple[int, ...], tuple[Any, ...]]] = [
     (np.asarray, (2, 3), ((2, 2), (3, 1), 1)),
     (np.asarray, (2, 3), ((3,), (2,), 0)),
     (flipped, (2, 3), ((3, 2), (2, 1))),
@@ -158,7 +158,7 @@ def _as_strided(name: str) -> Iterable[Sample]:
 
 @register("split", "split_with_sizes", "unbind")
 def _several(name: str) -> Iterable[Sample]:
-    calls = {
+    calls: list[tuple[Any, ...]] = {
         "split": [(2,), (1, -1), (4, 1), (5,)],
         "split_with_sizes": [((1, 2),), ((3, 0, 1), 1), ((2, 2), -1), ((3,),)],
         "unbind": [(), (1,), (-1,)],

@@ -28,7 +28,11 @@ PLACES = np.array([[0, 2, 1, 0], [1, 1, 0, 2]])
 @register("gather")
 def _gather(name: str) -> Iterable[Sample]:
     for dtype in ALL:
-        for a in (array((3, 4), dtype), flipped(array((3, 4), dtype)), gapped(array((3, 4), dtype))):
+        for a in (
+            array((3, 4), dtype),
+            flipped(array((3, 4), dtype)),
+            gapped(array((3, 4), dtype)),
+        ):
             yield Sample((a, 0, PLACES))
             yield Sample((a, -1, PLACES[:, :2].copy()))
         yield Sample((array((3, 4), dtype), 0, flipped(PLACES)))
@@ -41,7 +45,11 @@ def _gather(name: str) -> Iterable[Sample]:
 @register("scatter_add")
 def _scatter_add(name: str) -> Iterable[Sample]:
     for dtype in NUMERIC:
-        for a in (array((3, 4), dtype), flipped(array((3, 4), dtype)), gapped(array((3, 4), dtype))):
+        for a in (
+            array((3, 4), dtype),
+            flipped(array((3, 4), dtype)),
+            gapped(array((3, 4), dtype)),
+        ):
             yield Sample((a, 0, PLACES, array((2, 4), dtype, 1)))
             yield Sample((a, 1, PLACES[:, :2].copy(), array((3, 4), dtype, 1)))
         yield Sample((array((), dtype), 0, np.array(0), array((), dtype, 1)))
@@ -54,7 +62,9 @@ def _scatter_add(name: str) -> Iterable[Sample]:
 @register("index_select")
 def _index_select(name: str) -> Iterable[Sample]:
     for dtype in ALL:
-        yield from (Sample((a, 0, ROWS)) for a in (array((3, 2), dtype), flipped(array((3, 2), dtype))))
+        yield from (
+            Sample((a, 0, ROWS)) for a in (array((3, 2), dtype), flipped(array((3, 2), dtype)))
+        )
         yield Sample((gapped(array((2, 3), dtype)), -1, ROWS))
         yield Sample((array((3, 2), dtype), 0, np.zeros((0,), "int64")))
         yield Sample((array((3, 2), dtype), 0, np.array(2)))
@@ -65,11 +75,15 @@ def _index_select(name: str) -> Iterable[Sample]:
 @register("index_add")
 def _index_add(name: str) -> Iterable[Sample]:
     for dtype in NUMERIC:
-        for a in (array((3, 2), dtype), flipped(array((3, 2), dtype)), gapped(array((3, 2), dtype))):
+        for a in (
+            array((3, 2), dtype),
+            flipped(array((3, 2), dtype)),
+            gapped(array((3, 2), dtype)),
+        ):
             yield Sample((a, 0, ROWS, array((4, 2), dtype, 1)))
         yield Sample((array((2, 3), dtype), 1, ROWS, array((2, 4), dtype, 1)), {"alpha": 2})
         yield Sample((array((3, 2), dtype), 0, np.zeros((0,), "int64"), array((0, 2), dtype)))
-        yield Sample((array((), dtype), 0, np.array([0]), array((1,), dtype, 1)))
+        yield Sample((array((), dtype), 0, np.array([0]), array((), dtype, 1)))
     yield Sample((array((3, 2)), 0, ROWS, array((4, 2), seed=1)), smooth=True)
     yield Sample((array((2, 3)), 1, ROWS, array((2, 4), seed=1)), {"alpha": -0.5}, smooth=True)
 
@@ -103,7 +117,9 @@ def _stack(name: str) -> Iterable[Sample]:
 @register("flip")
 def _flip(name: str) -> Iterable[Sample]:
     for dtype in ALL:
-        yield from (Sample((a, dims)) for a in layouts(dtype) if a.ndim for dims in ((0,), (-1,), ()))
+        yield from (
+            Sample((a, dims)) for a in layouts(dtype) if a.ndim for dims in ((0,), (-1,), ())
+        )
         yield Sample((array((), dtype), ()))
     yield Sample((array((2, 3)), (0, 1)), smooth=True)
 
@@ -123,7 +139,11 @@ def _roll(name: str) -> Iterable[Sample]:
 def _triangles(name: str) -> Iterable[Sample]:
     for dtype in ALL:
         for diagonal in (0, 1, -1):
-            for a in (array((3, 2), dtype), flipped(array((3, 2), dtype)), gapped(array((2, 3), dtype))):
+            for a in (
+                array((3, 2), dtype),
+                flipped(array((3, 2), dtype)),
+                gapped(array((2, 3), dtype)),
+            ):
                 yield Sample((a, diagonal))
         yield Sample((array((2, 2, 2), dtype),))
         yield Sample((array((0, 3), dtype),))
@@ -177,9 +197,15 @@ def _conv2d(name: str) -> Iterable[Sample]:
     for window in WINDOWS:
         weight, _ = _convolved(window)
         for dtype in FLOATS:
-            yield Sample((array(IMAGE, dtype), array(weight, dtype, 1), array(BIAS, dtype), *window))
-            yield Sample((channels_last(array(IMAGE, dtype)), array(weight, dtype, 1), None, *window))
-        yield Sample((array(IMAGE), array(weight, seed=1), array(BIAS, seed=2), *window), smooth=True)
+            yield Sample(
+                (array(IMAGE, dtype), array(weight, dtype, 1), array(BIAS, dtype), *window)
+            )
+            yield Sample(
+                (channels_last(array(IMAGE, dtype)), array(weight, dtype, 1), None, *window)
+            )
+        yield Sample(
+            (array(IMAGE), array(weight, seed=1), array(BIAS, seed=2), *window), smooth=True
+        )
     yield Sample((flipped(array(IMAGE)), gapped(array(WEIGHT))))
     yield Sample((array((0, *IMAGE[1:])), array(WEIGHT)))
     yield Sample((array((1, 1, 1, 1)), array((1, 1, 1, 1), seed=1), array((1,), seed=2)))

@@ -58,27 +58,56 @@ def common_device(name: str, metas: list[TensorMeta]) -> Any:
     return device
 
 
-def pointwise_rule(name: str, result: Callable[[DType], DType]) -> Callable[..., TensorMeta]:
-    """The meta rule of a pointwise op: broadcast, promote, keep the operands' layout."""
+Refused = frozenset[str]
+"""Kinds of dtype, "bool" and "complex", that an op has no meaning for."""
+NOTHING: Refused = frozenset()
+BOOL: Refused = frozenset(("bool",))
+COMPLEX: Refused = frozenset(("complex",))
+
+
+def pointwise_rule(
+    name: str,
+    result: Callable[[DType], DType],
+    *,
+    wrapped: tuple[int, ...] = (),
+    refuses: Refused = NOTHING,
+) -> Callable[..., TensorMeta]:
+    """The meta rule of a pointwise op: broadcast, promote, keep the operands' layout.
+
+    At the positions `wrapped`, PyTorch makes a number a tensor of no dimensions: an operand like
+    others, which decides where layouts are ambiguous.
+    """
 
     def rule(*key: Any) -> TensorMeta:
         metas = [a for a in key if type(a) is TensorMeta]
         if not metas:
             raise ArgumentError(f"{name}: all operands are numbers, expected at least one tensor")
+        if refuses:
+            _refuse(name, key, refuses)
         dtype = result(common_dtype(key))
-        first = metas[0]
-        if len(metas) == 1:
-            # A number is an operand of no dimensions, which decides where layouts are ambiguous.
-            number = len(key) > 1 and key[1] in _KINDS
-            layouts = [(first.shape, first.stride), *[((), ())] * number]
-            stride = layout.elementwise_strides(layouts, first.shape)
-            return tensor_meta(first.shape, stride, dtype, first.device)
-        device = common_device(name, metas)
+        device = metas[0].device if len(metas) == 1 else common_device(name, metas)
         shape = sizes.broadcast_shapes(*[meta.shape for meta in metas], op=name)
-        stride = layout.elementwise_strides([(meta.shape, meta.stride) for meta in metas], shape)
-        return tensor_meta(shape, stride, dtype, device)
+        layouts: list[layout.Layout] = []
+        for i, a in enumerate(key):
+            if type(a) is TensorMeta:
+                layouts.append((a.shape, a.stride))
+            elif i in wrapped and a in _KINDS:
+                layouts.append(((), ()))
+        return tensor_meta(shape, layout.elementwise_strides(layouts, shape), dtype, device)
 
     return rule
+
+
+def _refuse(name: str, key: tuple[Any, ...], refused: Refused) -> None:
+    for a in key:
+        dtype = a.dtype if type(a) is TensorMeta else None
+        dtype = dtypes.dtype_of_scalar(a()) if a in _KINDS else dtype
+        kind = "bool" if dtype is dtypes.bool_ else "complex" if dtype and dtype.is_complex else ""
+        if kind in refused:
+            expected = {BOOL: "one of numbers", COMPLEX: "a real one"}
+            raise DTypeError(
+                f"{name}: dtype is {dtype}, expected {expected.get(refused, 'one of real numbers')}"
+            )
 
 
 def same(dtype: DType) -> DType:
@@ -109,14 +138,20 @@ def pointwise(
     scalar: Callable[..., Any],
     result: Callable[[DType], DType] = same,
     computes: Callable[[DType], DType] | None = None,
+    refuses: Refused = NOTHING,
+    rule: Callable[..., TensorMeta] | None = None,
     inplace: bool = False,
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
     `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
-    kernel (default: the result's, or the promoted one where the result is bool).
+    kernel (default: the result's, or the promoted one where the result is bool). `rule` is for an
+    op whose layout is not what `pointwise_rule` gives.
     """
     parsed = schema_of(schema)
+    if rule is None:
+        wrapped = tuple(i for i, p in enumerate(parsed.parameters) if p.type.holds_number)
+        rule = pointwise_rule(parsed.name, result, wrapped=wrapped, refuses=refuses)
     computes = computes or (same if result in (to_bool, real_of) else result)
 
     def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Any:
@@ -125,7 +160,7 @@ def pointwise(
     op: PureOp = register(
         PureOp(
             parsed,
-            pointwise_rule(parsed.name, result),
+            rule,
             cost=Cost.POINTWISE,
             kernel=run,
             vjp=parse_vjp(parsed, vjp),
@@ -249,8 +284,9 @@ def scatter_of(viewed: ViewOp, *, vjp: Formulas = None) -> PureOp:
     """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is
     src.
 
-    One kernel serves every view: copy the parent, apply the view's own geometry, write. A view with
-    formulas of its own for this, `vjp`, speaks of memory: the copy keeps the parent's very strides.
+    One kernel serves every view: copy the parent, apply the view's own geometry, write. The copy
+    keeps the parent's very strides, gaps included, as in PyTorch. `vjp` is for a view that speaks
+    of memory, whose gradients must be laid out like the result.
     """
     view_args = viewed.schema.parameters[1:]
     schema = schema_of(
@@ -267,14 +303,14 @@ def scatter_of(viewed: ViewOp, *, vjp: Formulas = None) -> PureOp:
             raise DTypeError(
                 f"{schema.name}: argument 'src' has dtype {src.dtype}, expected {seen.dtype}"
             )
-        if vjp is not None and not has_internal_overlap(self.shape, self.stride):
-            if seen.numel and (start < 0 or start + seen.span > self.span):
-                raise ShapeError(
-                    f"{schema.name}: the window {seen} at {start} leaves the memory of {self}, "
-                    "expected one inside it"
-                )
-            return self
-        return self.with_stride(layout.clone_strides(self.shape, self.stride))
+        if seen.numel and (start < 0 or start + seen.span > self.span):
+            raise ShapeError(
+                f"{schema.name}: the window {seen} at {start} leaves the memory of {self}, "
+                "expected one inside it"
+            )
+        if not self.dense and has_internal_overlap(self.shape, self.stride):
+            return self.with_stride(layout.clone_strides(self.shape, self.stride))
+        return self
 
     def kernel(arrays: ArrayBackend, meta: TensorMeta, parent: Any, src: Any, *args: Any) -> Any:
         buffer = copied(arrays, parent, meta)

@@ -226,7 +226,7 @@ def _index_add_rule(
     dim = _check_rows("index_add", self, dim, index)
     _check_same_dtype("index_add", self, source, "source")
     expected = _replaced(_extents(self.shape), dim, index.numel)
-    if _extents(source.shape) != expected:
+    if _extents(source.shape) != expected or len(source.shape) != len(self.shape):
         raise ShapeError(
             f"index_add: argument 'source' has shape {source.shape}, expected {expected}"
         )

@@ -6,7 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import scalar as s
-from aotlite.ir.ops.declare import pointwise, real_of, to_float
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.declare import (
+    BOOL,
+    COMPLEX,
+    pointwise,
+    pointwise_rule,
+    real_of,
+    same,
+    to_float,
+)
 
 # ------------------------------------------------------------------------------- two operands
 ADD = pointwise(
@@ -21,13 +30,17 @@ SUB = pointwise(
     kernel=lambda xp, a, b: xp.subtract(a, b),
     scalar=lambda a, b: a - b,
     vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
+    refuses=BOOL,
     inplace=True,
 )
+_RSUB_RULE = pointwise_rule("rsub", same, wrapped=(0,), refuses=BOOL)
 RSUB = pointwise(
     "rsub(Tensor self, Tensor|Scalar other) -> Tensor",
     kernel=lambda xp, a, b: xp.subtract(b, a),
     scalar=lambda a, b: b - a,
     vjp={"self": lambda grad: -grad, "other": lambda grad: grad},
+    # In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
+    rule=lambda self, other: _RSUB_RULE(other, self),
 )
 MUL = pointwise(
     "mul(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -74,46 +87,74 @@ def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     if isinstance(self, (int, float, complex)):
         base = exponent.new_full((), self)
         return grad * conj(result * base.log()) if self != 0 else grad * 0
-    flat = (self == 0).logical_and(exponent >= 0)
-    return grad * conj(result * flat.where(0, self).log()) * flat.logical_not().to(grad.dtype)
+    flat = self == 0
+    if not exponent.is_complex():
+        flat = flat.logical_and(exponent >= 0)
+    # The logarithm of 1 in the place of 0: a mask behind it would leave 0 times infinity, nan.
+    return grad * conj(result * flat.where(1, self).log())
 
 
-def _pow_scalar(a: Any, b: Any) -> Any:
-    """As in PyTorch, an exponent that is the number 0.5 takes the root: -0.0 stays, -inf is nan."""
-    return s.sqrt(a) if isinstance(b, float) and b == 0.5 else s.pow_(a, b)
+def _power(xp: Any, a: Any, b: Any) -> Any:
+    """As in PyTorch, an exponent that is the number 0.5 or -0.5 takes the root.
+
+    It differs from a power at -0.0, which stays negative, and at -inf, which gives nan.
+    """
+    if isinstance(b, float) and abs(b) == 0.5:
+        return xp.sqrt(a) if b > 0 else xp.reciprocal(xp.sqrt(a))
+    return xp.power(a, b)
+
+
+def _power_scalar(a: Any, b: Any) -> Any:
+    if isinstance(b, float) and abs(b) == 0.5:
+        return s.sqrt(a) if b > 0 else 1.0 / s.sqrt(a)
+    return s.pow_(a, b)
+
+
+_POW_RULE = pointwise_rule("pow", same)
+
+
+def _pow_rule(self: Any, exponent: Any) -> TensorMeta:
+    """As in PyTorch, powers of a number are contiguous, and an exponent has no layout."""
+    meta = _POW_RULE(self, exponent)
+    return meta if type(self) is TensorMeta else meta.as_contiguous()
 
 
 POW = pointwise(
     "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-    kernel=lambda xp, a, b: xp.power(a, b),
-    scalar=_pow_scalar,
+    kernel=_power,
+    scalar=_power_scalar,
     vjp={"self": _pow_self, "exponent": _pow_exponent},
+    rule=_pow_rule,
     inplace=True,
 )
 
 
-def _larger_share(grad: Any, self: Any, other: Any) -> Any:
-    """The gradient of a maximum: whole where self is larger, half where both are equal."""
-    half = (self == other).where(grad / 2, grad)
-    return (self >= other).where(half, 0)
+def _share(grad: Any, loses: Any, ties: Any) -> Any:
+    """The gradient of an extreme: none where the operand loses, half where both are equal.
+
+    Where one is nan neither loses, and both take it whole, as in PyTorch.
+    """
+    return loses.where(0, ties.where(grad / 2, grad))
 
 
 MAXIMUM = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
     kernel=lambda xp, a, b: xp.maximum(a, b),
+    refuses=COMPLEX,
     scalar=lambda a, b: s.maximum(a, b),
     vjp={
-        "self": lambda grad, self, other: _larger_share(grad, self, other),
-        "other": lambda grad, self, other: _larger_share(grad, other, self),
+        "self": lambda grad, self, other: _share(grad, self < other, self == other),
+        "other": lambda grad, self, other: _share(grad, self > other, self == other),
     },
 )
 MINIMUM = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
     kernel=lambda xp, a, b: xp.minimum(a, b),
+    refuses=COMPLEX,
     scalar=lambda a, b: s.minimum(a, b),
     vjp={
-        "self": lambda grad, self, other: _larger_share(grad, -self, -other),
-        "other": lambda grad, self, other: _larger_share(grad, -other, -self),
+        "self": lambda grad, self, other: _share(grad, self > other, self == other),
+        "other": lambda grad, self, other: _share(grad, self < other, self == other),
     },
 )
 
@@ -121,6 +162,7 @@ MINIMUM = pointwise(
 NEG = pointwise(
     "neg(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.negative(a),
+    refuses=BOOL,
     scalar=lambda a: -a,
     vjp={"self": lambda grad: -grad},
     inplace=True,
@@ -131,19 +173,30 @@ CONJ = pointwise(
     scalar=lambda a: s.conj(a),
     vjp={"self": lambda grad: conj(grad)},
 )
+def _direction(self: Any) -> Any:
+    """The sign, for complex numbers z / |z|; 0 where self is 0."""
+    if not self.is_complex():
+        return self.sign()
+    size = self.abs()
+    return (size == 0).where(0, self / size)
+
+
 ABS = pointwise(
     "abs(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.abs(a),
+    refuses=BOOL,
     scalar=lambda a: s.abs_(a),
-    vjp={"self": lambda grad, self: grad * self.sign()},
+    vjp={"self": lambda grad, self: grad * _direction(self)},
     result=real_of,
     inplace=True,
 )
+# Not the library's own, which gives nan for nan: PyTorch gives 0, and so the gradient of abs.
 SIGN = pointwise(
     "sign(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.sign(a),
-    scalar=lambda a: s.sign(a),
+    kernel=lambda xp, a: xp.astype(xp.where(a > 0, 1, xp.where(a < 0, -1, 0)), a.dtype),
+    scalar=lambda a: s.where(s.gt(a, 0), 1, s.where(s.lt(a, 0), -1, 0)),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
+    refuses=COMPLEX,
     inplace=True,
 )
 EXP = pointwise(
@@ -237,20 +290,24 @@ SIGMOID = pointwise(
 RELU = pointwise(
     "relu(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.maximum(a, 0),
+    refuses=BOOL | COMPLEX,
     scalar=lambda a: s.maximum(a, 0),
     vjp={"self": lambda grad, result: grad.relu_backward(result)},
     inplace=True,
 )
 RELU_BACKWARD = pointwise(
     "relu_backward(Tensor self, Tensor output) -> Tensor",
-    kernel=lambda xp, g, r: xp.where(r > 0, g, xp.zeros_like(g)),
-    scalar=lambda g, r: s.where(s.gt(r, 0), g, 0),
+    kernel=lambda xp, g, r: xp.where(r <= 0, xp.zeros_like(g), g),
+    scalar=lambda g, r: s.where(s.le(r, 0), 0, g),
     vjp={"self": lambda grad, output: grad.relu_backward(output)},
 )
-"""self where `output`, the result of relu, is positive; its gradient towards `output` is zero."""
+"""self except where `output`, the result of relu, is 0; its gradient towards `output` is zero.
+
+A nan lets it through, as in PyTorch."""
 FLOOR = pointwise(
     "floor(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.floor(a),
+    refuses=BOOL | COMPLEX,
     scalar=lambda a: s.floor(a),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
     inplace=True,
@@ -258,6 +315,7 @@ FLOOR = pointwise(
 CEIL = pointwise(
     "ceil(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.ceil(a),
+    refuses=BOOL | COMPLEX,
     scalar=lambda a: s.ceil(a),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
     inplace=True,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.ir import layout
+from aotlite.ir import layout, sizes
 from aotlite.ir import scalar as s
-from aotlite.ir.dtypes import DType, bool_
+from aotlite.ir.dtypes import DType, bool_, result_type
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
 from aotlite.ir.ops.declare import (
+    COMPLEX,
+    NOTHING,
+    Refused,
     common_device,
     inplace_of,
     pointwise,
@@ -22,22 +25,25 @@ from aotlite.ir.ops.declare import (
 
 
 # ------------------------------------------------------------------------ comparison and logic
-def _comparison(name: str, function: str, expression: Callable[..., Any]) -> PureOp:
+def _comparison(
+    name: str, function: str, expression: Callable[..., Any], refuses: Refused = NOTHING
+) -> PureOp:
     return pointwise(
         f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
         kernel=lambda xp, a, b: getattr(xp, function)(a, b),
         scalar=expression,
         vjp=None,
         result=to_bool,
+        refuses=refuses,
     )
 
 
 EQ = _comparison("eq", "equal", s.eq)
 NE = _comparison("ne", "not_equal", s.ne)
-LT = _comparison("lt", "less", s.lt)
-LE = _comparison("le", "less_equal", s.le)
-GT = _comparison("gt", "greater", s.gt)
-GE = _comparison("ge", "greater_equal", s.ge)
+LT = _comparison("lt", "less", s.lt, COMPLEX)
+LE = _comparison("le", "less_equal", s.le, COMPLEX)
+GT = _comparison("gt", "greater", s.gt, COMPLEX)
+GE = _comparison("ge", "greater_equal", s.ge, COMPLEX)
 LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and)
 LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or)
 LOGICAL_NOT = pointwise(
@@ -60,13 +66,8 @@ ISNAN = pointwise(
 def _where_rule(self: TensorMeta, value: Any, other: Any) -> TensorMeta:
     if self.dtype is not bool_:
         raise DTypeError(f"where: the condition has dtype {self.dtype}, expected {bool_}")
-    chosen = [a for a in (value, other) if type(a) is TensorMeta]
-    if chosen:
-        common_device("where", [self, *chosen])
-    geometry = pointwise_rule("where", same)(self, *chosen)
+    geometry = pointwise_rule("where", same, wrapped=(1, 2))(self, value, other)
     kinds = [(a.dtype, len(a.shape)) if type(a) is TensorMeta else a() for a in (value, other)]
-    from aotlite.ir.dtypes import result_type
-
     return geometry.with_dtype(result_type(kinds))
 
 
@@ -124,6 +125,7 @@ CLAMP = pointwise(
     "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
     kernel=_clamp_kernel,
     scalar=_clamp_scalar,
+    refuses=COMPLEX,
     vjp={"self": _inside},
     inplace=True,
 )
@@ -133,7 +135,9 @@ CLAMP = pointwise(
 def _masked_fill_rule(self: TensorMeta, mask: TensorMeta, value: Any) -> TensorMeta:
     if mask.dtype is not bool_:
         raise DTypeError(f"masked_fill: the mask has dtype {mask.dtype}, expected {bool_}")
-    return pointwise_rule("masked_fill", same)(self, mask).with_dtype(self.dtype)
+    shape = sizes.broadcast_shapes(self.shape, mask.shape, op="masked_fill")
+    device = common_device("masked_fill", [self, mask])
+    return tensor_meta(shape, None, self.dtype, device)  # PyTorch fills a contiguous clone
 
 
 def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:

@@ -56,7 +56,7 @@ def _random_edit(edit, data):
     tensors = [node for node in edit.nodes if node.op != "output" and type(node.meta) is not tuple]
     old = data.draw(st.sampled_from(tensors))
     with edit.inserting_after(old if old.op != "placeholder" else _last_placeholder(edit)):
-        new = edit.call(NEG, (old,))
+        new = edit.call(OPS["clone"], (old,))
     edit.replace_all_uses_with(old, new, delete_user_cb=lambda user: _is_later(edit, user, new))
     if data.draw(st.booleans()):
         edit.eliminate_dead_code()

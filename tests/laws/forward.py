@@ -348,7 +348,7 @@ def _by_element(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> np.ndarr
 
 
 def _computing_dtype(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
-    """The dtype that operands are cast to: the result's, or for a bool or |complex| the promoted."""
+    """The dtype that operands are cast to: the result's; for a bool or |complex| the promoted."""
     promoted = dtypes.result_type(
         [
             (a.dtype, len(a.shape)) if isinstance(a, Tensor) else a
@@ -406,8 +406,8 @@ def _check_equal(op: Op, sample: Sample, outs: Any, metas: Any, got: Any) -> Non
     for out, meta, array in zip(outs, metas, got, strict=True):
         assert meta == out.meta, f"{op.name}{sample}: the graph says {meta}, eager {out.meta}"
         assert same_bits(array, out.array), (
-            f"{op.name}{sample}: the interpreted graph gives {np.asarray(array).tolist()}, expected "
-            f"{elements(out).tolist()} as eager"
+            f"{op.name}{sample}: the interpreted graph gives {np.asarray(array).tolist()}, "
+            f"expected {elements(out).tolist()} as eager"
         )
 
 

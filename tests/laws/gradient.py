@@ -16,8 +16,8 @@ from tests.laws.running import (
     bound,
     changes_first,
     cotangents,
-    kernel_op,
     is_viewing,
+    kernel_op,
     run,
     same_bits,
     tensor_of,
@@ -30,8 +30,8 @@ Samples = Sequence[Sample]
 
 STEP = 1e-5
 TOLERANCE = 1e-6
-"""A central difference of step 1e-5 in float64 is off by about 1e-10 times the third derivative, and
-by 1e-11 of rounding; the values of the samples are of order 1."""
+"""A central difference of step 1e-5 in float64 is off by about 1e-10 times the third derivative,
+and by 1e-11 of rounding; the values of the samples are of order 1."""
 
 DIRECTIONS = 2
 """Random directions in which each operand is moved: a wrong element shows in any of them."""
@@ -78,9 +78,7 @@ def gradients(
 
 def _weights(outs: Sequence[Tensor]) -> list[Tensor]:
     weights = cotangents(tuple(outs))
-    return [
-        tensor_of(w.astype(out.dtype.numpy)) for out, w in zip(outs, weights, strict=True)
-    ]
+    return [tensor_of(w.astype(out.dtype.numpy)) for out, w in zip(outs, weights, strict=True)]
 
 
 def _smooth(samples: Samples) -> list[Sample]:
@@ -259,9 +257,7 @@ def _matters(op: PureOp, position: int, sample: Sample, saved: Any) -> bool:
     clean = _apply(op, formula, args, outs, {})
     with np.errstate(all="ignore"):
         dirty = _apply(op, formula, args, outs, {saved: poisoned})
-    return not all(
-        same_bits(a.array, b.array) for a, b in zip(clean, dirty, strict=True)
-    )
+    return not all(same_bits(a.array, b.array) for a, b in zip(clean, dirty, strict=True))
 
 
 def _poisoned(tensor: Tensor) -> Tensor:
@@ -299,13 +295,13 @@ def _check_versions(op: Op, sample: Sample, only: int | None) -> None:
         except AutogradError as error:
             assert "saved tensor" in str(error), f"{op.name}{sample}: {error}"
             assert target in saves, (
-                f"{op.name}{sample}: writing {name} raises in the backward, expected it not to: the "
-                "table does not say that it is saved"
+                f"{op.name}{sample}: writing {name} raises in the backward, expected it not to: "
+                "the table does not say that it is saved"
             )
             continue
         assert target not in saves, (
-            f"{op.name}{sample}: writing {name} does not raise in the backward, expected it to: the "
-            "table says that it is saved"
+            f"{op.name}{sample}: writing {name} does not raise in the backward, expected it to: "
+            "the table says that it is saved"
         )
         assert expected == [_bits(g) for g in got], (
             f"{op.name}{sample}: writing {name} changes the gradient, expected it to be saved"
@@ -319,9 +315,7 @@ def _bits(gradient: Any) -> bytes:
 def _targets(op: Op, sample: Sample) -> list[tuple[tuple[Source, int], str]]:
     """What can be written after the forward: operands, and results that are not operands."""
     args = bound(op, sample)
-    found = [
-        ((Source.OPERAND, i), f"operand {i}") for i, a in enumerate(args) if tensors_in(a)
-    ]
+    found = [((Source.OPERAND, i), f"operand {i}") for i, a in enumerate(args) if tensors_in(a)]
     if not is_viewing(op) and not isinstance(op, GeometryOp):
         outs = run(op, args)
         found += [((Source.RESULT, k), f"result {k}") for k in range(len(outs))]
@@ -343,7 +337,9 @@ def _loss_gradients(
     live = [out for out in outs if out.requires_grad]
     loss = [(out * w).sum() for out, w in zip(live, _weights(live), strict=True)]
     if target is not None:
-        for tensor in tensors_in(args[target[1]] if target[0] is Source.OPERAND else outs[target[1]]):
+        for tensor in tensors_in(
+            args[target[1]] if target[0] is Source.OPERAND else outs[target[1]]
+        ):
             with no_grad():
                 tensor.fill_(0)
     found = gradients(loss, leaves, [w.sum() * 0 + 1 for w in loss]) if loss else ()
@@ -404,7 +400,8 @@ def _check_operand_form(op: Op, sample: Sample, position: int, operands: list[Te
         if gradient is not None:
             got, wanted = (gradient.shape, gradient.dtype), (leaf.shape, leaf.dtype)
             assert got == wanted, (
-                f"{op.name}{sample}: the gradient of operand {position} has {got}, expected {wanted}"
+                f"{op.name}{sample}: the gradient of operand {position} has {got}, expected "
+                f"{wanted}"
             )
 
 

@@ -70,7 +70,9 @@ def _changed(parent: Tensor, times: int) -> Tensor:
     """A tensor of the same layout with other values everywhere."""
     array = np.array(parent.array, order="K")
     twin = tensor_of(parent.array)
-    twin.array[...] = np.logical_xor(array, times % 2) if array.dtype == bool else array + 100 * times
+    twin.array[...] = (
+        np.logical_xor(array, times % 2) if array.dtype == bool else array + 100 * times
+    )
     return twin
 
 

@@ -7,7 +7,7 @@ breaking a second law: `also` names it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -60,7 +60,11 @@ PLANTS: list[Plant] = []
 def plant(law: str, what: str, make: Callable[..., Op], *names: str, also: Any = ()) -> None:
     """Adds the plant `make(op)` for each op named."""
     for name in names:
-        PLANTS.append(Plant(law, what, lambda name=name: make(OPS[name]), also))
+        PLANTS.append(Plant(law, what, partial(_made, make, name), also))
+
+
+def _made(make: Callable[..., Op], name: str) -> Op:
+    return make(OPS[name])
 
 
 def inside(op: Any, change: Change) -> Any:
@@ -151,13 +155,13 @@ plant("L1", "strides put all in one place", with_rule(_one_place_for_ints), "sum
 # Elements that are not the operand's are neither its values nor its gradients.
 plant("L1", "the window is late", with_rule(_one_element_late), "transpose", also=("L2", "L4"))
 plant("L1", "the window is late", with_rule(_one_element_late), "split", also=("L2", "L4"))
-plant("L1", "the window is late", with_rule(_one_element_late), "transpose_", also=("L2", "L5", "L7"))
+plant(
+    "L1", "the window is late", with_rule(_one_element_late), "transpose_", also=("L2", "L5", "L7")
+)
 plant(
     "L1",
     "the rule is not that of the pure form",
-    lambda op: attrs.evolve(
-        op, rule=lambda *key: op.rule(*key).with_dtype(dtypes.float64)
-    ),
+    lambda op: attrs.evolve(op, rule=lambda *key: op.rule(*key).with_dtype(dtypes.float64)),
     "rand",
     also=("L10",),
 )
@@ -224,9 +228,17 @@ plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(1)),
 plant("L3", "all results are one array", _keeps_its_result, "full", "uniform")
 plant("L3", "all results are one array", _keeps_its_result, "rand", also=("L10",))
 plant(
-    "L3", "the view is not declared", with_schema("select(Tensor self, int dim, int index) -> Tensor"), "select"
+    "L3",
+    "the view is not declared",
+    with_schema("select(Tensor self, int dim, int index) -> Tensor"),
+    "select",
 )
-plant("L3", "the views are not declared", with_schema("unbind(Tensor self, int dim=0) -> Tensor[]"), "unbind")
+plant(
+    "L3",
+    "the views are not declared",
+    with_schema("unbind(Tensor self, int dim=0) -> Tensor[]"),
+    "unbind",
+)
 plant("L3", "the change is not declared", with_schema("t_(Tensor self) -> Tensor"), "t_")
 plant("L3", "the write is not declared", with_schema("exp_(Tensor(a) self) -> Tensor(a)"), "exp_")
 
@@ -273,7 +285,10 @@ def _stays(op: Any) -> Any:
 
 
 plant(
-    "L5", "it writes another op's result", lambda op: attrs.evolve(op, functional=OPS["add"]), "mul_"
+    "L5",
+    "it writes another op's result",
+    lambda op: attrs.evolve(op, functional=OPS["add"]),
+    "mul_",
 )
 plant("L5", "it casts operands before it computes", _casts_first, "mul_")
 plant("L5", "the geometry stays", _stays, "transpose_")
@@ -281,9 +296,7 @@ plant("L5", "the geometry stays", _stays, "transpose_")
 
 # ----------------------------------------------------------------------- L6: scalar expressions
 plant("L6", "one is not taken off", lambda op: attrs.evolve(op, scalar=exp), "expm1")
-plant(
-    "L6", "operands are swapped", lambda op: attrs.evolve(op, scalar=lambda a, b: b - a), "sub"
-)
+plant("L6", "operands are swapped", lambda op: attrs.evolve(op, scalar=lambda a, b: b - a), "sub")
 plant("L6", "there is none", lambda op: attrs.evolve(op, scalar=None), "relu")
 
 
@@ -330,19 +343,29 @@ def _surplus(extra: Source, index: int = 0) -> Change:
 
 
 SURPLUS = _surplus(Source.OPERAND)
-plant("L7", "an operand is saved for nothing", SURPLUS, "add", "sum", "matmul", "index_add", "fill", "add_")
+plant(
+    "L7",
+    "an operand is saved for nothing",
+    SURPLUS,
+    "add",
+    "sum",
+    "matmul",
+    "index_add",
+    "fill",
+    "add_",
+)
 plant("L7", "a result is saved for nothing", _surplus(Source.RESULT), "mul", "sum", "mul_")
 # The history of a view is made without its operand: there is nothing to read in the backward.
-plant(
-    "L7", "a view saves its operand", SURPLUS, "select", "split", "transpose_", also=("L2", "L8")
-)
+plant("L7", "a view saves its operand", SURPLUS, "select", "split", "transpose_", also=("L2", "L8"))
 plant(
     "L7",
     "the index is kept and not saved",
     _from_a_kept_operand(
         2,
-        lambda index: lambda grad, self_meta, dim: grad.new_zeros(self_meta.shape).scatter_add(
-            dim, index(), grad
+        lambda index: (
+            lambda grad, self_meta, dim: grad.new_zeros(self_meta.shape).scatter_add(
+                dim, index(), grad
+            )
         ),
     ),
     "gather",
@@ -379,7 +402,7 @@ plant("L8", "None stands for zeros", with_formulas(self=lambda grad: None), "fil
 # ------------------------------------------------------------------------- L9: graphs and eager
 def _another_order_of_summation(op: Any) -> Any:
     """Every other call is off by one unit in the last place."""
-    calls = []
+    calls: list[None] = []
 
     def noisy(result: Any, args: tuple[Any, ...]) -> Any:
         calls.append(None)
@@ -413,7 +436,17 @@ def _loses_a_part(op: Any) -> Any:
 
 
 NOISE = "sums come in another order each time"
-plant("L9", NOISE, _another_order_of_summation, "add", "sum", "matmul", "index_add", "arange_of", "uniform")
+plant(
+    "L9",
+    NOISE,
+    _another_order_of_summation,
+    "add",
+    "sum",
+    "matmul",
+    "index_add",
+    "arange_of",
+    "uniform",
+)
 # What two calls of the functional give is what in-place is compared with.
 plant("L9", NOISE, _another_order_of_summation, "add_", also=("L5",))
 plant("L9", "the rule has a memory", _forgets_the_start, "select", "as_strided_")
@@ -440,7 +473,8 @@ plant(
     lambda op: inside(
         op,
         lambda o: attrs.evolve(
-            o, kernel=lambda arrays, meta, seed, offset, *rest: o.kernel(arrays, meta, seed, 0, *rest)
+            o,
+            kernel=lambda arrays, meta, seed, offset, *rest: o.kernel(arrays, meta, seed, 0, *rest),
         ),
     ),
     "rand",

@@ -27,8 +27,8 @@ def tensor_of(array: np.ndarray, *, margin: int = MARGIN) -> Tensor:
     stride = tuple(step // array.itemsize for step in array.strides)
     meta = tensor_meta(array.shape, stride, dtype)
     span = layout.span(array.shape, stride)
-    # Ones in every byte are a value of any dtype, bool included.
-    tensor = Tensor(Storage(np.ones((span + 2 * margin) * array.itemsize, np.uint8)), meta, margin)
+    memory_ = np.ones(span + 2 * margin, array.dtype).view(np.uint8)
+    tensor = Tensor(Storage(memory_), meta, margin)
     tensor.array[...] = array
     return tensor
 
@@ -145,7 +145,11 @@ def addresses(tensor: Tensor) -> np.ndarray:
 def memory(tensor: Tensor) -> np.ndarray:
     """The bytes of the tensor's whole storage."""
     buffer: np.ndarray = tensor.storage.buffer
-    return buffer.reshape(-1).view(np.uint8) if buffer.flags.c_contiguous else buffer.copy("C").view("u1")
+    return (
+        buffer.reshape(-1).view(np.uint8)
+        if buffer.flags.c_contiguous
+        else buffer.copy("C").view("u1")
+    )
 
 
 def elements(tensor: Tensor) -> np.ndarray:

@@ -23,8 +23,8 @@ from tests.laws.running import vjp_of
 from tests.samples import Sample
 
 WITHOUT_SAMPLES = {
-    "getitem": "it takes a node with several results, which only a graph has: L9 runs it for each op "
-    "with several results",
+    "getitem": "it takes a node with several results, which only a graph has: L9 runs it for each "
+    "op with several results",
 }
 """Ops that no sample can be written for, and why."""
 
@@ -84,7 +84,9 @@ class Law:
         except AssertionError as error:
             raise AssertionError(f"{self.name} ({self.claim}): {error}") from error
         except (AotliteError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise AssertionError(f"{self.name} ({self.claim}): {op.name} raises: {error!r}") from error
+            raise AssertionError(
+                f"{self.name} ({self.claim}): {op.name} raises: {error!r}"
+            ) from error
         finally:
             set_rng_state(state)
 

@@ -42,4 +42,6 @@ def test_every_law_has_a_plant_in_every_class_of_op_that_it_applies_to():
 def _ops_of(law_class):
     from tests.laws.table import class_of
 
-    return [op for op in OPS.values() if class_of(op) == law_class and op.name not in WITHOUT_SAMPLES]
+    return [
+        op for op in OPS.values() if class_of(op) == law_class and op.name not in WITHOUT_SAMPLES
+    ]

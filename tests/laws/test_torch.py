@@ -1,0 +1,218 @@
+"""Every op with a counterpart in PyTorch equals it on the samples: values, dtype, strides, gradient.
+
+Known differences are lines of one table, each with its reason (tests/laws/torch_twins.py).
+"""
+
+import numpy as np
+import pytest
+
+import aotlite.ir.ops  # noqa: F401  (fills the op table)
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.op import OPS
+from tests.laws.gradient import _weights, forward, gradients, leaves_of
+from tests.laws.running import bound, close, run, tensors_in
+from tests.laws.table import WITHOUT_SAMPLES, has_gradient
+from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, known, torch_value, twin_of
+from tests.samples import samples_of
+
+NAMES = [name for name in OPS if name not in WITHOUT_TWIN and name not in WITHOUT_SAMPLES]
+
+# The order of summation differs, and vector units round elementary functions their own way.
+TOLERANCE = {"float32": 2e-6, "float64": 1e-13, "complex128": 1e-13}
+
+
+def canonical(op, sample):
+    """The canonical arguments with arrays, to be made tensors of either library."""
+    holders = {}
+
+    def hold(array):
+        tensor = _Held(array)
+        holders[id(tensor)] = tensor
+        return tensor
+
+    args = bound(op, sample, hold)
+    return [_released(a) for a in args]
+
+
+class _Held:
+    meta = None
+
+    def __init__(self, array):
+        self.array = array
+
+
+def _released(value):
+    if isinstance(value, _Held):
+        return value.array
+    return tuple(map(_released, value)) if isinstance(value, tuple) else value
+
+
+def torch_call(torch, op, sample, *, grad=False):
+    """PyTorch's results, and its operands made leaves where `grad` asks for it."""
+    args = [torch_value(torch, a) for a in canonical(op, sample)]
+    leaves = []
+    if grad:
+        for tensor in _tensors(torch, args):
+            if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+                leaves.append(tensor.requires_grad_())
+        if op.writes or op.name.endswith("_"):
+            args[0] = args[0].clone()
+    result = twin_of(torch, op.name)(*args)
+    return _tensors(torch, result), leaves
+
+
+def _tensors(torch, value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in _tensors(torch, item)]
+    return []
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", NAMES)
+def test_results_equal_torch(torch, name):
+    op = OPS[name]
+    for sample in samples_of(name):
+        if known(name, "call", sample):
+            with pytest.raises((RuntimeError, TypeError, IndexError)):
+                torch_call(torch, op, sample)
+            continue
+        theirs, _ = torch_call(torch, op, sample)
+        ours = run(op, bound(op, sample))
+        assert len(theirs) == len(ours)
+        for their, our in zip(theirs, ours, strict=True):
+            _compare(name, sample, their, our)
+
+
+def _compare(name, sample, their, our):
+    found = {
+        "shape": (tuple(their.shape), our.shape),
+        "dtype": (str(their.dtype).removeprefix("torch."), our.dtype.name),
+        "strides": (their.stride(), our.stride()),
+    }
+    for aspect, (expected, got) in found.items():
+        assert expected == got or known(name, aspect, sample), (
+            f"{name}{sample}: {aspect} is {got}, PyTorch has {expected}"
+        )
+    if our.dtype.name in TOLERANCE or not known(name, "dtype", sample):
+        _compare_values(name, sample, their, our)
+
+
+def _compare_values(name, sample, their, our):
+    expected = their.detach().resolve_conj().resolve_neg().numpy()
+    same = close(
+        expected, our.detach().array.astype(expected.dtype), TOLERANCE.get(our.dtype.name, 0)
+    )
+    assert same or known(name, "values", sample), (
+        f"{name}{sample}: the values are {our.tolist()}, PyTorch has {expected.tolist()}"
+    )
+
+
+DIFFERENTIABLE = [name for name in NAMES if has_gradient(OPS[name])]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_first_gradients_equal_torch(torch, name):
+    op = OPS[name]
+    for sample in samples_of(name):
+        if known(name, "call", sample) or known(name, "gradient", sample):
+            continue
+        theirs, their_leaves = torch_call(torch, op, sample, grad=True)
+        theirs = [t for t in theirs if t.dtype.is_floating_point and t.requires_grad]
+        if not theirs:
+            continue
+        args = bound(op, sample)
+        leaves = leaves_of(args)
+        outs = [out for out in forward(op, args) if out.requires_grad]
+        assert len(theirs) == len(outs), f"{name}{sample}: {len(outs)} results require grad"
+        if not all(t.numel() for t in theirs) and not theirs:
+            continue
+        weights = _weights(outs)
+        expected = torch.autograd.grad(
+            theirs,
+            their_leaves,
+            [torch.from_numpy(np.array(w.array)) for w in weights],
+            allow_unused=True,
+        )
+        with np.errstate(all="ignore"):
+            got = gradients(outs, leaves, weights)
+        for k, (a, b) in enumerate(zip(expected, got, strict=True)):
+            _compare_gradient(name, sample, k, a, b)
+
+
+def _compare_gradient(name, sample, k, expected, got):
+    what = f"{name}{sample}: the gradient of operand {k}"
+    assert (expected is None) == (got is None), f"{what} is {got}, PyTorch has {expected}"
+    if expected is not None:
+        wanted = expected.resolve_conj().numpy()
+        assert str(wanted.dtype) == got.dtype.name
+        tolerance = 4 * max(TOLERANCE[a.dtype.name] for a in _floats(sample))
+        assert close(wanted, got.array, tolerance), (
+            f"{what} is {got.tolist()}, PyTorch has {wanted.tolist()}"
+        )
+
+
+def _floats(sample):
+    """A gradient that passes through a narrower dtype is no better than that."""
+    flat = [a for arg in sample.args for a in (arg if isinstance(arg, tuple) else (arg,))]
+    return [a for a in flat if isinstance(a, np.ndarray) and a.dtype.name in TOLERANCE]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_writes_after_the_forward_raise_where_they_do_in_torch(torch, name):
+    """What is saved is observable: it decides which later writes raise in the backward."""
+    op = OPS[name]
+    for sample in [s for s in samples_of(name) if s.smooth][:2]:
+        if known(name, "saves", sample) or known(name, "gradient", sample):
+            continue
+        count = len(tensors_in(bound(op, sample)))
+        for k in range(count):
+            ours, theirs = _raises(op, sample, k), _raises_in_torch(torch, op, sample, k)
+            assert theirs == ours, (
+                f"{name}{sample}: writing operand {k} before the backward raises: {ours}, in "
+                f"PyTorch: {theirs}"
+            )
+
+
+def _raises(op, sample, k):
+    import aotlite
+
+    args = bound(op, sample)
+    leaves = leaves_of(args)
+    loss = [(o * w).sum() for o, w in _weighed(forward(op, args))]
+    with aotlite.no_grad():
+        tensors_in(args)[k].fill_(0)
+    try:
+        gradients(loss, leaves, [one.sum() * 0 + 1 for one in loss])
+    except AotliteError:
+        return True
+    return False
+
+
+def _weighed(outs):
+    live = [out for out in outs if out.requires_grad]
+    return list(zip(live, _weights(live), strict=True))
+
+
+def _raises_in_torch(torch, op, sample, k):
+    args = [torch_value(torch, a) for a in canonical(op, sample)]
+    tensors = _tensors(torch, args)
+    leaves = [t.requires_grad_() for t in tensors if t.dtype.is_floating_point]
+    called = [args[0].clone(), *args[1:]] if op.name.endswith("_") else args
+    outs = [o for o in _tensors(torch, twin_of(torch, op.name)(*called)) if o.requires_grad]
+    loss = [(o * torch.ones(o.shape, dtype=o.dtype)).sum() for o in outs]
+    with torch.no_grad():
+        tensors[k].fill_(0)
+    try:
+        torch.autograd.grad(loss, leaves, allow_unused=True)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+        return True
+    return False
+
+
+def test_every_known_difference_has_a_reason():
+    assert all(difference.reason for difference in DIFFERENCES)

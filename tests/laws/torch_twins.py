@@ -1,0 +1,221 @@
+"""PyTorch's counterpart of each op, and the table of known differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.ir.dtypes import DType
+from tests.samples import Sample
+
+WITHOUT_TWIN = {
+    "restride": "a copy with given strides: PyTorch has no such op",
+    "arange_of": "PyTorch computes the count from the end",
+    "relu_backward": "compared where relu is differentiated",
+    "unfold_scatter": "PyTorch has only unfold_backward",
+    "strided_accumulate": "inside PyTorch's as_strided_backward",
+    "conv2d_input": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
+    "conv2d_weight": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
+    "uniform": "its own stream of numbers (RNG-12)",
+    "rand": "its own stream of numbers (RNG-12)",
+}
+"""Ops that PyTorch has no counterpart of, and why."""
+
+
+# --------------------------------------------------------------------------------------- the twins
+def twin_of(torch: Any, name: str) -> Callable[..., Any]:
+    """PyTorch's function for canonical arguments, keyword-only ones by name."""
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return lambda *args, **kwargs: special(torch, *args, **kwargs)
+    aten = getattr(torch.ops.aten, name)
+    return aten
+
+
+def _as_strided(torch: Any, x: Any, size: Any, stride: Any, offset: int) -> Any:
+    return torch.as_strided(x, size, stride, x.storage_offset() + offset)
+
+
+def _as_strided_(torch: Any, x: Any, size: Any, stride: Any, offset: int) -> Any:
+    return x.as_strided_(size, stride, x.storage_offset() + offset)
+
+
+def _as_strided_scatter(torch: Any, x: Any, src: Any, size: Any, stride: Any, offset: int) -> Any:
+    return torch.as_strided_scatter(x, src, size, stride, x.storage_offset() + offset)
+
+
+def _cast(torch: Any, x: Any, dtype: Any) -> Any:
+    return x.to(dtype, copy=True)
+
+
+def _pool(torch: Any, *args: Any) -> Any:
+    return torch.nn.functional.max_pool2d(*args, return_indices=True)
+
+
+def _any(name: str) -> Any:
+    def call(torch: Any, x: Any, dim: Any, keepdim: bool) -> Any:
+        if dim is None:
+            dim = tuple(range(x.ndim))
+        return getattr(torch, name)(x, dim=dim, keepdim=keepdim)
+
+    return call
+
+
+def _prod(torch: Any, x: Any, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+    if dim is None:
+        return torch.prod(x, dtype=dtype)
+    return torch.prod(x, dim, keepdim, dtype=dtype)
+
+
+def _amax(name: str) -> Any:
+    return lambda torch, x, dim, keepdim: getattr(torch, name)(
+        x, () if dim is None else dim, keepdim
+    )
+
+
+_SPECIAL: dict[str, Callable[..., Any]] = {
+    "as_strided": _as_strided,
+    "as_strided_": _as_strided_,
+    "as_strided_scatter": _as_strided_scatter,
+    "cast": _cast,
+    "max_pool2d_with_indices": _pool,
+    "any": _any("any"),
+    "all": _any("all"),
+    "prod": _prod,
+    "amax": _amax("amax"),
+    "amin": _amax("amin"),
+    "max_dim": lambda torch, x, dim, keepdim: torch.max(x, dim, keepdim),
+    "min_dim": lambda torch, x, dim, keepdim: torch.min(x, dim, keepdim),
+    "sum": lambda torch, x, dim, keepdim, dtype: torch.sum(x, dim, keepdim, dtype=dtype),
+    "mean": lambda torch, x, dim, keepdim, dtype: torch.mean(x, dim, keepdim, dtype=dtype),
+    "where": lambda torch, c, a, b: torch.where(c, a, b),
+    "full": lambda torch, size, value, dtype, device: torch.full(size, value, dtype=dtype),
+    "copy": lambda torch, x, src: torch.ops.aten.copy(x, src),
+    "clone": lambda torch, x: x.clone(),
+    "squeeze": lambda torch, x, dim: x.squeeze() if dim is None else x.squeeze(dim),
+    "squeeze_": lambda torch, x, dim: x.squeeze_() if dim is None else x.squeeze_(dim),
+    "conj": lambda torch, x: torch.conj_physical(x),
+    "conv2d": lambda torch, *args: torch.nn.functional.conv2d(*args),
+    "softmax": lambda torch, x, dim, dtype: torch.softmax(x, dim, dtype=dtype),
+    "log_softmax": lambda torch, x, dim, dtype: torch.log_softmax(x, dim, dtype=dtype),
+    "cumsum": lambda torch, x, dim, dtype: torch.cumsum(x, dim, dtype=dtype),
+    "var": lambda torch, x, dim, correction, keepdim: torch.var(
+        x, dim, correction=1 if correction is None else correction, keepdim=keepdim
+    ),
+    "index_add": lambda torch, x, dim, index, source, alpha: torch.index_add(
+        x, dim, index, source, alpha=alpha
+    ),
+    "index_add_": lambda torch, x, dim, index, source, alpha: x.index_add_(
+        dim, index, source, alpha=alpha
+    ),
+    "pow": lambda torch, a, b: torch.pow(a, b),
+}
+
+
+def torch_value(torch: Any, value: Any) -> Any:
+    """A canonical argument for PyTorch; arrays become tensors on copies in the same layout."""
+    if isinstance(value, np.ndarray):
+        return torch_tensor(torch, value)
+    if isinstance(value, DType):
+        return getattr(torch, value.name)
+    if isinstance(value, tuple) and value and isinstance(value[0], np.ndarray):
+        return [torch_tensor(torch, item) for item in value]
+    return value
+
+
+def torch_tensor(torch: Any, array: np.ndarray) -> Any:
+    steps = tuple(step // array.itemsize for step in array.strides)
+    span = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
+    dtype = torch.from_numpy(np.empty(1, array.dtype)).dtype
+    # Two elements before and behind, as our samples have them: windows may look there.
+    memory = torch.ones(max(span, 0) + 4, dtype=dtype)
+    tensor = memory.as_strided(array.shape, steps, 2)
+    if array.size:
+        source = torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+        if 0 in steps:  # one value an element of memory, and PyTorch writes no repeated ones
+            where = tuple(0 if s == 0 else slice(None) for s in steps)
+            tensor[where].copy_(source[where])
+        else:
+            tensor.copy_(source)
+    return tensor
+
+
+# --------------------------------------------------------------------------- known differences
+@attrs.frozen
+class Difference:
+    """Samples of some ops on which we differ from PyTorch in one aspect, and why."""
+
+    ops: tuple[str, ...]
+    aspect: str
+    """values, dtype, strides, gradient, saves, or call: PyTorch refuses the call."""
+    reason: str
+    when: Callable[[Sample], bool] = lambda sample: True
+
+
+def _dtype_of(sample: Sample, position: int = 0) -> str:
+    return str(getattr(sample.args[position], "dtype", ""))
+
+
+def _is_complex(sample: Sample) -> bool:
+    return _dtype_of(sample).startswith("complex")
+
+
+def _is_special(sample: Sample) -> bool:
+    array = sample.args[0]
+    return (
+        isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all()
+    )
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        ("copy",),
+        "strides",
+        "it is the functional form of copy_, which users do not call: dense where PyTorch has gaps",
+    ),
+    Difference(
+        ("copy",), "gradient", "PyTorch's functional form has no derivative; copy_ is compared"
+    ),
+    Difference(
+        ("conj",),
+        "strides",
+        "PyTorch gives a real tensor back as it is, an op of ours never an operand",
+    ),
+    Difference(
+        ("abs_",),
+        "call",
+        "PyTorch refuses what would leave a complex tensor with no imaginary part",
+        _is_complex,
+    ),
+    Difference(
+        ("scatter_add", "scatter_add_"),
+        "gradient",
+        "PyTorch's fails where the index spans less than src; ours has zeros there",
+        lambda sample: sample.args[2].shape != sample.args[3].shape,
+    ),
+    Difference(
+        ("as_strided_scatter",),
+        "gradient",
+        "PyTorch's counts the offset from the start of the gradient's memory, not the operand's",
+    ),
+    Difference(
+        ("prod",),
+        "gradient",
+        "PyTorch's is 0 where two elements are 0, also next to infinity and nan",
+        _is_special,
+    ),
+    Difference(
+        ("var",),
+        "gradient",
+        "PyTorch takes no dimensions for all of them in the forward and for none in the backward",
+        lambda sample: len(sample.args) > 1 and sample.args[1] == (),
+    ),
+)
+
+
+def known(name: str, aspect: str, sample: Sample) -> bool:
+    """Whether the table says that this differs."""
+    return any(name in d.ops and d.aspect == aspect and d.when(sample) for d in DIFFERENCES)

@@ -1,0 +1,120 @@
+"""Sample inputs of reductions and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from aotlite.ir import dtypes
+from tests.samples import (
+    ALL,
+    FLOATS,
+    NUMERIC,
+    Make,
+    Sample,
+    array,
+    flipped,
+    layouts,
+    register,
+    special,
+)
+
+
+def _reducible(dtypes_: Iterable[str], make: Make = array) -> Iterable[np.ndarray]:
+    for dtype in dtypes_:
+        yield from layouts(dtype, make)
+
+
+def _dims(a: np.ndarray) -> list[Any]:
+    return [None, (0,), (-1,), (), tuple(range(a.ndim))][: 5 if a.ndim else 4]
+
+
+@register("sum", "mean", "any", "all", "var")
+def _reductions(name: str) -> Iterable[Sample]:
+    for a in _reducible(FLOATS if name in ("mean", "var") else ALL):
+        for dim in _dims(a):
+            yield Sample((a, dim))
+            yield Sample((a, dim), {"keepdim": True})
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    if name in ("sum", "mean"):
+        yield Sample((array((2, 3), "int64"),), {"dtype": dtypes.float32})
+        yield Sample((array((2, 3), "float32"), (0,)), {"dtype": dtypes.float64})
+    if name == "var":
+        yield Sample((array((2, 3)),), {"correction": 0})
+        yield Sample((array((2, 3)), (1,)), {"correction": 0}, smooth=True)
+    if name not in ("any", "all"):
+        yield from _smooth_reductions()
+
+
+def _smooth_reductions(make: Make = array) -> Iterable[Sample]:
+    yield Sample((make((2, 3)),), smooth=True)
+    yield Sample((flipped(make((2, 3), seed=1)), (0,)), smooth=True)
+    yield Sample((make((2, 3), seed=2), (-1,)), {"keepdim": True}, smooth=True)
+
+
+@register("amax", "amin")
+def _extreme_reductions(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in _dims(a) if _has_elements(a, dim))
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((np.array([[2.0, 2.0, 1.0], [0.0, 2.0, 3.0]]), (1,)))
+    yield from _smooth_reductions()
+
+
+def _has_elements(a: np.ndarray, dim: Any) -> bool:
+    """Whether no dimension that is reduced is empty: an extreme of nothing is refused."""
+    reduced = range(a.ndim) if dim is None or dim == () else (dim,) if isinstance(dim, int) else dim
+    return all(a.shape[i] for i in reduced) if a.ndim else True
+
+
+@register("argmax", "argmin", "max_dim", "min_dim")
+def _positions(name: str) -> Iterable[Sample]:
+    alone = name.startswith("arg")
+    for a in _reducible(NUMERIC):
+        for dim in (None, 0, -1) if alone else (0, -1):
+            if _has_elements(a, dim):
+                yield Sample((a, dim))
+                yield Sample((a, dim), {"keepdim": True})
+    yield from (Sample((special(dtype), 0)) for dtype in FLOATS)
+    yield Sample((np.array([[1, 3, 3], [2, 2, 2]]), 1))
+    if not alone:
+        yield Sample((array((2, 3)), 1), smooth=True)
+        yield Sample((flipped(array((2, 3), seed=1)), 0), {"keepdim": True}, smooth=True)
+
+
+@register("prod")
+def _prod(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in (None, 0, -1))
+        yield Sample((a, 0), {"keepdim": True})
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((array((2, 3), "int64"),), {"dtype": dtypes.float32})
+    yield Sample((np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]]), 1), smooth=True)
+    yield Sample((array((2, 3)),), smooth=True)
+
+
+@register("cumsum")
+def _cumsum(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in (0, -1))
+    yield Sample((array((2, 3), "int64"), 1), {"dtype": dtypes.float32})
+    yield Sample((array((2, 3)), 0), smooth=True)
+    yield Sample((flipped(array((2, 3))), -1), smooth=True)
+
+
+@register("logsumexp", "softmax", "log_softmax")
+def _exponentials(name: str) -> Iterable[Sample]:
+    wrap = (lambda dim: (dim,)) if name == "logsumexp" else (lambda dim: dim)
+    for a in _reducible(FLOATS):
+        yield from (Sample((a, wrap(dim))) for dim in (0, -1))
+    yield from (Sample((special(dtype), wrap(0))) for dtype in FLOATS)
+    yield Sample((np.array([[1000.0, 1001.0], [-1000.0, -np.inf]]), wrap(1)))
+    if name == "logsumexp":
+        yield Sample((array((2, 3)), (0, 1)), {"keepdim": True}, smooth=True)
+        yield Sample((array((2, 3), "int64"), (0,)))
+    else:
+        yield Sample((array((2, 3), "int64"), 0), {"dtype": dtypes.float32})
+    yield Sample((array((2, 3)), wrap(0)), smooth=True)
+    yield Sample((flipped(array((2, 3), seed=1)), wrap(-1)), smooth=True)
