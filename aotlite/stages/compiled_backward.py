@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from aotlite.backends.protocol import Run, Window
+from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -87,7 +88,7 @@ class CompiledBackward(TapeNode):
         if absent:
             self._forget_unreached(found, absent)
         if STATE.grad_mode:
-            _forbid_second_order(found)
+            _forbid_second_order(found, [*self.edges, *map(_edge_of, grads)])
         return found
 
     def _check(self, absent: Absent) -> None:
@@ -155,8 +156,8 @@ class DoubleBackward(TapeNode):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        self.edges = ()
+    def __init__(self, edges: list[Edge | None]) -> None:
+        self.edges = tuple(edges)
         self.sequence = next_sequence()
         self.origin = None
 
@@ -170,8 +171,13 @@ class DoubleBackward(TapeNode):
         )
 
 
-def _forbid_second_order(found: list[Any]) -> None:
-    node = DoubleBackward()
+def _edge_of(grad: Tensor | None) -> Edge | None:
+    return None if grad is None else edge_of(grad)
+
+
+def _forbid_second_order(found: list[Any], edges: list[Edge | None]) -> None:
+    """The gradients depend on all that the inputs and the incoming gradients depend on."""
+    node = DoubleBackward(edges)
     for grad in found:
         if grad is not None:
             grad._node, grad._index = node, 0
