@@ -8,9 +8,10 @@ Spec: `specs/s9_lower.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from aotlite.ir.arrays import copied
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -49,11 +50,19 @@ class ArrayFunctionBackend:
             windows.clear()
             results = function(*arrays)
             return [
-                None if meta is None else (meta.device.arrays.adopt(result, meta), 0)
-                for meta, result in zip(outs, results, strict=True)
+                None if meta is None else (_adopted(meta, result, results[:i]), 0)
+                for i, (meta, result) in enumerate(zip(outs, results, strict=True))
             ]
 
         return run
+
+
+def _adopted(meta: TensorMeta, result: Any, earlier: Sequence[Any]) -> Any:
+    """A buffer of its own for a result, which the function may have returned before."""
+    arrays = meta.device.arrays
+    if any(result is other for other in earlier):
+        return copied(arrays, result, meta)
+    return arrays.adopt(result, meta)
 
 
 def _array(meta: Any, window: Window) -> Any:

@@ -161,8 +161,8 @@ def _one_result_step(
         result = kernel(library, meta, *args)
         buffer = adopt(result, meta)
         windows[out] = (buffer, 0)
-        if buffer is result:
-            arrays[out] = result
+        if buffer is result:  # a view of it: `adopt` must not take it again from a later copy op
+            arrays[out] = result[...]
         for slot in dead:
             windows[slot] = arrays[slot] = None
 

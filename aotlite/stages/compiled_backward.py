@@ -37,7 +37,7 @@ class BackwardPlan:
 
     variants: Variants | None
     """None where no gradient reaches any input: the backward only checks what eager's checks."""
-    tangents: tuple[tuple[ResultRole, TensorMeta | None], ...]
+    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
     """Differentiable results in order, and the layout in which their gradients are expected."""
     gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
     reach: dict[ResultRole, frozenset[InputRole]]
@@ -209,7 +209,8 @@ def plan_backward(
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable."""
     if graph is None:
-        dead = tuple((role, None) for role in both.reads)
+        metas = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
+        dead = tuple((role, metas[role].meta) for role in both.reads)
         return BackwardPlan(None, dead, (), both.reach, both.reads, both.errors) if dead else None
     tangents = tuple(
         (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)

@@ -127,6 +127,8 @@ class AliasOfInput:
     requires_grad: bool
     stale: bool = False
     """Its storage was written after it was taken: with a kind, asking for its history raises."""
+    under_grad: bool = True
+    """Taken with grad mode on."""
     is_dead_end: bool = False
     """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
     geometry_steps: tuple[Step, ...] = ()
@@ -142,6 +144,7 @@ class AliasOfBase:
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
+    under_grad: bool = True
     is_dead_end: bool = False
     geometry_steps: tuple[Step, ...] = ()
 
@@ -155,6 +158,7 @@ class AliasOfOutput:
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
+    under_grad: bool = True
     is_dead_end: bool = False
     geometry_steps: tuple[Step, ...] = ()
 

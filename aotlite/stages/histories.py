@@ -1,4 +1,4 @@
-"""Questions about the tapes of captured runs: what lies behind a tensor, which views lead nowhere."""
+"""Questions about the tapes of captured runs: what lies behind a tensor, which views go nowhere."""
 
 from __future__ import annotations
 

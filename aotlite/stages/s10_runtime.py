@@ -272,7 +272,7 @@ def _rebuilt(
         STATE.grad_mode = False
         past = _last_detach(view.chain)
         out = _replayed(source, view.chain[:past], detached)
-        STATE.grad_mode = kind is not CreationKind.NO_GRAD and not view.stale
+        STATE.grad_mode = view.under_grad and not view.is_dead_end and not view.stale
         out = _replayed(out, view.chain[past:], detached)
     finally:
         STATE.grad_mode = mode

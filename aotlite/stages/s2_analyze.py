@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.history import Step
+from aotlite.eager.autograd.history import CreationKind, Step
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
@@ -215,6 +215,7 @@ class _Outputs:
             result._kind,
             result.requires_grad_outside(),
             is_stale(result),
+            result._kind is not CreationKind.NO_GRAD or result._node is not None,
             is_dead_end(result),
             sight.moves,
         )

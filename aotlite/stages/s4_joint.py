@@ -226,7 +226,8 @@ def _sinks(given: CapturedInput) -> list[tuple[Edge, tuple[Step, ...]]]:
     if given.entry is None:
         return []
     found: list[tuple[Edge, tuple[Step, ...]]] = [(given.entry, ())]
-    node, moves = given.entry[0], ()
+    node = given.entry[0]
+    moves: tuple[Step, ...] = ()
     while isinstance(node, AccumulateGrad) and node.edges:
         moves = (*moves, *node.chain)
         (edge,) = node.edges

@@ -70,6 +70,31 @@ FOUND = {
     "as_strided past the storage is refused where it stands": case(
         [("fresh", (2, 0), True)], [("as_strided", A, (3,), (2,), 1), ("transpose_", B, 0, 0)]
     ),
+    "a view of a view of a view under no_grad has a node": case(
+        [SQUARE, ("-unsqueeze", A, 0), ("view", B, (1, 2, 2))],
+        [("transpose", A, 2, 1)],
+        inputs=(2,),
+        outputs=(1,),
+    ),
+    "parts of a view under no_grad have a node and no gradient": case(
+        [SQUARE], [("-select", A, 1, 0), ("split2", B, 1, 0)], outputs=(0, 3), backward="alone"
+    ),
+    "a backward that leads to no input still checks versions": case(
+        [SQUARE, ("-t", A)],
+        [("view", A, (2, 2)), ("mul", A, B), ("-neg_", A)],
+        inputs=(1,),
+        outputs=(2,),
+    ),
+    "a clone is memory of its own": case(
+        [SQUARE], [("mul", A, 3), ("clone", B)], outputs=(1, 2), after=(("-add_", Ref(1), 1),)
+    ),
+    "a clone of what is saved may be written": case(
+        [LEAF, INNER],
+        [("relu_", A), ("clone", A)],
+        inputs=(1,),
+        outputs=(2,),
+        after=(("neg_", Ref(2)),),
+    ),
     "a geometry op on a detached alias makes it no view": case(
         [LEAF, INNER], [("detach", A), ("transpose_", B, 0, 0)], inputs=(1,), outputs=(1,)
     ),

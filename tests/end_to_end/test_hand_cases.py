@@ -361,6 +361,7 @@ def a_leaf_made_inside(x: Any) -> Any:
 def a_gradient_asked_for_inside(x: Any) -> Any:
     y = (x * x * x).sum()
     (g,) = al.autograd.grad(y, [x])
+    assert g is not None
     return (g * 1,)
 
 

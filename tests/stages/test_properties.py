@@ -14,7 +14,7 @@ from aotlite.eager.state import STATE
 from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter
-from aotlite.ir.role import Gradient, IntermediateBase, Output, Primal, Saved
+from aotlite.ir.role import Gradient, IntermediateBase, Output, Primal, Role, Saved
 from aotlite.ir.verify import verify
 from aotlite.stages.facts import (
     AliasOfBase,
@@ -131,9 +131,11 @@ def test_partition_halves_together_are_the_joint_graph() -> None:
             return False
         values = values_for(journey.simple)
         first = run_graph(journey.partition.forward, values)
-        saved = {role: value for role, value in first.items() if isinstance(role, Saved)}
+        saved: dict[Role, Any] = {r: v for r, v in first.items() if isinstance(r, Saved)}
         second = run_graph(backward, {**values, **saved})
-        both = {r: v for r, v in {**first, **second}.items() if not isinstance(r, Saved)}
+        both: dict[Role, Any] = {
+            r: v for r, v in {**first, **second}.items() if not isinstance(r, Saved)
+        }
         assert same_results(run_graph(journey.simple, values), both)
         return True
 

@@ -231,6 +231,7 @@ def test_a_second_derivative_is_refused_where_it_is_asked_for() -> None:
     x = leaf(1, 2)
     y = al.compile(lambda x: (x * x * x).sum())(x)
     (gradient,) = al.autograd.grad(y, [x], create_graph=True)
+    assert gradient is not None
     assert gradient.requires_grad
     with pytest.raises(al.AutogradError, match="differentiated"):
         al.autograd.grad(gradient.sum(), [x], allow_unused=True)
