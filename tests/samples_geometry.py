@@ -156,13 +156,16 @@ def _as_strided(name: str) -> Iterable[Sample]:
     yield Sample((array((5,)), (3, 3), (1, 1)), smooth=True)
 
 
-@register("split", "split_with_sizes", "unbind")
+_SPLITS: dict[str, list[tuple[Any, ...]]] = {
+    "split": [(2,), (1, -1), (4, 1), (5,)],
+    "split_with_sizes": [((1, 2),), ((3, 0, 1), 1), ((2, 2), -1), ((3,),)],
+    "unbind": [(), (1,), (-1,)],
+}
+
+
+@register(*_SPLITS)
 def _several(name: str) -> Iterable[Sample]:
-    calls: list[tuple[Any, ...]] = {
-        "split": [(2,), (1, -1), (4, 1), (5,)],
-        "split_with_sizes": [((1, 2),), ((3, 0, 1), 1), ((2, 2), -1), ((3,),)],
-        "unbind": [(), (1,), (-1,)],
-    }[name]
+    calls = _SPLITS[name]
     for dtype in ALL:
         for rest in calls:
             yield from (Sample((a, *rest)) for a in _parents((3, 4), dtype))

@@ -11,7 +11,6 @@ from aotlite.ir import dtypes
 from tests.samples import (
     ALL,
     FLOATS,
-    NUMERIC,
     Make,
     Sample,
     array,
@@ -72,7 +71,7 @@ def _has_elements(a: np.ndarray, dim: Any) -> bool:
 @register("argmax", "argmin", "max_dim", "min_dim")
 def _positions(name: str) -> Iterable[Sample]:
     alone = name.startswith("arg")
-    for a in _reducible(NUMERIC):
+    for a in _reducible(ALL):
         for dim in (None, 0, -1) if alone else (0, -1):
             if _has_elements(a, dim):
                 yield Sample((a, dim))

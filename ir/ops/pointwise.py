@@ -299,11 +299,13 @@ RELU_BACKWARD = pointwise(
     "relu_backward(Tensor self, Tensor output) -> Tensor",
     kernel=lambda xp, g, r: xp.where(r <= 0, xp.zeros_like(g), g),
     scalar=lambda g, r: s.where(s.le(r, 0), 0, g),
-    vjp={"self": lambda grad, output: grad.relu_backward(output)},
+    vjp={
+        "self": lambda grad, output: grad.relu_backward(output),
+        "output": lambda grad: grad.new_zeros(grad.shape),
+    },
+    refuses=BOOL | COMPLEX,
 )
-"""self except where `output`, the result of relu, is 0; its gradient towards `output` is zero.
-
-A nan lets it through, as in PyTorch."""
+"""self except where `output`, the result of relu, is 0. A nan lets it through, as in PyTorch."""
 FLOOR = pointwise(
     "floor(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.floor(a),

@@ -1,4 +1,4 @@
-"""Every op with a counterpart in PyTorch equals it on the samples: values, dtype, strides, gradient.
+"""Every op with a counterpart in PyTorch equals it: values, dtype, strides, gradients, saves.
 
 Known differences are lines of one table, each with its reason (tests/laws/torch_twins.py).
 """
@@ -13,7 +13,7 @@ from tests.laws.gradient import _weights, forward, gradients, leaves_of
 from tests.laws.running import bound, close, run, tensors_in
 from tests.laws.table import WITHOUT_SAMPLES, has_gradient
 from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, known, torch_value, twin_of
-from tests.samples import samples_of
+from tests.samples import Sample, samples_of
 
 NAMES = [name for name in OPS if name not in WITHOUT_TWIN and name not in WITHOUT_SAMPLES]
 
@@ -115,31 +115,29 @@ DIFFERENTIABLE = [name for name in NAMES if has_gradient(OPS[name])]
 @pytest.mark.torch
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_first_gradients_equal_torch(torch, name):
-    op = OPS[name]
     for sample in samples_of(name):
-        if known(name, "call", sample) or known(name, "gradient", sample):
-            continue
-        theirs, their_leaves = torch_call(torch, op, sample, grad=True)
-        theirs = [t for t in theirs if t.dtype.is_floating_point and t.requires_grad]
-        if not theirs:
-            continue
-        args = bound(op, sample)
-        leaves = leaves_of(args)
-        outs = [out for out in forward(op, args) if out.requires_grad]
-        assert len(theirs) == len(outs), f"{name}{sample}: {len(outs)} results require grad"
-        if not all(t.numel() for t in theirs) and not theirs:
-            continue
-        weights = _weights(outs)
-        expected = torch.autograd.grad(
-            theirs,
-            their_leaves,
-            [torch.from_numpy(np.array(w.array)) for w in weights],
-            allow_unused=True,
-        )
-        with np.errstate(all="ignore"):
-            got = gradients(outs, leaves, weights)
-        for k, (a, b) in enumerate(zip(expected, got, strict=True)):
-            _compare_gradient(name, sample, k, a, b)
+        if not known(name, "call", sample) and not known(name, "gradient", sample):
+            check_gradients(torch, name, sample)
+
+
+def check_gradients(torch, name, sample):
+    """Fails where a gradient, or its being None, is not PyTorch's."""
+    op = OPS[name]
+    theirs, their_leaves = torch_call(torch, op, sample, grad=True)
+    theirs = [t for t in theirs if t.requires_grad]
+    args = bound(op, sample)
+    leaves = leaves_of(args)
+    outs = [out for out in forward(op, args) if out.requires_grad]
+    assert len(theirs) == len(outs), f"{name}{sample}: {len(outs)} results require grad"
+    if not outs:
+        return
+    weights = _weights(outs)
+    given = [torch.from_numpy(np.array(w.array)) for w in weights]
+    expected = torch.autograd.grad(theirs, their_leaves, given, allow_unused=True)
+    with np.errstate(all="ignore"):
+        got = gradients(outs, leaves, weights)
+    for k, (a, b) in enumerate(zip(expected, got, strict=True)):
+        _compare_gradient(name, sample, k, a, b)
 
 
 def _compare_gradient(name, sample, k, expected, got):
@@ -214,5 +212,65 @@ def _raises_in_torch(torch, op, sample, k):
     return False
 
 
-def test_every_known_difference_has_a_reason():
-    assert all(difference.reason for difference in DIFFERENCES)
+# ------------------------------------------------------------------- the table of differences
+def differs(torch, name, sample, aspect):
+    """Whether the op and PyTorch's are not the same in this aspect."""
+    try:
+        if aspect == "gradient":
+            check_gradients(torch, name, sample)
+            return False
+        theirs, _ = torch_call(torch, OPS[name], sample)
+    except (AssertionError, RuntimeError):
+        return True
+    ours = run(OPS[name], bound(OPS[name], sample))
+    return aspect == "strides" and theirs[0].stride() != ours[0].stride()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda d: f"{d.ops[0]}-{d.aspect}")
+def test_a_known_difference_is_one_and_has_a_reason(torch, difference):
+    assert difference.reason
+    for name in difference.ops:
+        samples = [sample for sample in samples_of(name) if difference.when(sample)]
+        assert any(differs(torch, name, sample, difference.aspect) for sample in samples)
+
+
+# ----------------------------------------------------------------------------- which dtypes
+def as_dtype(value, dtype):
+    """The sample's floats in another dtype."""
+    if isinstance(value, tuple):
+        return tuple(as_dtype(item, dtype) for item in value)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return np.asarray(value).astype(dtype)
+    return value
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float16", "float32", "complex64"])
+def test_ops_take_the_dtypes_that_torch_takes(torch, dtype):
+    """An error of the library beneath, instead of one of ours, fails too."""
+    wrong = []
+    for name in NAMES:
+        samples = samples_of(name)
+        base = next((sample for sample in samples if sample.smooth), samples[0])
+        args = tuple(as_dtype(a, dtype) for a in base.args)
+        sample = Sample(args, base.kwargs)
+        theirs, ours = _torch_dtype(torch, name, sample), _our_dtype(name, sample)
+        if theirs != ours and not known(name, "call", sample):
+            wrong.append((name, theirs, ours))
+    assert [] == wrong
+
+
+def _torch_dtype(torch, name, sample):
+    try:
+        results, _ = torch_call(torch, OPS[name], sample)
+    except RuntimeError:
+        return "refused"
+    return str(results[0].dtype).removeprefix("torch.")
+
+
+def _our_dtype(name, sample):
+    try:
+        return run(OPS[name], bound(OPS[name], sample))[0].dtype.name
+    except AotliteError:
+        return "refused"

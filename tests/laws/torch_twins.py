@@ -14,7 +14,6 @@ from tests.samples import Sample
 WITHOUT_TWIN = {
     "restride": "a copy with given strides: PyTorch has no such op",
     "arange_of": "PyTorch computes the count from the end",
-    "relu_backward": "compared where relu is differentiated",
     "unfold_scatter": "PyTorch has only unfold_backward",
     "strided_accumulate": "inside PyTorch's as_strided_backward",
     "conv2d_input": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
@@ -112,6 +111,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
         dim, index, source, alpha=alpha
     ),
     "pow": lambda torch, a, b: torch.pow(a, b),
+    "relu_backward": lambda torch, g, r: torch.ops.aten.threshold_backward(g, r, 0),
 }
 
 
@@ -189,6 +189,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         "call",
         "PyTorch refuses what would leave a complex tensor with no imaginary part",
         _is_complex,
+    ),
+    Difference(
+        ("argmax", "argmin"),
+        "call",
+        "PyTorch has no kernel for bool; where the first True lies has a plain meaning",
+        lambda sample: _dtype_of(sample) == "bool",
     ),
     Difference(
         ("scatter_add", "scatter_add_"),
