@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.history import Step
+from aotlite.eager.autograd.chain import Chain
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -139,7 +139,7 @@ def _alias_text(of: str, view: AliasOfInput | AliasOfBase | AliasOfOutput) -> st
     return f"is a view of {of}, {how}{made}{stale}{grad}{_moves_text(view.geometry_steps)}"
 
 
-def _moves_text(steps: tuple[Step, ...]) -> str:
+def _moves_text(steps: Chain) -> str:
     """The geometry ops that the object itself went through."""
     if not steps:
         return ""
@@ -150,7 +150,7 @@ def _grad_text(requires_grad: bool) -> str:
     return "; it requires grad" if requires_grad else ""
 
 
-def _chain_text(chain: tuple[Step, ...]) -> str:
+def _chain_text(chain: Chain) -> str:
     calls = (f".{s.op.name}({', '.join(literal(a, {}) for a in s.args)})" for s in chain)
     return "".join(calls)
 

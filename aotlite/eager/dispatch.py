@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.history import (
     CreationKind,
-    Step,
     change_geometry,
     check_writable,
     edges_of,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
@@ -16,7 +17,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.operand import Operand
 
 if TYPE_CHECKING:
-    from aotlite.eager.autograd.history import CreationKind, Root, Step
+    from aotlite.eager.autograd.history import CreationKind, Root
     from aotlite.eager.autograd.tape import AccumulateGrad, TapeNode
 
 
@@ -60,7 +61,7 @@ class Tensor(Operand):
     _node: TapeNode | None
     _index: int
     _root: Root | None
-    _chain: tuple[Step, ...]
+    _chain: Chain
     _seen: int
     _kind: CreationKind | None
     _base: Tensor | None
@@ -78,7 +79,7 @@ class Tensor(Operand):
         self._node = None
         self._index = 0
         self._root = None
-        self._chain = ()
+        self._chain = EMPTY_CHAIN
         self._seen = 0
         self._kind = None
         self._base = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import Step
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
@@ -21,13 +21,13 @@ class Sight:
     """How a value is seen: the node that made its storage, and the views from there to it."""
 
     root: Node
-    chain: tuple[Step, ...]
+    chain: Chain
     start: int
     """Elements from the root's first element to this value's."""
     object: Node
     """The node that made the Python object (in-place and geometry ops return the same object)."""
     family: Family
-    moves: tuple[Step, ...] = ()
+    moves: Chain = EMPTY_CHAIN
     """The geometry ops that the object itself went through since."""
 
 
@@ -35,7 +35,7 @@ class Sight:
 class Family:
     """What as_strided counts from: the root, or the detached alias that the value is a view of."""
 
-    chain: tuple[Step, ...]
+    chain: Chain
     start: int
     meta: TensorMeta
 
@@ -68,7 +68,7 @@ def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
 
 def _fresh(node: Node) -> Sight:
     meta: TensorMeta = node.meta  # type: ignore[assignment]
-    return Sight(node, (), 0, node, Family((), 0, meta))
+    return Sight(node, EMPTY_CHAIN, 0, node, Family(EMPTY_CHAIN, 0, meta))
 
 
 def _moved(seen: dict[Node, Sight], op: GeometryOp, node: Node) -> Sight:
@@ -77,8 +77,8 @@ def _moved(seen: dict[Node, Sight], op: GeometryOp, node: Node) -> Sight:
     step, moves = after.chain[-1], before.moves
     if op.view is AS_STRIDED:  # whatever the object went through, it is this window now
         start = after.start - seen[before.object].start
-        step, moves = attrs.evolve(step, args=(*step.args[:2], start)), ()
-    return attrs.evolve(after, moves=(*moves, step))
+        step, moves = attrs.evolve(step, args=(*step.args[:2], start)), EMPTY_CHAIN
+    return attrs.evolve(after, moves=moves.then(step))
 
 
 def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:
@@ -88,8 +88,8 @@ def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: 
     start = sight.start + op.start(args)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
         step = Step(op, (args[1], args[2], start - family.start), family.meta, result)
-        return Sight(sight.root, (*family.chain, step), start, made, family)
-    chain = (*sight.chain, Step(op, args[1:], operand, result))
+        return Sight(sight.root, family.chain.then(step), start, made, family)
+    chain = sight.chain.then(Step(op, args[1:], operand, result))
     if op is DETACH:
         family = Family(chain, start, result)
     return Sight(sight.root, chain, start, made, family)

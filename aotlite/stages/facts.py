@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import CreationKind, Step
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.autograd.history import CreationKind
 from aotlite.eager.autograd.tape import Edge
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
@@ -70,7 +71,7 @@ class InputMeta:
     final_meta: TensorMeta
     final_start: int
     """Elements from the entry's first element to the final one's."""
-    geometry_steps: tuple[Step, ...]
+    geometry_steps: Chain
     """The geometry ops that lead from the entry geometry to the final one."""
     place: str
     is_leaf: bool
@@ -104,7 +105,7 @@ class Plain:
     """As it is returned by the forward: before `geometry_steps`."""
     version: int = 0
     """How often the function wrote its storage."""
-    geometry_steps: tuple[Step, ...] = ()
+    geometry_steps: Chain = EMPTY_CHAIN
     """The geometry ops that the object went through; its views were taken before or after them."""
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
@@ -122,7 +123,7 @@ class AliasOfInput:
     """A result to be rebuilt from an input by replaying a chain of views (META-6)."""
 
     role: InputRole
-    chain: tuple[Step, ...]
+    chain: Chain
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
@@ -131,7 +132,7 @@ class AliasOfInput:
     """Taken with grad mode on."""
     is_dead_end: bool = False
     """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
-    geometry_steps: tuple[Step, ...] = ()
+    geometry_steps: Chain = EMPTY_CHAIN
     """The geometry ops that the object went through after it was taken."""
 
 
@@ -140,13 +141,13 @@ class AliasOfBase:
     """A result to be rebuilt from intermediate base number `base`."""
 
     base: int
-    chain: tuple[Step, ...]
+    chain: Chain
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
     under_grad: bool = True
     is_dead_end: bool = False
-    geometry_steps: tuple[Step, ...] = ()
+    geometry_steps: Chain = EMPTY_CHAIN
 
 
 @attrs.frozen(eq=False)
@@ -154,13 +155,13 @@ class AliasOfOutput:
     """A result to be rebuilt from another result, which is the base of its storage."""
 
     output: int
-    chain: tuple[Step, ...]
+    chain: Chain
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
     under_grad: bool = True
     is_dead_end: bool = False
-    geometry_steps: tuple[Step, ...] = ()
+    geometry_steps: Chain = EMPTY_CHAIN
 
 
 @attrs.frozen

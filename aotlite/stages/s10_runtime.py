@@ -10,15 +10,15 @@ Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aotlite.backends.protocol import Run, Window
+from aotlite.eager.autograd.chain import Chain, Step
 from aotlite.eager.autograd.history import (
     CreationKind,
-    Step,
     change_geometry,
     edge_of,
     root_of,
@@ -226,7 +226,7 @@ def _check_writable(tensor: Tensor, each: InputMeta) -> None:
         )
 
 
-def _change_geometry(target: Tensor, steps: tuple[Step, ...]) -> None:
+def _change_geometry(target: Tensor, steps: Iterable[Step]) -> None:
     """RT-3: gives the caller's tensor the geometry that the function left."""
     for step in steps:
         root_of(target)
@@ -285,12 +285,12 @@ def _rebuilt(
     return out
 
 
-def _last_detach(chain: tuple[Step, ...]) -> int:
+def _last_detach(chain: Chain) -> int:
     """The number of steps up to the last detach: histories before it do not matter."""
     return max([i + 1 for i, step in enumerate(chain) if step.op is DETACH], default=0)
 
 
-def _replayed(source: Tensor, chain: tuple[Step, ...], detached: Detached) -> Tensor:
+def _replayed(source: Tensor, chain: Iterable[Step], detached: Detached) -> Tensor:
     """`source` seen through the chain."""
     out = source
     for step in chain:

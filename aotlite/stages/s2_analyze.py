@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.history import CreationKind, Step
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.autograd.history import CreationKind
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
@@ -206,7 +207,7 @@ class _Outputs:
         if len(sharing) > 1 or result._kind is not None:
             self._check_history(index, result, sight)
             return self._alias(sight, result)
-        return _plain(result, result.meta, ())
+        return _plain(result, result.meta, EMPTY_CHAIN)
 
     def _view(self, result: Tensor, sight: Sight) -> tuple[Any, ...]:
         """What is said of every result that is rebuilt as a view."""
@@ -249,7 +250,9 @@ class _Outputs:
 
     def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
         """An alias is rebuilt from its base, so it cannot have a history of its own."""
-        own = _detached(sight.chain) or result._leaf
+        family = result._root
+        of_a_leaf = family is not None and not family.requires_grad and result._node is not None
+        own = _detached(sight.chain) or result._leaf or of_a_leaf
         if own and result.requires_grad_outside():
             place = describe(result.value.location)
             how = "detach()" if _detached(sight.chain) else "a view made a leaf"
@@ -263,11 +266,11 @@ class _Outputs:
             )
 
 
-def _detached(chain: tuple[Step, ...]) -> bool:
+def _detached(chain: Chain) -> bool:
     return any(step.op is DETACH for step in chain)
 
 
-def _plain(result: Tensor, meta: TensorMeta, steps: tuple[Step, ...]) -> Plain:
+def _plain(result: Tensor, meta: TensorMeta, steps: Chain) -> Plain:
     """The record of a result that the forward returns with this meta, before these geometry ops."""
     is_leaf = result._leaf and result._node is None
     return Plain(result.requires_grad_outside(), meta, result.storage.version, steps, is_leaf)

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.engine import run_backward
-from aotlite.eager.autograd.history import Step, edge_of
+from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode, put
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -122,6 +123,7 @@ class _Recording:
             except AutogradError as error:
                 self.errors[result] = error
             nodes = behind(edges[result])
+            self._refuse_inner_leaf(result, nodes)
             self.reach[result] = self._reached(nodes)
             self.reads[result] = tuple(_saved_of(nodes, owners))
             try:
@@ -200,6 +202,23 @@ class _Recording:
         """The inputs among whose entries these tape nodes are."""
         sinks = {id(e[0]): g.role for g in self.captured.inputs for e, _ in _sinks(g)}
         return frozenset([sinks[id(node)] for node in nodes if id(node) in sinks])
+
+    def _refuse_inner_leaf(self, result: ResultRole, nodes: list[TapeNode]) -> None:
+        """A gradient would have to arrive at a result of the same call."""
+        sinks = {id(e[0]) for given in self.captured.inputs for e, _ in _sinks(given)}
+        tensors = [r for r in self.captured.results if isinstance(r, Tensor)]
+        for node in nodes:
+            leaf = node.leaf if isinstance(node, AccumulateGrad) else None
+            if leaf is None or id(node) in sinks:
+                continue
+            if any(leaf is each or leaf is each._base for each in tensors):
+                raise noted(
+                    UnsupportedError(
+                        f"joint: {result} depends on a leaf that the function makes and returns, "
+                        "expected leaves from outside"
+                    ),
+                    "Make the leaf outside, and pass it as an argument.",
+                )
 
     def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
         """Whose memory each storage is, once the call has returned."""

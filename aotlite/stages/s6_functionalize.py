@@ -11,11 +11,12 @@ Spec: `specs/s6_functionalize.md`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import Step
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.dtypes import uint64
@@ -23,7 +24,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, RandomOp, ViewOp
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
@@ -48,7 +49,7 @@ class Group:
     """Eager geometry of the root."""
     value: Node
     version: int = 0
-    pending: list[tuple[tuple[Step, ...], Node, Node]] = attrs.field(factory=list)
+    pending: list[tuple[Chain, Node, Node]] = attrs.field(factory=list)
     """(chain, value, writing node) of each."""
 
 
@@ -57,7 +58,7 @@ class Alias:
     """An object on a storage: how it is seen from the root, and its value if it is up to date."""
 
     group: Group
-    chain: tuple[Step, ...]
+    chain: Chain
     start: int
     meta: TensorMeta
     value: Node | None = None
@@ -83,7 +84,7 @@ class _Functionalizer:
             self.seed = self.build.placeholder(scalar, Seed()).node
             self.offset = self.build.placeholder(scalar, Offset()).node
         for node in self.graph.placeholders:
-            if node in written and _repeats(node.meta):  # type: ignore[arg-type]
+            if node in written and self._needs_memory(node):
                 self._memory_of(node)
         for node in self.graph.nodes:
             if node.op in ("call", "get_attr"):
@@ -131,16 +132,26 @@ class _Functionalizer:
 
     def _new_group(self, node: Node, value: Node) -> None:
         meta: TensorMeta = node.meta  # type: ignore[assignment]
-        self.env[node] = Alias(Group(meta, value), (), 0, meta, value, 0)
+        self.env[node] = Alias(Group(meta, value), EMPTY_CHAIN, 0, meta, value, 0)
+
+    def _needs_memory(self, node: Node) -> bool:
+        """Whether places in memory count: two elements in one, or as_strided on one with gaps."""
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        return _repeats(meta) or not meta.dense and node in self._windowed
+
+    @cached_property
+    def _windowed(self) -> set[Node]:
+        strided = (OPS["as_strided"], OPS["as_strided_"])
+        return {storage_root(node) for node in self.graph.nodes if node.target in strided}
 
     def _memory_of(self, node: Node) -> None:
-        """A written input that overlaps itself is a window on its memory, each element once."""
+        """Makes a written input a window on its memory, which holds each element once."""
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         self.build.source = node
         flat = self.build.emit(AS_STRIDED, (node, (meta.span,), (1,), 0))
         held: TensorMeta = flat.meta  # type: ignore[assignment]
         step = Step(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
-        self.env[node] = Alias(Group(held, flat), (step,), 0, meta)
+        self.env[node] = Alias(Group(held, flat), chain_of(step), 0, meta)
 
     # --- reading
     def _read(self, argument: Any) -> Any:
@@ -160,7 +171,7 @@ class _Functionalizer:
             alias.seen = group.version
         return alias.value
 
-    def _replay(self, group: Group, chain: tuple[Step, ...]) -> Node:
+    def _replay(self, group: Group, chain: Chain) -> Node:
         value = group.value
         for step in chain:
             if step.op is AS_STRIDED:
@@ -190,16 +201,20 @@ class _Functionalizer:
         start = parent.start + op.start((operand, *rest))
         if op is AS_STRIDED:
             self._check_span(node, parent.group, meta, start)
-            chain: tuple[Step, ...] = (
-                Step(op, (rest[0], rest[1], start), parent.group.meta, meta),
-            )
+            chain = chain_of(Step(op, (rest[0], rest[1], start), parent.group.meta, meta))
         else:
-            chain = (*parent.chain, Step(op, rest, operand.meta, meta))  # type: ignore[arg-type]
+            chain = parent.chain.then(Step(op, rest, operand.meta, meta))  # type: ignore[arg-type]
         alias = self.env[node] = Alias(parent.group, chain, start, meta)
         if op in _SAME:
             alias.value, alias.seen = parent.value, parent.seen
         elif not parent.group.pending:
-            alias.value, alias.seen = self._replay(parent.group, chain), parent.group.version
+            alias.value, alias.seen = self._seen_from(parent, chain), parent.group.version
+
+    def _seen_from(self, parent: Alias, chain: Chain) -> Node:
+        """The value at the end of a chain that goes on from a parent's, or starts anew."""
+        if len(chain) <= len(parent.chain):
+            return self._replay(parent.group, chain)
+        return self._memoised(self._sync(parent), chain[-1])
 
     def _check_span(self, node: Node, group: Group, meta: TensorMeta, start: int) -> None:
         if meta.numel and not (0 <= start and start + meta.span <= group.meta.span):
@@ -223,10 +238,10 @@ class _Functionalizer:
         value = self._in_layout(self._result(op, node, alias), alias.meta)
         group = alias.group
         lens = _lens(alias)
-        if group.pending and group.pending[-1][0] == lens:
+        if group.pending and group.pending[-1][0] is lens:
             group.pending.pop()  # the same window is overwritten whole: one scatter, not two
         group.version += 1
-        if all(step.op in _SAME for step in alias.chain):
+        if all(step.op in _SAME for step in reversed(alias.chain)):
             group.value, group.pending = value, []
         else:
             group.pending.append((lens, value, node))
@@ -267,7 +282,7 @@ class _Functionalizer:
         self.build.source = reader
         group.pending = []
 
-    def _put(self, group: Group, chain: tuple[Step, ...], value: Node) -> Node:
+    def _put(self, group: Group, chain: Chain, value: Node) -> Node:
         steps = [step for step in chain if step.op not in _SAME]
         parents = [self._exact(group) if steps[0].op is AS_STRIDED else group.value]
         for step in steps[:-1]:
@@ -312,16 +327,16 @@ class _Functionalizer:
         return value
 
 
-def _lens(alias: Alias) -> tuple[Step, ...]:
+def _lens(alias: Alias) -> Chain:
     """A chain through which what was written can be put back.
 
     Where a step repeats elements (`expand`, windows that overlap), its inverse takes one of the
     copies, which need not be the written one: one window on the root's memory is exact.
     """
-    if not any(_repeats(step.result) for step in alias.chain):
+    if not alias.chain.repeats:
         return alias.chain
     meta, root = alias.meta, alias.group.meta
-    return (Step(AS_STRIDED, (meta.shape, meta.stride, alias.start), root, meta),)
+    return chain_of(Step(AS_STRIDED, (meta.shape, meta.stride, alias.start), root, meta))
 
 
 def _repeats(meta: TensorMeta) -> bool:

@@ -445,3 +445,20 @@ def test_partials_lambdas_and_callable_objects_compile():
     x = al.ones(2)
     assert [2.0, 2.0] == al.compile(Adder())(x).tolist()
     assert [4.0, 4.0] == al.compile(functools.partial(Adder(), amount=3.0))(x).tolist()
+
+
+def test_views_of_views_cost_the_same_each():
+    """Chains of views are linked lists: thousands of them are no more than thousands of ops."""
+
+    def f(x):
+        y = x
+        for _ in range(3_000):
+            y = y.t()
+            y = y.unsqueeze(0).squeeze(0)
+        return y.sum(), y
+
+    x = al.ones(2, 2, requires_grad=True)
+    loss, y = al.compile(f)(x)
+    loss.backward()
+    assert [[1.0, 1.0], [1.0, 1.0]] == x.grad.tolist()
+    assert y.base is x

@@ -12,8 +12,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-import attrs
-
+from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
 from aotlite.eager.autograd.tape import (
     AccumulateGrad,
     Edge,
@@ -28,7 +27,6 @@ from aotlite.ir.errors import AliasError, AutogradError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import InplaceOp, Op, PureOp, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.overlap import has_internal_overlap
 
 
 class CreationKind(enum.Enum):
@@ -38,16 +36,6 @@ class CreationKind(enum.Enum):
     NO_GRAD = "a view made under no_grad"
     LEAF_VIEW = "a view of a leaf that requires grad"
     """Only of captured inputs: their base is not part of the capture."""
-
-
-@attrs.frozen(eq=False)
-class Step:
-    """One view of a chain: the op, its arguments after the operand, the operand's meta."""
-
-    op: ViewOp
-    args: tuple[Any, ...]
-    operand: TensorMeta
-    result: TensorMeta
 
 
 class Root:
@@ -184,10 +172,10 @@ def link_view(
     out._kind = kind or base._kind
     if op is AS_STRIDED:  # relative to the storage, not to the view it is called on (FUN-11)
         args = (args[0], args[1], out.offset - root.offset)
-        out._chain = (Step(op, args, root.meta, out.meta),)
+        out._chain = chain_of(Step(op, args, root.meta, out.meta))
         edge = root.edge() if edge is not None else None
     else:
-        out._chain = (*base._chain, Step(op, args, base.meta, out.meta))
+        out._chain = base._chain.then(Step(op, args, base.meta, out.meta))
     if not STATE.grad_mode:
         out._kind = CreationKind.NO_GRAD
     elif edge is not None or base.requires_grad:
@@ -240,7 +228,7 @@ def is_leaf_family(tensor: Tensor) -> bool:
 def _check_replayable(op: Op, root: Root) -> None:
     """The gradient of a write through a view has the root's layout, a place for each element."""
     meta = root.meta
-    if _overlaps_itself(meta):
+    if overlaps_itself(meta):
         raise noted(
             AliasError(
                 f"{op.name}: the tensor is a view of {meta}, which overlaps itself, expected a "
@@ -343,23 +331,17 @@ def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
     _go_stale(tensor)
 
 
-def _lens(tensor: Tensor, root: Root) -> tuple[Step, ...]:
+def _lens(tensor: Tensor, root: Root) -> Chain:
     """A chain from the root through which a part can be put back (TEN-17).
 
     Where a step repeats elements (`expand`, windows that overlap), putting back what was written
     in one of the copies is not defined step by step: one window on the root's memory is.
     """
-    chain = tensor._chain
-    if not any(_overlaps_itself(step.result) for step in chain):
-        return chain
+    if not tensor._chain.repeats:
+        return tensor._chain
     meta = tensor.meta
-    return (
-        Step(AS_STRIDED, (meta.shape, meta.stride, tensor.offset - root.offset), root.meta, meta),
-    )
-
-
-def _overlaps_itself(meta: TensorMeta) -> bool:
-    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
+    args = (meta.shape, meta.stride, tensor.offset - root.offset)
+    return chain_of(Step(AS_STRIDED, args, root.meta, meta))
 
 
 def change_geometry(tensor: Tensor, step: Step) -> None:
@@ -373,16 +355,16 @@ def change_geometry(tensor: Tensor, step: Step) -> None:
     if step.op is AS_STRIDED:
         start = tensor.offset - root.offset
         args = (step.args[0], step.args[1], start)
-        tensor._chain = (Step(step.op, args, root.meta, step.result),)
+        tensor._chain = chain_of(Step(step.op, args, root.meta, step.result))
     else:
-        tensor._chain = (*tensor._chain, step)
+        tensor._chain = tensor._chain.then(step)
     if not (tensor._leaf and tensor._node is None):
         _go_stale(tensor)
         return
     before = tensor._accumulator
     if before is not None:
         tensor._accumulator = None
-        before.pass_on((moved,), accumulator(tensor))
+        before.pass_on(chain_of(moved), accumulator(tensor))
 
 
 def _go_stale(tensor: Tensor) -> None:

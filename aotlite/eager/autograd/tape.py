@@ -11,17 +11,15 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Formula, Op, Source, Vjp
-
-if TYPE_CHECKING:
-    from aotlite.eager.autograd.history import Step
 
 Edge = tuple[Any, int]
 Gradients = list[Any]
@@ -271,7 +269,7 @@ class SliceAssign(TapeNode):
     __slots__ = ("chain", "root_meta", "written")
 
     def __init__(
-        self, written: OpNode, chain: tuple[Step, ...], root_meta: TensorMeta, base: Edge | None
+        self, written: OpNode, chain: Chain, root_meta: TensorMeta, base: Edge | None
     ) -> None:
         self.written = written
         self.chain = chain
@@ -302,14 +300,14 @@ class SliceAssign(TapeNode):
         self.written.release()
 
 
-def replay(chain: tuple[Step, ...], value: Any) -> Any:
+def replay(chain: Iterable[Step], value: Any) -> Any:
     """`value` seen through the views of `chain`."""
     for step in chain:
         value = value._apply(step.op, (value, *step.args))
     return value
 
 
-def put(chain: tuple[Step, ...], base: Any, value: Any) -> Any:
+def put(chain: Chain | tuple[Step, ...], base: Any, value: Any) -> Any:
     """`base` with what is seen through `chain` replaced by `value` (FUN-7)."""
     parents = [base]
     for step in chain[:-1]:
@@ -344,7 +342,7 @@ class AccumulateGrad(TapeNode):
 
     def __init__(self, leaf: Tensor) -> None:
         self._leaf = weakref.ref(leaf)
-        self.chain: tuple[Step, ...] = ()
+        self.chain = EMPTY_CHAIN
         self.edges = ()
         self.sequence = LAST
         self.origin = None
@@ -354,7 +352,7 @@ class AccumulateGrad(TapeNode):
         """The leaf, None if it is gone."""
         return self._leaf()
 
-    def pass_on(self, chain: tuple[Step, ...], node: AccumulateGrad) -> None:
+    def pass_on(self, chain: Chain, node: AccumulateGrad) -> None:
         """From now on gives what arrives, seen through `chain`, to `node`."""
         self.chain = chain
         self.edges = ((node, 0),)

@@ -1,0 +1,107 @@
+"""View chains: the views that lead from a root to a tensor, as a linked list.
+
+A chain shares all of its steps with the chain it goes on from, so that views of views, however
+many, cost the same each. Rules: TEN-3, FUN-2. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, overload
+
+import attrs
+
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import ViewOp
+from aotlite.ir.overlap import has_internal_overlap
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """One view of a chain: the op, its arguments after the operand, the operand's meta."""
+
+    op: ViewOp
+    args: tuple[Any, ...]
+    operand: TensorMeta
+    result: TensorMeta
+
+
+class Chain:
+    """Steps from a root, in order; never changed. Iterates like a tuple of them.
+
+    >>> EMPTY_CHAIN.steps, len(EMPTY_CHAIN)
+    ((), 0)
+    """
+
+    __slots__ = ("__weakref__", "_before", "_last", "_length", "_repeats")
+
+    def __init__(self, before: Chain | None = None, last: Step | None = None) -> None:
+        self._before = before
+        self._last = last
+        self._length: int = 0 if before is None else before._length + 1
+        self._repeats: bool | None = None if before is not None else False
+
+    def then(self, step: Step) -> Chain:
+        """This chain and one step more."""
+        return Chain(self, step)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps as a tuple."""
+        return tuple(reversed(list(reversed(self))))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some step shows an element twice (`expand`, windows that overlap)."""
+        unknown = []
+        chain: Chain = self
+        while chain._repeats is None:
+            unknown.append(chain)
+            assert chain._before is not None
+            chain = chain._before
+        found = chain._repeats
+        for chain in reversed(unknown):
+            assert chain._last is not None
+            found = chain._repeats = found or overlaps_itself(chain._last.result)
+        return found
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __reversed__(self) -> Iterator[Step]:
+        chain: Chain | None = self
+        while chain is not None and chain._last is not None:
+            yield chain._last
+            chain = chain._before
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, index: int | slice) -> Step | tuple[Step, ...]:
+        if index == -1 and self._last is not None:
+            return self._last
+        return self.steps[index]
+
+    def __repr__(self) -> str:
+        return f"Chain({', '.join(step.op.name for step in self)})"
+
+
+EMPTY_CHAIN = Chain()
+"""The chain of a root."""
+
+
+def chain_of(*steps: Step) -> Chain:
+    """The chain of these steps."""
+    chain = EMPTY_CHAIN
+    for step in steps:
+        chain = chain.then(step)
+    return chain
+
+
+def overlaps_itself(meta: TensorMeta) -> bool:
+    """Whether two indices lie at one address (TEN-8)."""
+    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
