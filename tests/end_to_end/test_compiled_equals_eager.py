@@ -85,6 +85,12 @@ FOUND = {
         inputs=(1,),
         outputs=(2,),
     ),
+    "a written input with gaps may be seen by as_strided": case(
+        [("fresh", (3, 2), False), ("diagonal", A, 0, 0, 1)],
+        [("div_", A, A), ("as_strided", A, (), (), 3), ("mul_", C, 5)],
+        inputs=(1,),
+        outputs=(0, 2),
+    ),
     "a clone is memory of its own": case(
         [SQUARE], [("mul", A, 3), ("clone", B)], outputs=(1, 2), after=(("-add_", Ref(1), 1),)
     ),
@@ -217,6 +223,12 @@ REFUSED = {
     "has a history of its own": case(
         [PLAIN, LEAF], [("detach", A), ("mul_", C, B)], inputs=(0, 1), outputs=(2,)
     ),
+    "a view made a leaf and has a history of its own": case(
+        [PLAIN], [("view", A, (2, 2)), ("requires_grad_", B), ("t", C)], outputs=(3,)
+    ),
+    "depends on a leaf that the function makes": case(
+        [PLAIN], [("mul", A, 2), ("requires_grad_", B), ("mul", B, 3)], outputs=(1, 3)
+    ),
     "is used after as_strided_": case(
         [LEAF], [("-as_strided_", A, (2,), (1,), 1), ("mul", A, 2)], outputs=(2,)
     ),
@@ -233,7 +245,8 @@ def test_what_is_not_supported_is_refused_before_any_effect(text: str) -> None:
     """GEN-2: eager runs these; the compiled call raises, and its inputs are as they were."""
     found, refused = check(REFUSED[text])
     assert [] == found
-    assert [text] == refused
+    assert len(refused) == 1
+    assert refused[0] in text
 
 
 def test_overlapping_inputs_of_which_one_is_written_raise_alias_error() -> None:

@@ -232,6 +232,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
         "reaches outside the",
         "has a history of its own",
         "is used after as_strided_",
+        "depends on a leaf that the function makes",
     ),
 }
 """What compiled functions may refuse where eager goes on, always before any effect (GEN-2)."""
