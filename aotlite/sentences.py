@@ -64,7 +64,7 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield f"Tangents arrive in this order: {named}."
     elif meta.tangents:
         named = _listed([_result_name(role, meta) for role in meta.tangents])
-        yield f"No tangents arrive: no input requires grad, so the history of {named} ends in it."
+        yield f"No tangents arrive: no gradient reaches an input, so the history of {named} ends there."
     else:
         yield "No tangents arrive: no value that the compiled code returns is differentiable."
     yield _training_text(meta)
@@ -184,6 +184,8 @@ def _training_text(meta: FunctionMeta) -> str:
         return f"Training: {given} and tangents arrive, so a backward graph is made."
     if not givers:
         return "Inference: no input requires grad, so no backward graph is made."
+    if meta.tangents:
+        return "Inference: no gradient reaches an input, so no backward graph is made."
     return (
         "Inference: all that is differentiable is inputs and views of inputs, which the tape links "
         "when they are rebuilt, so no backward graph is made."

@@ -35,6 +35,8 @@ class CapturedInput:
     entry_meta: TensorMeta
     entry_offset: int
     is_leaf: bool
+    requires_grad: bool
+    """At entry; it may have no `entry` all the same: a view made under no_grad (TEN-21)."""
     place: str
     """How a person finds it: `argument 0['x']`, `model.weight`."""
 

@@ -242,6 +242,7 @@ class CaptureRecorder:
             tensor.meta,
             tensor.offset,
             is_leaf or not requires_grad,
+            requires_grad,
             place,
         )
         self.inputs.append(given)

@@ -112,7 +112,7 @@ class _Inputs:
             geometry_steps=final.moves,
             place=given.place,
             is_leaf=given.is_leaf,
-            requires_grad=given.entry is not None,
+            requires_grad=given.requires_grad,
             requires_grad_at_exit=fake.requires_grad_outside(),
             writes_data=bool(data),
             writes_metadata=moved,
