@@ -76,7 +76,8 @@ def gradients(
     return grad(live, leaves, given, create_graph=again, allow_unused=True)
 
 
-def _weights(outs: Sequence[Tensor]) -> list[Tensor]:
+def weights_of(outs: Sequence[Tensor]) -> list[Tensor]:
+    """Fixed incoming gradients for these results, all different."""
     weights = cotangents(tuple(outs))
     return [tensor_of(w.astype(out.dtype.numpy)) for out, w in zip(outs, weights, strict=True)]
 
@@ -100,7 +101,7 @@ def _check_first(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     args = bound(op, sample)
     leaves = leaves_of(args)
     outs = forward(op, args)
-    weights = _weights(outs)
+    weights = weights_of(outs)
     found = gradients(outs, leaves, weights)
 
     def value(moved: tuple[Any, ...]) -> float:
@@ -114,9 +115,9 @@ def _check_second(op: Op, sample: Sample, rng: np.random.Generator) -> None:
     args = bound(op, sample)
     leaves = leaves_of(args)
     outs = forward(op, args)
-    weights = [w.requires_grad_() for w in _weights(outs)]
+    weights = [w.requires_grad_() for w in weights_of(outs)]
     first = [g for g in gradients(outs, leaves, weights, again=True) if g is not None]
-    factors = _weights(first)
+    factors = weights_of(first)
     found = gradients(first, [*leaves, *weights], factors)
 
     def slope(moved: tuple[Any, ...]) -> float:
@@ -271,7 +272,7 @@ def _poisoned(tensor: Tensor) -> Tensor:
 def _apply(
     op: PureOp, formula: Formula, args: tuple[Any, ...], outs: tuple[Tensor, ...], instead: Any
 ) -> list[Tensor]:
-    grads, key = _weights(outs), op.key(args)
+    grads, key = weights_of(outs), op.key(args)
     given = {
         Source.GRAD: grads,
         Source.OPERAND: args,
@@ -335,7 +336,7 @@ def _loss_gradients(
     inner = (args[0].clone(), *args[1:]) if changes_first(op) else args
     outs = run(op, inner)
     live = [out for out in outs if out.requires_grad]
-    loss = [(out * w).sum() for out, w in zip(live, _weights(live), strict=True)]
+    loss = [(out * w).sum() for out, w in zip(live, weights_of(live), strict=True)]
     if target is not None:
         for tensor in tensors_in(
             args[target[1]] if target[0] is Source.OPERAND else outs[target[1]]
@@ -389,7 +390,7 @@ def _check_operand_form(op: Op, sample: Sample, position: int, operands: list[Te
     args = bound(op, sample)
     leaves = leaves_of(args, position)
     outs = forward(op, args)
-    found = gradients(outs, leaves, _weights(outs))
+    found = gradients(outs, leaves, weights_of(outs))
     for leaf, gradient in zip(leaves, found, strict=True):
         expected = _has_formula(op, position) and bool(outs)
         assert (gradient is not None) == expected, (
@@ -416,7 +417,7 @@ def _check_linear(op: Op, sample: Sample) -> None:
     args = bound(op, sample)
     leaves = leaves_of(args)
     outs = forward(op, args)
-    first = _weights(outs)
+    first = weights_of(outs)
     second = [tensor_of(np.cos(np.array(w.array) * 7 + 1) * 1000) for w in first]
     both = [tensor_of(a.array * 2 - b.array) for a, b in zip(first, second, strict=True)]
     nothing = [tensor_of(np.zeros(w.shape)) for w in first]

@@ -207,6 +207,13 @@ def _accumulates_in_the(position: int) -> Callable[[Any, tuple[Any, ...]], Any]:
     return scribble
 
 
+def _gives_its_operand_away(result: Any, args: tuple[Any, ...]) -> Any:
+    """The array that owns the operand's memory, which the engine takes for a fresh one."""
+    owner = args[0].base
+    same = isinstance(owner, np.ndarray) and owner.shape == result.shape
+    return owner if same and owner.dtype == result.dtype else result
+
+
 def _keeps_its_result(op: Any) -> Any:
     kept: dict[Any, Any] = {}
 
@@ -225,6 +232,12 @@ plant(
     *("add", "sum", "matmul", "index_add"),
 )
 plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(1)), "add_")
+plant(
+    "L3",
+    "the result is the operand's memory",
+    with_kernel(_gives_its_operand_away),
+    "clone",
+)
 plant("L3", "all results are one array", _keeps_its_result, "full", "uniform")
 plant("L3", "all results are one array", _keeps_its_result, "rand", also=("L10",))
 plant(

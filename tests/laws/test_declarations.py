@@ -17,8 +17,8 @@ from aotlite.ir.op import OPS, parse_vjp, schema_of
 class Layout:
     """A tensor of which only the meta is known."""
 
-    def __init__(self, shape, stride):
-        self.meta = tensor_meta(shape, stride)
+    def __init__(self, shape, stride, dtype=al.float32):
+        self.meta = tensor_meta(shape, stride, dtype)
 
 
 def random_layout(rng):
@@ -44,6 +44,11 @@ NUMBER_CALLS = {
     "pow of a number": (lambda torch, x: torch.pow(2.0, x), lambda x: (2.0, x)),
     "clamp": (lambda torch, x: x.clamp(0, 1), lambda x: (x, 0, 1)),
     "exp": (lambda torch, x: x.exp(), lambda x: (x,)),
+    "isnan": (lambda torch, x: x.isnan(), lambda x: (x,)),
+    "clone": (lambda torch, x: x.clone(), lambda x: (x,)),
+    "cast": (lambda torch, x: x.double(), lambda x: (x, al.float64)),
+    "fill": (lambda torch, x: torch.ops.aten.fill(x, 3.0), lambda x: (x, 3.0)),
+    "roll": (lambda torch, x: torch.roll(x, 1), lambda x: (x, (1,))),
 }
 
 
@@ -73,6 +78,54 @@ def test_strides_of_two_tensors_equal_torch(torch, name):
         expected = twin(*[torch.ones(4000).as_strided(*each) for each in pair]).stride()
         args = tuple(Layout(*each) for each in pair)
         assert OPS[name].infer(OPS[name].bind(args, {})).stride == expected, pair
+
+
+CONDITIONAL_CALLS = {
+    "masked_fill": (lambda torch, c, x: x.masked_fill(c, 1.0), lambda c, x: (x, c, 1.0)),
+    "where": (lambda torch, c, x: torch.where(c, x, x), lambda c, x: (c, x, x)),
+    "where with other": (lambda torch, c, x: torch.where(c, x, 2.0), lambda c, x: (c, x, 2.0)),
+    "where with value": (lambda torch, c, x: torch.where(c, 2.0, x), lambda c, x: (c, 2.0, x)),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", CONDITIONAL_CALLS)
+def test_strides_of_a_choice_equal_torch(torch, name):
+    theirs, arguments = CONDITIONAL_CALLS[name]
+    op = OPS[name.split()[0]]
+    rng = random.Random(2)
+    for _ in range(1000):
+        shape, stride = random_layout(rng)
+        other = tuple(rng.sample(stride, len(stride)))
+        mask = torch.ones(4000, dtype=torch.bool).as_strided(shape, other)
+        expected = theirs(torch, mask, torch.ones(4000).as_strided(shape, stride)).stride()
+        pair = Layout(shape, other, al.bool_), Layout(shape, stride)
+        assert op.infer(op.bind(arguments(*pair), {})).stride == expected, (shape, other, stride)
+
+
+VIEWS = {
+    "select_scatter": (lambda x: x.select(0, 0), (0, 0)),
+    "slice_scatter": (lambda x: x[:2], (0, 0, 2, 1)),
+    "diagonal_scatter": (lambda x: x.diagonal(), (0, 0, 1)),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", VIEWS)
+def test_strides_of_a_put_view_equal_torch(torch, name):
+    """Gaps are kept, repeated elements are not."""
+    seen, args = VIEWS[name]
+    op = OPS[name]
+    rng = random.Random(3)
+    for _ in range(1000):
+        shape, stride = random_layout(rng)
+        x = torch.ones(4000).as_strided(shape, stride)
+        if len(shape) < 2 or 0 in shape:
+            continue
+        src = torch.zeros(seen(x).shape)
+        expected = getattr(torch, name)(x, src, *args).stride()
+        ours = op.bind((Layout(shape, stride), Layout(src.shape, src.stride()), *args), {})
+        assert op.infer(ours).stride == expected, (shape, stride)
 
 
 # ---------------------------------------------------------------------------------- declarations

@@ -4,7 +4,7 @@ import pytest
 
 from aotlite.ir.op import OPS
 from tests.laws.plants import PLANTS
-from tests.laws.table import LAWS, WITHOUT_SAMPLES
+from tests.laws.table import LAWS, WITHOUT_SAMPLES, class_of
 from tests.samples import samples_of
 
 
@@ -40,8 +40,6 @@ def test_every_law_has_a_plant_in_every_class_of_op_that_it_applies_to():
 
 
 def _ops_of(law_class):
-    from tests.laws.table import class_of
-
     return [
         op for op in OPS.values() if class_of(op) == law_class and op.name not in WITHOUT_SAMPLES
     ]

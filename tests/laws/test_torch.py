@@ -9,7 +9,7 @@ import pytest
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS
-from tests.laws.gradient import _weights, forward, gradients, leaves_of
+from tests.laws.gradient import forward, gradients, leaves_of, weights_of
 from tests.laws.running import bound, close, run, tensors_in
 from tests.laws.table import WITHOUT_SAMPLES, has_gradient
 from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, known, torch_value, twin_of
@@ -131,7 +131,7 @@ def check_gradients(torch, name, sample):
     assert len(theirs) == len(outs), f"{name}{sample}: {len(outs)} results require grad"
     if not outs:
         return
-    weights = _weights(outs)
+    weights = weights_of(outs)
     given = [torch.from_numpy(np.array(w.array)) for w in weights]
     expected = torch.autograd.grad(theirs, their_leaves, given, allow_unused=True)
     with np.errstate(all="ignore"):
@@ -192,7 +192,7 @@ def _raises(op, sample, k):
 
 def _weighed(outs):
     live = [out for out in outs if out.requires_grad]
-    return list(zip(live, _weights(live), strict=True))
+    return list(zip(live, weights_of(live), strict=True))
 
 
 def _raises_in_torch(torch, op, sample, k):
