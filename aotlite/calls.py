@@ -165,13 +165,15 @@ def signature(tensor: Tensor) -> Any:
 def alias_pattern(tensors: Sequence[Tensor]) -> Any:
     """Which tensors are one object, which share a storage and at what distance; None if none do."""
     storages: dict[int, int] = {}
+    objects: dict[int, int] = {}
     pattern = []
     shared = False
     for index, tensor in enumerate(tensors):
         first = storages.setdefault(id(tensor.storage), index)
         if first != index:
             shared = True
-        pattern.append((first, tensor.offset - tensors[first].offset))
+        same = objects.setdefault(id(tensor), index)
+        pattern.append((first, tensor.offset - tensors[first].offset, same))
     return tuple(pattern) if shared else None
 
 

@@ -64,7 +64,8 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield f"Tangents arrive in this order: {named}."
     elif meta.tangents:
         named = _listed([_result_name(role, meta) for role in meta.tangents])
-        yield f"No tangents arrive: none would reach an input, so the history of {named} ends there."
+        reason = "none would reach an input"
+        yield f"No tangents arrive: {reason}, so the history of {named} ends there."
     else:
         yield "No tangents arrive: no value that the compiled code returns is differentiable."
     yield _training_text(meta)

@@ -137,17 +137,21 @@ class PlaceIndex:
     def __init__(self, function: Any, leaves: list[Any]) -> None:
         self.function = function
         self.leaves = leaves
-        self._found: dict[int, Place] | None = None
+        self._found: dict[int, list[Place]] | None = None
         self._alive: list[Any] = []
 
     def find(self, thing: Any) -> Place | None:
         """The first place at which `thing` is found, breadth first."""
+        return next(iter(self.all_of(thing)), None)
+
+    def all_of(self, thing: Any) -> list[Place]:
+        """All places at which `thing` is found, breadth first; an argument itself is none."""
         if self._found is None:
             self._found = self._search()
-        return self._found.get(id(thing))
+        return self._found.get(id(thing), [])
 
-    def _search(self) -> dict[int, Place]:
-        found: dict[int, Place] = {}
+    def _search(self) -> dict[int, list[Place]]:
+        found: dict[int, list[Place]] = {}
         queue: list[tuple[Any, Place]] = [
             (leaf, Place(i, self.function))
             for i, leaf in enumerate(self.leaves)
@@ -156,12 +160,13 @@ class PlaceIndex:
         queue.append((self.function, Place(None, self.function)))
         seen: set[int] = set()
         for thing, place in queue:  # grows while it is walked
+            argument = not place.path and place.argument is not None
+            if isinstance(thing, Observed) or isinstance(thing, Tensor) and not argument:
+                found.setdefault(id(thing), []).append(place)
             if id(thing) in seen:
                 continue
             seen.add(id(thing))
             self._alive.append(thing)
-            if isinstance(thing, (Tensor, Observed)):
-                found.setdefault(id(thing), place)
             queue.extend(_inside(thing, place))
         return found
 

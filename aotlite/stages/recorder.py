@@ -102,6 +102,7 @@ class CaptureRecorder:
         self._fakes: dict[int, Tensor] = {}
         self._reals: dict[int, Tensor] = {}
         self._inputs: dict[int, CapturedInput] = {}
+        self._reached: set[int] = set()
         self._real_by_node: dict[Node, Tensor] = {}
         self._storages: dict[int, Storage] = {}
         self._places: dict[int, Place] = {}
@@ -123,10 +124,28 @@ class CaptureRecorder:
         if tensor.storage.capture is self:
             return tensor
         fake = self._fakes.get(id(tensor))
-        return self._lift(tensor) if fake is None else fake
+        if fake is None:
+            return self._lift(tensor)
+        given = self._inputs[id(fake)]
+        if isinstance(given.role, Primal) and id(tensor) not in self._reached:
+            self._reach(tensor, given.role)
+            if fake.meta is not given.entry_meta or fake.offset != given.entry_offset:
+                raise self.refuse(
+                    "an argument by another name after its geometry changed",
+                    "use the argument itself",
+                )
+        return fake
+
+    def _reach(self, tensor: Tensor, role: Primal) -> None:
+        """Notes that the function reached an argument by another way than as an argument."""
+        self._reached.add(id(tensor))
+        places = self._index.all_of(tensor)
+        if not places and id(tensor) not in self._places:
+            raise self._refuse_placeless(tensor)
+        self.guards.extend(SamePlace(place, role) for place in places)
 
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
-        if isinstance(op, GeometryOp) and args[0] in _Hiddens(self):
+        if isinstance(op, GeometryOp) and self._is_reached(args[0]):
             raise self.refuse(
                 f"{op.name} on a tensor that is not an argument", "pass the tensor as an argument"
             )
@@ -152,6 +171,13 @@ class CaptureRecorder:
         )
         self.nodes.append(node)
         return node
+
+    def _is_reached(self, fake: Tensor) -> bool:
+        """Whether it is (also) seen as a tensor from outside, whose geometry Python code reads."""
+        given = self.input_of(fake)
+        if given is None:
+            return False
+        return isinstance(given.role, Hidden) or id(self._reals[id(fake)]) in self._reached
 
     def _check_window(self, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
         """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
@@ -211,14 +237,20 @@ class CaptureRecorder:
             )
         place = self._place_of(tensor)
         if place is None:
-            raise self.refuse(
-                f"a tensor {tensor.meta} that is neither an argument nor found in the function's "
-                "closure, its globals, or in a Module, optimizer or container among these",
-                "pass the tensor as an argument, or hold it in a Module",
-            )
+            raise self._refuse_placeless(tensor)
         role = Hidden(sum(isinstance(each.role, Hidden) for each in self.inputs), str(place))
         self.guards.append(HiddenPlace(role.index, place))
+        if id(tensor) not in self._places:  # which of its places the function used is not known
+            others = self._index.all_of(tensor)[1:]
+            self.guards.extend(SamePlace(other, role) for other in others)
         return self._fake_input(tensor, role, str(place))
+
+    def _refuse_placeless(self, tensor: Tensor) -> Exception:
+        return self.refuse(
+            f"a tensor {tensor.meta} that is neither an argument nor found in the function's "
+            "closure, its globals, or in a Module, optimizer or container among these",
+            "pass the tensor as an argument, or hold it in a Module",
+        )
 
     def _fake_input(self, tensor: Tensor, role: Primal | Hidden, place: str) -> Tensor:
         storage = self._storages.get(id(tensor.storage))
@@ -381,17 +413,6 @@ def _addresses(meta: TensorMeta, start: int) -> set[int]:
     for size, stride in zip(meta.shape, meta.stride, strict=True):
         found = {address + i * stride for address in found for i in range(size)}
     return found
-
-
-class _Hiddens:
-    """The fakes of hidden inputs, as a container."""
-
-    def __init__(self, recorder: CaptureRecorder) -> None:
-        self.recorder = recorder
-
-    def __contains__(self, fake: Tensor) -> bool:
-        given = self.recorder.input_of(fake)
-        return given is not None and isinstance(given.role, Hidden)
 
 
 def _values(value: Any) -> Any:

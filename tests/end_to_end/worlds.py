@@ -310,8 +310,8 @@ EXACT = 2.0**50
 
 def _same_numbers(a: Any, b: Any) -> bool:
     """Equal; beyond exact integers, equal but for the order of sums."""
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(_same_numbers, a, b))
+    if isinstance(a, list) or isinstance(b, list):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_same_numbers, a, b))
     if a == b or (a != a and b != b):
         return True
     return max(abs(a), abs(b)) > EXACT and abs(a - b) <= 1e-9 * max(abs(a), abs(b))
