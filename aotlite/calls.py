@@ -157,6 +157,7 @@ def signature(tensor: Tensor) -> Any:
         requires_grad,
         tensor._leaf and tensor._node is None,
         tensor._kind,
+        tensor._kind is not None and tensor._node is not None,
         is_stale(tensor),
         requires_grad and tensor._base is not None and is_leaf_family(tensor),
     )

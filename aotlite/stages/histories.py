@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aotlite.eager.autograd.history import CreationKind
-from aotlite.eager.autograd.tape import Edge, TapeNode
+from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode
 from aotlite.eager.tensor import Tensor
 
 RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
@@ -24,7 +26,17 @@ def is_dead_end(view: Tensor) -> bool:
     root = view._root
     if view._kind not in RESTRICTED or view._node is None or root is None:
         return False
-    return not any(node is root.node for node in behind((view._node, view._index)))
+    ends = (root.node, *_accumulators(root.node))
+    return not any(node in ends for node in behind((view._node, view._index)))
+
+
+def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
+    """The nodes that collect a leaf's gradient after changes of its geometry (TEN-24)."""
+    while isinstance(node, AccumulateGrad) and node.edges:
+        (edge,) = node.edges
+        assert edge is not None
+        node = edge[0]
+        yield node
 
 
 def behind(edge: Edge | None) -> list[TapeNode]:

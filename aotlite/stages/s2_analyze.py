@@ -16,7 +16,7 @@ from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.ops.views import DETACH
+from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap, overlaps
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
@@ -199,6 +199,7 @@ class _Outputs:
         sight = self.seen[result.value]
         if sight.root in self.inputs:
             self._check_history(index, result, sight)
+            self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
             return AliasOfInput(role, *self._view(result, sight))
         if sight.object is sight.root:
@@ -247,6 +248,18 @@ class _Outputs:
                     requires_grad = root is not None and root.requires_grad
                     return BaseMeta(sight.root, meta, requires_grad, output, version)
         return BaseMeta(sight.root, meta, False, -1, version)
+
+    def _check_leaf_window(self, index: int, given: CapturedInput) -> None:
+        """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
+        last = self.seen[given.fake.value]
+        if given.is_leaf and given.requires_grad and any(s.op is AS_STRIDED for s in last.moves):
+            raise noted(
+                UnsupportedError(
+                    f"analyze: output {index} is a view of {given.place}, a leaf that is used after "
+                    "as_strided_, expected uses before it only"
+                ),
+                "Take an as_strided view instead of changing the leaf.",
+            )
 
     def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
         """An alias is rebuilt from its base, so it cannot have a history of its own."""

@@ -91,6 +91,9 @@ FOUND = {
         inputs=(1,),
         outputs=(0, 2),
     ),
+    "parts of a leaf whose geometry changed have gradients": case(
+        [LEAF], [("-squeeze_", A, 0), ("split2", A, 2)], outputs=(0, 2)
+    ),
     "a clone is memory of its own": case(
         [SQUARE], [("mul", A, 3), ("clone", B)], outputs=(1, 2), after=(("-add_", Ref(1), 1),)
     ),

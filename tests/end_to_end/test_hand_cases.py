@@ -411,3 +411,42 @@ def test_a_function_leaves_the_world_that_eager_leaves(name: str) -> None:
         assert its.error is None
         assert [] == differences(mine, its)
     assert len(compiled.entries) == 1
+
+
+def test_an_argument_also_reached_through_the_closure_is_guarded() -> None:
+    """The entry of a call in which both were one tensor is not used where they are two."""
+    held = [al.ones(2)]
+
+    def function(x: Any) -> Any:
+        return x + held[0] * 2
+
+    compiled = al.compile(function)
+    assert [3.0, 3.0] == compiled(held[0]).tolist()
+    assert [5.0, 5.0] == compiled(al.ones(2) * 3).tolist()
+    held[0] = al.zeros(2)
+    assert [3.0, 3.0] == compiled(al.ones(2) * 3).tolist()
+
+
+def test_a_tensor_at_two_places_of_the_closure_is_guarded_at_both() -> None:
+    first = second = al.ones(2)
+
+    def function(x: Any) -> Any:
+        return x + first + second * 10
+
+    compiled = al.compile(function)
+    assert [11.0, 11.0] == compiled(al.zeros(2)).tolist()
+    second = al.ones(2) * 2
+    assert [21.0, 21.0] == compiled(al.zeros(2)).tolist()
+    first = al.ones(2) * 3
+    assert [23.0, 23.0] == compiled(al.zeros(2)).tolist()
+
+
+def test_a_view_under_no_grad_and_a_view_of_it_do_not_share_an_entry() -> None:
+    """Results of the one have a gradient that goes nowhere; the other has a node for it."""
+    x = leaf(1) * 1
+    with al.no_grad():
+        bare = x.expand(3)
+    compiled = al.compile(lambda x: x.relu())
+    compiled(bare.transpose(0, 0)).backward(al.ones(3, dtype=al.float64))
+    compiled(bare).backward(al.ones(3, dtype=al.float64))
+    assert 2 == len(compiled.entries)

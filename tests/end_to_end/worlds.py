@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -275,11 +276,15 @@ def _error_differences(compiled: World, eager: World) -> list[str]:
 
 def _seen_differences(when: str, compiled: list[Seen], eager: list[Seen]) -> list[str]:
     found = []
+    shared = Counter(each.storage for each in eager)
     for i, (mine, its) in enumerate(zip(compiled, eager, strict=True)):
+        alone = mine.base is None and shared[its.storage] == 1
         for field in attrs.fields(Seen):
             a, b = getattr(mine, field.name), getattr(its, field.name)
-            hides_base = mine.base is None and its.base == -1  # META-10: an only view, alone
-            if field.name in ("base", "offset") and hides_base:
+            # META-10: of a view that nothing else shares memory with, the base is hidden.
+            if field.name == "base" and mine.base is None and its.base == -1:
+                continue
+            if field.name == "offset" and alone:
                 continue
             if field.name == "base" and -1 in (a, b) and None not in (a, b):
                 continue
