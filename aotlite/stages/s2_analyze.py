@@ -255,8 +255,8 @@ class _Outputs:
         if given.is_leaf and given.requires_grad and any(s.op is AS_STRIDED for s in last.moves):
             raise noted(
                 UnsupportedError(
-                    f"analyze: output {index} is a view of {given.place}, a leaf that is used after "
-                    "as_strided_, expected uses before it only"
+                    f"analyze: output {index} is a view of {given.place}, a leaf that is used "
+                    "after as_strided_, expected uses before it only"
                 ),
                 "Take an as_strided view instead of changing the leaf.",
             )

@@ -232,7 +232,7 @@ REFUSED = {
     "depends on a leaf that the function makes": case(
         [PLAIN], [("mul", A, 2), ("requires_grad_", B), ("mul", B, 3)], outputs=(1, 3)
     ),
-    "is used after as_strided_": case(
+    "after as_strided_, expected uses before": case(
         [LEAF], [("-as_strided_", A, (2,), (1,), 1), ("mul", A, 2)], outputs=(2,)
     ),
     "overlaps itself, expected a base with": case(

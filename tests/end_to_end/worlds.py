@@ -51,7 +51,8 @@ class World:
     """After the call: setup values, then results."""
     written: list[Any] = attrs.field(factory=list)
     """What each write after the call raised."""
-    after: list[Seen] = attrs.field(factory=list)
+    after: list[list[Seen]] = attrs.field(factory=list)
+    """The same after the writes, if there are any, and after the backward."""
     backward: list[Any] = attrs.field(factory=list)
     """What each backward raised."""
     grads: list[Any] = attrs.field(factory=list)
@@ -119,9 +120,9 @@ def _continue(
     world.called = _seen(kept, looks=call.looks)
     if call.after:
         world.written = [_raised(_write, engine, step, values) for step in call.after]
-        world.after = _seen(kept, looks=False)
+        world.after.append(_seen(kept, looks=False))
     _backward(call, engine, world, kept, tensors)
-    world.after += _seen(kept, looks=True)
+    world.after.append(_seen(kept, looks=True))
 
 
 def _bytes_and_geometry(value: Any) -> Any:
@@ -232,7 +233,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
         "requires_grad_ on a tensor from outside",
         "reaches outside the",
         "has a history of its own",
-        "is used after as_strided_",
+        "after as_strided_, expected uses before",
         "depends on a leaf that the function makes",
     ),
 }
@@ -259,7 +260,8 @@ def differences(compiled: World, eager: World) -> list[str]:
             found.append(f"{name}: compiled {mine}, eager {its}")
     if not found:
         found += _seen_differences("after the call", compiled.called, eager.called)
-        found += _seen_differences("later", compiled.after, eager.after)
+        for mine, its in zip(compiled.after, eager.after, strict=True):
+            found += _seen_differences("later", mine, its)
         found += _gradient_differences(compiled, eager)
     return found
 
