@@ -197,6 +197,11 @@ def a_value_and_its_detached_alias(x: Any) -> Any:
     return y, y.detach()
 
 
+@hand(lambda: [value(4)], after=[(False, "mul_", 1, 3)])
+def equal_computations_are_two_results(x: Any) -> Any:
+    return x * 2, x * 2, (x * 2).exp()
+
+
 @hand(lambda: [value(4)])
 def a_result_twice(x: Any) -> Any:
     y = x * 2
