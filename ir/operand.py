@@ -309,6 +309,18 @@ class Operand:
         """Itself if it has this dtype, else a copy cast to it (FUN-13)."""
         return self if self.dtype is dtype else self._do("cast", dtype)
 
+    def to_kind(self, dtype: DType) -> Any:
+        """`to(dtype)` of what a gradient has of it: of complex values for a real dtype, the real
+        part (TEN-36).
+        """
+        lone = self.is_complex() and not dtype.is_complex
+        return (self.real if lone else self).to(dtype)
+
+    @property
+    def real(self) -> Any:
+        """The real parts: a copy, but a real tensor is itself."""
+        return self._do("real") if self.is_complex() else self
+
     def float(self) -> Any:
         """`to(float32)`."""
         return self.to(dtypes.float32)

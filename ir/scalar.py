@@ -78,7 +78,7 @@ _INFIX = {
 
 FUNCTIONS = (
     "neg abs sign exp expm1 log log1p sqrt sin cos tanh floor ceil isnan pow maximum minimum where "
-    "logical_and logical_or logical_not lt le gt ge eq ne conj cast"
+    "logical_and logical_or logical_not lt le gt ge eq ne conj cast real"
 ).split()
 """Every operation an expression may use, besides add, sub, mul, div and symbols."""
 
@@ -102,7 +102,7 @@ neg, abs_, sign, exp, expm1, log, log1p, sqrt, sin, cos, tanh, floor, ceil, isna
 pow_, maximum, minimum, where, logical_and, logical_or, logical_not = map(
     _function, FUNCTIONS[14:21]
 )
-lt, le, gt, ge, eq, ne, conj, cast = map(_function, FUNCTIONS[21:])
+lt, le, gt, ge, eq, ne, conj, cast, real = map(_function, FUNCTIONS[21:])
 
 
 def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -144,7 +144,7 @@ def evaluate(
     return function(*[evaluate(a, values, functions) for a in expr.args])
 
 
-_ODD_AT_ZERO = frozenset("neg abs sign sqrt sin tanh expm1 log1p floor ceil conj cast".split())
+_ODD_AT_ZERO = frozenset("neg abs sign sqrt sin tanh expm1 log1p floor ceil conj cast real".split())
 """Operations of one operand that give 0 for 0."""
 
 

@@ -170,13 +170,13 @@ def _can_be_written(name: str, sample: Sample) -> bool:
 _DOMAINS: dict[str, Make] = dict.fromkeys(("log", "log1p", "sqrt", "rsqrt", "reciprocal"), positive)
 
 
-@register("neg", "conj", "abs", "sign", "relu", "floor", "ceil")
+@register("neg", "conj", "real", "abs", "sign", "relu", "floor", "ceil")
 def _kept_dtype(name: str) -> Iterable[Sample]:
     # PyTorch has no relu, floor or ceil of bool; negation of bool has no meaning.
     for dtype in NUMERIC:
         yield from (Sample((a,)) for a in [*layouts(dtype), special(dtype)])
     yield from _smooth_unary(name)
-    if name in ("conj", "neg", "abs"):
+    if name in ("conj", "real", "neg", "abs"):
         yield Sample((np.array([1 + 2j, -0.5j, -3 + 0j]),))
 
 

@@ -85,7 +85,7 @@ def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
 
 def _pow_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     if isinstance(self, (int, float, complex)):
-        base = exponent.new_full((), self)
+        base = result.new_full((), self)
         return grad * conj(result * base.log()) if self != 0 else grad * 0
     flat = self == 0
     if not exponent.is_complex():
@@ -173,6 +173,16 @@ CONJ = pointwise(
     scalar=lambda a: s.conj(a),
     vjp={"self": lambda grad: conj(grad)},
 )
+REAL = pointwise(
+    "real(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.real(a),
+    scalar=lambda a: s.real(a),
+    vjp={"self": lambda grad: grad},
+    result=real_of,
+)
+"""A copy of the real parts: PyTorch's is a view of the complex memory."""
+
+
 def _direction(self: Any) -> Any:
     """The sign, for complex numbers z / |z|; 0 where self is 0."""
     if not self.is_complex():

@@ -178,7 +178,7 @@ CAST: PureOp = register(
         kernel=_cast_kernel,
         scalar=lambda a, dtype: s.cast(a, dtype),
         vjp=parse_vjp(
-            _CAST, {"self": lambda grad, self_meta: grad.to(self_meta.dtype)}
+            _CAST, {"self": lambda grad, self_meta: grad.to_kind(self_meta.dtype)}
         ),
     )
 )

@@ -148,3 +148,67 @@ def test_only_leaves_are_copied_deeply():
     assert twin.requires_grad and twin is not x and twin.storage is not x.storage
     with pytest.raises(al.AutogradError, match="^deepcopy: the tensor is not a leaf"):
         copy.deepcopy(x * 2)
+
+
+MIXED = {
+    "product": lambda x, z: x * z,
+    "product from the left": lambda x, z: z * x,
+    "product with a number": lambda x, z: x * 1j,
+    "sum": lambda x, z: x + z,
+    "difference": lambda x, z: x - z,
+    "difference from the left": lambda x, z: z - x,
+    "difference from a number": lambda x, z: 2j - x,
+    "quotient": lambda x, z: x / z,
+    "quotient from the left": lambda x, z: z / x,
+    "power": lambda x, z: x**z,
+    "power from the left": lambda x, z: z**x,
+    "power of a number": lambda x, z: 2j**x,
+    "broadcast": lambda x, z: x[:1] * z,
+    "cast": lambda x, z: x.to(z.dtype) * z,
+    "copy": lambda x, z: z.clone().copy_(x) * z,
+    "part of a copy": lambda x, z: (z.clone()[:1].copy_(x[:1]) * z),
+    "sum in place": lambda x, z: z.clone().add_(x) * z,
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.filterwarnings("error")
+def test_the_gradient_of_a_real_operand_of_a_complex_result_is_its_real_part(torch, name):
+    """TEN-36; the absolute value, so that what arrives has both parts."""
+    found = []
+    for library in (torch, al):
+        x = library.tensor([0.5, 2.0], dtype=library.float64).requires_grad_()
+        z = library.tensor([1 - 2j, 0.5 + 1j], dtype=library.complex128)
+        MIXED[name](x, z).abs().sum().backward()
+        assert x.grad.dtype is library.float64
+        found.append(x.grad.tolist())
+    # Logarithms of complex numbers round differently in the two libraries.
+    assert found[0] == pytest.approx(found[1], rel=1e-14)
+
+
+def test_a_real_operand_of_a_complex_product_is_compiled_as_eager():
+    def loss(x):
+        return (x * (1 + 2j)).abs().sum()
+
+    x = al.tensor([1.0, -2.0], dtype=al.float64).requires_grad_()
+    y = x.detach().clone().requires_grad_()
+    loss(x).backward()
+    al.compile(loss)(y).backward()
+    assert x.grad.tolist() == y.grad.tolist()
+
+
+def test_the_real_part_of_a_real_tensor_is_itself_and_of_a_complex_one_a_copy():
+    x, z = al.tensor([1.0]), al.tensor([1 - 2j], dtype=al.complex128).requires_grad_()
+    assert x.real is x
+    part = z.real
+    assert ([1.0], al.float64, None) == (part.tolist(), part.dtype, part.base)
+    part.sum().backward()
+    assert [1 + 0j] == z.grad.tolist()
+
+
+def test_a_real_result_takes_no_complex_gradient():
+    x = al.ones(1).requires_grad_()
+    message = "backward: the gradient of a float32 tensor is complex64, expected a real one"
+    with pytest.raises(al.AutogradError, match=message):
+        x.backward(al.ones(1, dtype=al.complex64))

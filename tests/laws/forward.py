@@ -282,7 +282,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         name: getattr(np, name)
         for name in (
             "abs sign exp expm1 log log1p sqrt sin cos tanh floor ceil isnan maximum minimum where "
-            "logical_and logical_or logical_not conj"
+            "logical_and logical_or logical_not conj real"
         ).split()
     },
     "add": np.add,

@@ -97,6 +97,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "squeeze": lambda torch, x, dim: x.squeeze() if dim is None else x.squeeze(dim),
     "squeeze_": lambda torch, x, dim: x.squeeze_() if dim is None else x.squeeze_(dim),
     "conj": lambda torch, x: torch.conj_physical(x),
+    "real": lambda torch, x: torch.real(x).clone(),
     "conv2d": lambda torch, *args: torch.nn.functional.conv2d(*args),
     "softmax": lambda torch, x, dim, dtype: torch.softmax(x, dim, dtype=dtype),
     "log_softmax": lambda torch, x, dim, dtype: torch.log_softmax(x, dim, dtype=dtype),
@@ -180,7 +181,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("copy",), "gradient", "PyTorch's functional form has no derivative; copy_ is compared"
     ),
     Difference(
-        ("conj",),
+        ("conj", "real"),
         "strides",
         "PyTorch gives a real tensor back as it is, an op of ours never an operand",
     ),

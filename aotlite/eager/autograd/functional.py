@@ -125,4 +125,9 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         raise AutogradError(
             f"backward: the gradient has shape {gradient.shape}, expected {tensor.shape}"
         )
+    if gradient.is_complex() and not tensor.is_complex():
+        raise AutogradError(
+            f"backward: the gradient of a {tensor.dtype} tensor is {gradient.dtype}, expected a "
+            "real one"
+        )
     return gradient.to(tensor.dtype)

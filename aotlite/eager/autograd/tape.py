@@ -244,19 +244,12 @@ def released(name: str) -> AutogradError:
 
 
 def _fitted(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient summed over broadcast dimensions and cast to the operand's dtype."""
+    """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
     if grad is None:
         return None
     if grad.meta.shape != meta.shape:
         grad = grad.sum_to(meta.shape)
-    if grad.meta.dtype is not meta.dtype:
-        if grad.meta.dtype.is_complex and not meta.dtype.is_complex:
-            raise AutogradError(
-                f"backward: the gradient of a {meta.dtype} tensor is {grad.meta.dtype}, expected a "
-                "real one"
-            )
-        grad = grad.to(meta.dtype)
-    return grad
+    return grad if grad.meta.dtype is meta.dtype else grad.to_kind(meta.dtype)
 
 
 class SliceAssign(TapeNode):
