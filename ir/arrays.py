@@ -25,7 +25,8 @@ class ArrayBackend(Protocol):
     """What an array library gives: flat buffers, strided views of them, and functions on views.
 
     `namespace` holds functions under their Array API names (`multiply`, `sum`, `astype`, ...),
-    which kernels call on the arrays that `strided` returns. An array has `tolist()`.
+    which kernels call on the arrays that `strided` returns. An array has `tolist()`, the Array
+    API's operators, and slices of a single dimension.
     """
 
     name: str

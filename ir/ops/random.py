@@ -57,8 +57,8 @@ def words(xp: Any, seed: int, offset: int, count: int) -> Any:
 def _unit(xp: Any, seed: int, offset: int, count: int, dtype: DType) -> Any:
     """`count` numbers in [0, 1), every multiple of the last digit equally likely."""
     if dtype is dtypes.float64:
-        pairs = xp.reshape(words(xp, seed, offset, 2 * count), (count, 2))
-        whole = (pairs[:, 0] >> 5) * (1 << 26) + (pairs[:, 1] >> 6)
+        stream = words(xp, seed, offset, 2 * count)
+        whole = (stream[::2] >> 5) * (1 << 26) + (stream[1::2] >> 6)
         return xp.astype(whole, dtype.numpy) * 2.0**-53
     digits = _DIGITS[dtype]
     number = xp.astype(words(xp, seed, offset, count) >> (32 - digits), xp.float32)

@@ -11,6 +11,8 @@ import math
 import operator
 from types import SimpleNamespace
 
+import numpy as np
+
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import from_numpy
 from aotlite.ir.layout import contiguous_strides
@@ -50,6 +52,26 @@ class ListArray:
 
     def window(self, shape, stride, start=0):
         return ListArray(self.memory, self.dtype, shape, stride, self.offset + start)
+
+    def __getitem__(self, part):
+        (size,), (step,) = self.shape, self.stride
+        chosen = range(size)[part]
+        return self.window((len(chosen),), (step * chosen.step,), step * chosen.start)
+
+    def __add__(self, other):
+        return elementwise(operator.add)(self, other)
+
+    def __mul__(self, other):
+        return elementwise(operator.mul)(self, other)
+
+    def __rshift__(self, other):
+        return elementwise(operator.rshift)(self, other)
+
+    def __and__(self, other):
+        return elementwise(operator.and_)(self, other)
+
+    def __xor__(self, other):
+        return elementwise(operator.xor)(self, other)
 
 
 def new(values, dtype, shape):
@@ -105,6 +127,20 @@ def add_at(target, index, source):
         target.memory[place] += value
 
 
+def stack(arrays, axis):
+    """One-dimensional arrays as the columns of a matrix."""
+    assert axis == 1
+    rows = zip(*[a.values() for a in arrays], strict=True)
+    values = list(itertools.chain.from_iterable(rows))
+    return new(values, arrays[0].dtype, (len(values) // len(arrays), len(arrays)))
+
+
+def reshape(a, shape):
+    known = -math.prod(shape)
+    shape = tuple(len(a.values()) // known if n == -1 else n for n in shape)
+    return new(a.values(), a.dtype, shape)
+
+
 NAMESPACE = SimpleNamespace(
     add=elementwise(operator.add),
     subtract=elementwise(operator.sub),
@@ -113,7 +149,12 @@ NAMESPACE = SimpleNamespace(
     where=elementwise(lambda c, a, b: a if c else b),
     astype=lambda a, dtype: new(a.values(), dtype, a.shape),
     full=lambda shape, value, dtype: new([value] * math.prod(shape), dtype, shape),
-    reshape=lambda a, shape: new(a.values(), a.dtype, shape),
+    zeros=lambda shape, dtype: new([0] * math.prod(shape), dtype, shape),
+    arange=lambda stop, dtype: new(range(stop), dtype, (stop,)),
+    stack=stack,
+    uint64=np.dtype("uint64"),
+    float32=np.dtype("float32"),
+    reshape=reshape,
     broadcast_to=broadcast_to,
     matmul=matmul,
     sum=total,

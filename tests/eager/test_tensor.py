@@ -122,6 +122,16 @@ def program(device):
     return [t.tolist() for t in (total.detach(), b.detach(), x.grad, w.grad)], b
 
 
+@pytest.mark.parametrize("dtype", [al.float16, al.float32, al.float64])
+def test_draws_on_an_array_library_of_lists_are_those_of_numpy(dtype):
+    found = []
+    for device in (al.tensor(0).device, LISTS):
+        al.manual_seed(7)
+        sizes = ((), (0,), (2, 3), (9,))
+        found.append([al.rand(*size, dtype=dtype, device=device).tolist() for size in sizes])
+    assert found[0] == found[1]
+
+
 def test_the_engine_runs_on_an_array_library_of_lists():
     """Nothing above `ArrayBackend` takes arrays for NumPy's."""
     expected, _ = program(al.tensor(0).device)
