@@ -16,7 +16,14 @@ from typing import Any, overload
 import attrs
 import optree
 
-from aotlite.calls import Call, call_of, guards_hold, results_for_caller
+from aotlite.calls import (
+    Call,
+    call_of,
+    guards_hold,
+    refuse_foreign_overlap,
+    results_for_caller,
+    what_changed,
+)
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
@@ -66,17 +73,24 @@ class CompiledFunction:
             with self._lock:
                 found = self._find(call)
                 if found is None:
-                    self._compile(call)
-                    found = self._find(call)
-        if found is None:
-            raise noted(
-                UnsupportedError(
-                    f"compile: {self._name} changed, while it was captured, something that it also "
-                    "reads, expected a function that leaves what it reads in place"
-                ),
-                "Every call would compile again. Keep what changes in tensors written in place.",
-            )
+                    entry = self._compile(call)
+                    tensors = guards_hold(entry.guard, call)
+                    if tensors is None:
+                        raise self._unstable(entry, call)
+                    self._table.setdefault(call.key, []).append(entry)
+                    self.entries.append(entry)
+                    found = entry, tensors
         return found
+
+    def _unstable(self, entry: Entry, call: Call) -> Exception:
+        place = what_changed(entry.guard, call)
+        return noted(
+            UnsupportedError(
+                f"compile: {self._name} changed {place} while it was captured, expected a function "
+                "that leaves in place what it can read"
+            ),
+            "Every call would compile again. Keep what changes in tensors written in place.",
+        )
 
     def _find(self, call: Call) -> tuple[Entry, Any] | None:
         for entry in self._table.get(call.key, ()):
@@ -85,7 +99,7 @@ class CompiledFunction:
                 return entry, tensors
         return None
 
-    def _compile(self, call: Call) -> None:
+    def _compile(self, call: Call) -> Entry:
         spec: list[Any] = []
 
         def flatten(result: Any) -> list[Any]:
@@ -99,9 +113,10 @@ class CompiledFunction:
 
         request = Request(self.function, run, call.leaves, call.tensors, flatten, self._name)
         compiled = compile_once(request, self.options)
-        entry = Entry(compiled, call.guard_of(compiled), spec[0])
-        self._table.setdefault(call.key, []).append(entry)
-        self.entries.append(entry)
+        refuse_foreign_overlap(call, compiled)
+        guard = call.guard_of(compiled)
+        # What an entry keeps of its first call is what it checks: no tensor stays alive by it.
+        return Entry(attrs.evolve(compiled, hidden=()), guard, spec[0])
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Compiles for arguments like these, if no entry is valid for them, and runs nothing."""
@@ -147,8 +162,10 @@ def _check_function(function: Any) -> None:
         "a generator function": inspect.isgeneratorfunction,
         "an async generator function": inspect.isasyncgenfunction,
     }
+    own: list[Any] = [function, getattr(function, "forward", None)]
+    bodies = [*own, vars(type(function)).get("__call__")]
     for kind, test in kinds.items():
-        if test(function):
+        if any(test(body) for body in bodies):
             raise noted(
                 UnsupportedError(
                     f"compile: {getattr(function, '__name__', function)} is {kind}, expected a "

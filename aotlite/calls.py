@@ -6,7 +6,7 @@ objects and overlapping storages, equal numbers, and equal things read outside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -19,8 +19,10 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AliasError, noted
 from aotlite.ir.role import Hidden, Primal
 from aotlite.pipeline import Compiled
+from aotlite.stages.frozen import frozen_value
 from aotlite.stages.histories import is_stale
 from aotlite.stages.places import Place
 from aotlite.stages.recorder import (
@@ -28,8 +30,8 @@ from aotlite.stages.recorder import (
     NoGradient,
     PlainValue,
     SamePlace,
+    Surroundings,
     check_leaf,
-    frozen_value,
 )
 
 Role = Primal | Hidden
@@ -60,7 +62,8 @@ class Call:
             tuple([g for g in compiled.guards if isinstance(g, HiddenPlace)]),
             tuple([g for g in compiled.guards if not isinstance(g, HiddenPlace)]),
             tuple([signature(tensor) for tensor in hidden]),
-            alias_pattern(everything) if hidden else None,
+            alias_pattern(everything),
+            any(each.version_bumps for each in compiled.meta.inputs),
             offsets,
         )
 
@@ -73,6 +76,8 @@ class EntryGuard:
     others: tuple[Any, ...]
     signatures: tuple[Any, ...]
     pattern: Any
+    writes: bool
+    """Something is written: which inputs share memory, and how, must be as it was (GRD-2)."""
     offsets: dict[Any, int]
 
 
@@ -87,7 +92,7 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     key: list[Any] = []
     wrapped = _Wrapped()
     for index, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor) or type(leaf) is np.ndarray:
+        if isinstance(leaf, (Tensor, np.ndarray)):
             tensor = leaf if isinstance(leaf, Tensor) else wrapped.tensor(leaf)
             if tensor.storage.buffer is None:
                 raise no_data("compile")
@@ -99,13 +104,20 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
             key.append((type(leaf), first.setdefault(id(leaf), index)))
         else:
             check_leaf(leaf, _path(args, kwargs, index))
-            key.append(frozen_value(leaf) if not isinstance(leaf, np.generic) else _number(leaf))
-    pattern = alias_pattern(list(by_role.values())) if len(by_role) > 1 else None
-    return Call(leaves, spec, tensors, by_role, (spec, tuple(key), pattern, STATE.grad_mode))
+            key.append(frozen_value(leaf))
+    # Specs of dicts are equal whatever the order of their keys, which a function can see.
+    form = (spec, dict_orders(whole), tuple(key), STATE.grad_mode)
+    return Call(leaves, spec, tensors, by_role, form)
 
 
-def _number(value: np.generic) -> Any:
-    return type(value), value.tobytes()
+def dict_orders(value: Any) -> Any:
+    """The order of keys of every dict in nested containers; None where there is none."""
+    if isinstance(value, dict):
+        return tuple([(key, dict_orders(item)) for key, item in value.items()]) or None
+    if type(value) in (list, tuple):
+        found = [dict_orders(item) for item in value]
+        return tuple(found) if any(item is not None for item in found) else None
+    return None
 
 
 def _path(args: Any, kwargs: Any, index: int) -> str:
@@ -126,8 +138,9 @@ class _Wrapped:
     def tensor(self, array: np.ndarray) -> Tensor:
         tensor = self.made.get(id(array))
         if tensor is None:
-            tensor = self.made[id(array)] = from_numpy(array)
-            self._share(array, tensor)
+            plain = array if type(array) is np.ndarray else array.view(np.ndarray)
+            tensor = self.made[id(array)] = from_numpy(plain)
+            self._share(plain, tensor)
         return tensor
 
     def _share(self, array: np.ndarray, tensor: Tensor) -> None:
@@ -143,6 +156,7 @@ class _Wrapped:
         shared = self.storages.get(id(owner))
         if shared is None:
             shared = self.storages[id(owner)] = Storage(owner, writable=owner.flags.writeable)
+            shared.exported = True
         if array.flags.writeable == shared.writable:
             tensor.storage = shared
             tensor.offset = start // array.itemsize
@@ -164,18 +178,52 @@ def signature(tensor: Tensor) -> Any:
 
 
 def alias_pattern(tensors: Sequence[Tensor]) -> Any:
-    """Which tensors are one object, which share a storage and at what distance; None if none do."""
+    """Which tensors share a storage, at what distance, and which memory from outside is shared.
+
+    None if nothing is. Two storages can lie on one memory where NumPy's arrays lead there.
+    """
     storages: dict[int, int] = {}
     objects: dict[int, int] = {}
     pattern = []
     shared = False
     for index, tensor in enumerate(tensors):
         first = storages.setdefault(id(tensor.storage), index)
-        if first != index:
-            shared = True
+        shared = shared or first != index
         same = objects.setdefault(id(tensor), index)
         pattern.append((first, tensor.offset - tensors[first].offset, same))
-    return tuple(pattern) if shared else None
+    foreign = tuple(foreign_overlaps(tensors))
+    return (tuple(pattern) if shared else None, foreign) if shared or foreign else None
+
+
+def foreign_overlaps(tensors: Sequence[Tensor]) -> Iterator[tuple[int, int]]:
+    """Pairs of tensors on different storages whose memory overlaps, by bounds.
+
+    Only memory that is also an ndarray's can do that.
+    """
+    exported = [(i, t) for i, t in enumerate(tensors) if t.storage.exported]
+    for k, (i, a) in enumerate(exported):
+        for j, b in exported[k + 1 :]:
+            if a.storage is not b.storage and np.may_share_memory(a.array, b.array):
+                yield i, j
+
+
+def refuse_foreign_overlap(call: Call, compiled: Compiled) -> None:
+    """ALI-1 for memory that different storages lie on, as ndarrays can lead to.
+
+    Raises AliasError where one of the tensors is written.
+    """
+    everything = [*call.by_role.values(), *compiled.hidden]
+    metas = [compiled.meta.input_of(role) for role in _all_roles(call, compiled.hidden)]
+    for i, j in foreign_overlaps(everything):
+        if metas[i].writes_data or metas[j].writes_data:
+            raise noted(
+                AliasError(
+                    f"compile: {metas[i].place} and {metas[j].place} overlap in memory, by "
+                    "ndarrays, and one of them is written, expected written inputs that overlap no "
+                    "other input"
+                ),
+                "Pass one tensor, and take the views inside the function. (ALI-1)",
+            )
 
 
 def guards_hold(guard: EntryGuard, call: Call) -> dict[Role, Tensor] | None:
@@ -187,10 +235,10 @@ def guards_hold(guard: EntryGuard, call: Call) -> dict[Role, Tensor] | None:
         if not isinstance(tensor, Tensor) or signature(tensor) != expected:
             return None
         tensors[Hidden(each.index)] = tensor
-    if guard.places and alias_pattern(list(tensors.values())) != guard.pattern:
+    if guard.writes and alias_pattern(list(tensors.values())) != guard.pattern:
         return None
     for other in guard.others:
-        if not _holds(other, leaves, tensors):
+        if not _holds(other, call, tensors):
             return None
     for role, offset in guard.offsets.items():
         if tensors[role].offset != offset:
@@ -198,7 +246,10 @@ def guards_hold(guard: EntryGuard, call: Call) -> dict[Role, Tensor] | None:
     return tensors
 
 
-def _holds(guard: Any, leaves: list[Any], tensors: dict[Any, Tensor]) -> bool:
+def _holds(guard: Any, call: Call, tensors: dict[Any, Tensor]) -> bool:
+    leaves = call.leaves
+    if isinstance(guard, Surroundings):
+        return guard.changed(leaves, list(call.by_role.values())) is None
     place: Place = guard.place
     value = place.resolve(leaves)
     match guard:
@@ -209,6 +260,19 @@ def _holds(guard: Any, leaves: list[Any], tensors: dict[Any, Tensor]) -> bool:
         case NoGradient():
             return value is None
     return False
+
+
+def what_changed(guard: EntryGuard, call: Call) -> str:
+    """The place of the first thing that is not as the entry was compiled for, for a message."""
+    for other in guard.others:
+        if isinstance(other, Surroundings):
+            place = other.changed(call.leaves, list(call.by_role.values()))
+            if place is not None:
+                return str(place)
+        elif isinstance(other, PlainValue):
+            if frozen_value(other.place.resolve(call.leaves)) != other.frozen:
+                return str(other.place)
+    return "something that it reads"
 
 
 def _all_roles(call: Call, hidden: Sequence[Tensor]) -> dict[Any, Tensor]:

@@ -95,6 +95,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     stride = tuple([step // itemsize for step in array.strides])
     meta = tensor_meta(array.shape, stride, dtype)
     storage = Storage(_flat(array, meta.span), writable=array.flags.writeable)
+    storage.exported = True
     return Tensor(storage, meta)
 
 

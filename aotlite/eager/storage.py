@@ -14,12 +14,14 @@ from aotlite.ir.errors import UnsupportedError, noted
 class Storage:
     """A buffer of a device's array library; `None` in a fake, which has identity but no data."""
 
-    __slots__ = ("__weakref__", "buffer", "capture", "version", "writable")
+    __slots__ = ("__weakref__", "buffer", "capture", "exported", "version", "writable")
 
     def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
         self.buffer = buffer
         self.version = 0
         self.writable = writable
+        self.exported = False
+        """The buffer is, or can be, the memory of an ndarray that the user holds."""
         self.capture = capture
         """The recorder whose fake this is; None for a storage with data."""
 

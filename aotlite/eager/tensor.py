@@ -114,6 +114,7 @@ class Tensor(Operand):
         array = self.array
         if not isinstance(array, np.ndarray):
             raise DeviceError(f"numpy: the tensor is on {self.device}, expected NumPy's memory")
+        self.storage.exported = True
         return array
 
     def tolist(self) -> Any:
@@ -365,7 +366,7 @@ def _here(tensor: Tensor) -> Tensor:
 def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:
     recorder = STATE.recorder
     if recorder is not None:
-        raise recorder.refuse(f"{what}() of a tensor, whose value is not known", advice)
+        raise recorder.refuse(f"{what}() of a tensor (whose value is not known)", advice)
     if tensor.storage.buffer is None:
         raise no_data(what)
 

@@ -7,6 +7,7 @@ optimizers among these and the arguments, for what a capture meets. Spec: `specs
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 from collections.abc import Iterator
@@ -138,6 +139,7 @@ class PlaceIndex:
         self.function = function
         self.leaves = leaves
         self._found: dict[int, list[Place]] | None = None
+        self._roots: list[Place] = []
         self._alive: list[Any] = []
 
     def find(self, thing: Any) -> Place | None:
@@ -149,6 +151,12 @@ class PlaceIndex:
         if self._found is None:
             self._found = self._search()
         return self._found.get(id(thing), [])
+
+    def roots(self) -> list[Place]:
+        """The places of the variables that the function, and those that it names, can read."""
+        if self._found is None:
+            self._found = self._search()
+        return self._roots
 
     def _search(self) -> dict[int, list[Place]]:
         found: dict[int, list[Place]] = {}
@@ -167,8 +175,16 @@ class PlaceIndex:
                 continue
             seen.add(id(thing))
             self._alive.append(thing)
-            queue.extend(_inside(thing, place))
+            further = list(_inside(thing, place))
+            queue.extend(further)
+            if isinstance(thing, _NAMING):
+                self._roots += [at for value, at in further if not isinstance(value, _UNGUARDED)]
         return found
+
+
+_NAMING = (types.FunctionType, types.MethodType, functools.partial)
+"""Things that name others: their variables are guarded."""
+_UNGUARDED = (types.ModuleType, types.BuiltinFunctionType)
 
 
 def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
@@ -192,12 +208,18 @@ def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
         case types.FunctionType():
             yield from _inside_function(thing, place)
         case types.MethodType():
-            yield thing.__self__, place.then("member", "__self__")
+            bound = place.then("member", "__self__")
+            yield thing.__self__, bound
             yield thing.__func__, place.then("member", "__func__")
+            if not isinstance(thing.__self__, Observed):
+                for name, value in list(getattr(thing.__self__, "__dict__", {}).items()):
+                    yield value, bound.then("attr", name)
         case functools.partial():
             yield thing.func, place.then("member", "func")
             yield thing.args, place.then("member", "args")
             yield thing.keywords, place.then("member", "keywords")
+        case _ if isinstance(getattr(thing, "__wrapped__", None), types.FunctionType):
+            yield thing.__wrapped__, place.then("member", "__wrapped__")
 
 
 def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
@@ -211,11 +233,11 @@ def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tup
         yield value, place.then("default", i)
     for name, value in (function.__kwdefaults__ or {}).items():
         yield value, place.then("default", name)
-    names = _names_used(function.__code__)
-    for name in names:
+    variables, attributes = _names_used(function.__code__)
+    for name in variables:
         value = function.__globals__.get(name, NOTHING)
         if isinstance(value, types.ModuleType):
-            yield from _inside_module(value, names, place.then("global", name))
+            yield from _inside_module(value, attributes, place.then("global", name))
         elif value is not NOTHING:
             yield value, place.then("global", name)
     wrapped = getattr(function, "__wrapped__", None)
@@ -234,15 +256,22 @@ def _inside_module(
             yield value, place.then("module", name)
 
 
-def _names_used(code: types.CodeType) -> list[str]:
-    """Global and attribute names that a function's code mentions, nested functions included."""
-    names: dict[str, None] = {}
+def _names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
+    """The global names and the attribute names that a function's code reads, with those of the
+    functions nested in it.
+    """
+    variables: dict[str, None] = {}
+    attributes: dict[str, None] = {}
     stack = [code]
     while stack:
         each = stack.pop()
-        names.update(dict.fromkeys(each.co_names))
+        for step in dis.get_instructions(each):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                variables[step.argval] = None
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                attributes[step.argval] = None
         stack.extend(c for c in each.co_consts if isinstance(c, types.CodeType))
-    return list(names)
+    return list(variables), list(attributes)
 
 
 def _is_ours(function: types.FunctionType) -> bool:

@@ -27,12 +27,12 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.facts import CapturedInput
+from aotlite.stages.frozen import PLAIN, Freezer, frozen_value
 from aotlite.stages.histories import RESTRICTED, is_stale
 from aotlite.stages.places import Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
 AS_STRIDED_ = OPS["as_strided_"]
-PLAIN = (int, float, complex, bool, str, type(None), bytes)
 
 
 @attrs.frozen(eq=False)
@@ -66,20 +66,38 @@ class NoGradient:
     place: Place
 
 
-Guard = HiddenPlace | SamePlace | PlainValue | NoGradient
+@attrs.frozen(eq=False)
+class Surroundings:
+    """What lies at `places` has these images, with one memory of which objects are the same.
+
+    The places are all that the function can reach by name, and the Modules among its arguments.
+    """
+
+    places: tuple[Place, ...]
+    images: tuple[Any, ...]
+
+    @classmethod
+    def at(
+        cls, places: tuple[Place, ...], leaves: list[Any], tensors: list[Tensor]
+    ) -> Surroundings:
+        """The surroundings as they are now, for these argument leaves and tensor arguments."""
+        freezer = Freezer(tensors, deep=True)
+        return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
+
+    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> Place | None:
+        """The first place where something else lies now; None if all is as it was."""
+        now = Surroundings.at(self.places, leaves, tensors).images
+        if now == self.images:
+            return None
+        pairs = zip(self.places, self.images, now, strict=True)
+        return next(place for place, before, after in pairs if before != after)
 
 
-def frozen_value(value: Any) -> Any:
-    """A comparable image of plain values and of the form of containers that hold them."""
-    if isinstance(value, PLAIN):
-        return (type(value), value.hex() if type(value) is float else value)
-    if isinstance(value, (list, tuple)):
-        return (type(value), tuple([frozen_value(item) for item in value]))
-    if isinstance(value, dict):
-        return (dict, tuple([(key, frozen_value(item)) for key, item in value.items()]))
-    if isinstance(value, Observed):
-        return type(value)
-    return Tensor if isinstance(value, Tensor) else None
+Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Surroundings
+
+
+def _image(place: Place, leaves: list[Any]) -> Any:
+    return Freezer(deep=True).image(place.resolve(leaves))
 
 
 class CaptureRecorder:
@@ -108,6 +126,7 @@ class CaptureRecorder:
         self._places: dict[int, Place] = {}
         self._guarded: set[tuple[int, str]] = set()
         self._created: dict[int, Any] = {}
+        self._before: list[tuple[Place, Any]] = []
         self._alive: list[Any] = []
 
     # --- recording
@@ -312,14 +331,19 @@ class CaptureRecorder:
         self._guarded.add((id(owner), name))
         self._alive += (owner, value)
         place = self._place_of(owner)
-        if place is not None:
-            self._note(value, place.then("attr", name))
+        if place is None:
+            raise self.refuse(
+                f"attribute {name!r} of a {type(owner).__name__} that is neither an argument nor "
+                "found in the function's closure, its globals or containers among these",
+                "pass the object as an argument, or hold it in a variable of the function's",
+            )
+        self._note(value, place.then("attr", name))
         return value
 
     def _note(self, value: Any, place: Place) -> None:
         """Remembers where tensors and objects lie, and guards what is plain."""
         self._learn(value, place)
-        if isinstance(value, (*PLAIN, list, tuple, dict, Observed)):
+        if not isinstance(value, Tensor):
             self.guards.append(PlainValue(place, frozen_value(value)))
 
     def _learn(self, value: Any, place: Place) -> None:
@@ -339,8 +363,36 @@ class CaptureRecorder:
         role = self._inputs[id(self.here(tensor))].role
         self.guards.append(SamePlace(place, role))
 
+    def note_surroundings(self) -> None:
+        """Looks at what the function can reach, before it runs."""
+        observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
+        places = [Place(i, self.function) for i in observed] + self._index.roots()
+        self._before = [(place, _image(place, self.leaves)) for place in places]
+
+    def _guard_surroundings(self) -> None:
+        """Guards what the function can reach and left as it was.
+
+        What it changed itself, such as a list that it appends to, it cannot be told by: writes to
+        Python objects are not seen. The form of a Module must stay.
+        """
+        kept = []
+        for place, before in self._before:
+            if _image(place, self.leaves) == before:
+                kept.append(place)
+            elif isinstance(place.resolve(self.leaves), Observed):
+                raise self.refuse(
+                    f"a change of what {place} holds",
+                    "keep what changes in a buffer and write it in place, or change the object "
+                    "outside the compiled function",
+                )
+        if kept:
+            tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
+            self.guards.append(Surroundings.at(tuple(kept), self.leaves, tensors))
+
     def finish_guards(self) -> None:
-        """An argument that was also reached through a Module must stay that same object."""
+        """Guards that are known when the function has run."""
+        self._guard_surroundings()
+        # An argument that was also reached through a Module must stay that same object.
         for real_id, place in self._places.items():
             fake = self._fakes.get(real_id)
             given = None if fake is None else self._inputs[id(fake)]
@@ -380,8 +432,8 @@ class CaptureRecorder:
         place = describe(user_location())
         return noted(
             UnsupportedError(
-                f"capture: the function uses {what}, expected a program that does not while it is "
-                "captured"
+                f"capture: {what} is met while the function is captured, expected a program "
+                "without it"
             ),
             place,
             f"Instead: {advice}.",
@@ -395,6 +447,7 @@ class CaptureRecorder:
         for table in (self._fakes, self._reals, self._inputs, self._storages, self._places):
             table.clear()
         self._created.clear()
+        self._before.clear()
         self._real_by_node.clear()
         self._alive.clear()
         self._index = PlaceIndex(None, [])

@@ -14,11 +14,13 @@ from typing import Any
 from aotlite.eager.observed import Observed, observing
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
 from aotlite.stages.facts import ArgumentLeaf, Captured
-from aotlite.stages.recorder import PLAIN, CaptureRecorder
+from aotlite.stages.frozen import PLAIN
+from aotlite.stages.recorder import CaptureRecorder
+from aotlite.stages.source_place import describe, is_internal
 
 
 def capture(
@@ -42,6 +44,7 @@ def capture(
         if fake is None:
             fake = seen[id(tensor)] = recorder.add_argument(index, tensor)
         faked[index] = fake
+    recorder.note_surroundings()
     before = STATE.grad_mode
     outer = STATE.recorder
     STATE.recorder = recorder
@@ -49,6 +52,9 @@ def capture(
         with observing():
             results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
         after = STATE.grad_mode
+    except AotliteError as error:
+        _note_place(error)
+        raise
     finally:
         STATE.recorder = outer
         STATE.grad_mode = before
@@ -61,6 +67,18 @@ def capture(
         before,
         after,
     )
+
+
+def _note_place(error: AotliteError) -> None:
+    """Adds the user's line that raised, unless the error names it."""
+    trace, location = error.__traceback__, None
+    while trace is not None:
+        if not is_internal(trace.tb_frame.f_code):
+            location = trace.tb_frame.f_code, trace.tb_lasti
+        trace = trace.tb_next
+    note = describe(location)
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def _result(recorder: CaptureRecorder, leaf: Any, arguments: Sequence[Any]) -> Any:

@@ -151,7 +151,8 @@ def test_wrong_number_of_arguments_is_the_functions_error(model, refused):
 def test_op_that_refuses_is_named_with_the_users_line(model, refused):
     text = refused(f"{model}:loss", "--arg", "f32[4,3]", "--arg", "f32[4,3]")
     assert text.startswith("aotlite: matmul: ")
-    assert text.endswith("at model.py:10, in loss: return ((x @ w) * scale).exp().sum()\n")
+    assert 1 == text.count("return ((x @ w) * scale).exp().sum()")
+    assert 'model.py", line 10, in loss' in text
 
 
 def test_function_that_cannot_be_captured_is_refused_once_with_its_line(model, refused):

@@ -1,0 +1,132 @@
+"""Comparable images of Python values: what a compiled entry remembers of what its function read.
+
+Two images are equal iff a function that only reads cannot tell the values apart, as far as capture
+looks: numbers by type and value, containers by form and content, tensors and Modules by which of
+them are one object. Used by stage 1, and at each call by `aotlite.calls`. Rules: CAP-3, CAP-5.
+Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+import numbers
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.observed import Observed
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.device import Device
+from aotlite.ir.dtypes import DType
+
+PLAIN = (int, float, complex, bool, str, type(None), bytes)
+_EXACT = frozenset((int, bool, str, type(None), bytes))
+_MANY = 512
+"""Containers with more items are remembered by type and length only."""
+
+
+class Same:
+    """The image of an object of which nothing but its identity is known. Does not keep it alive."""
+
+    __slots__ = ("_strong", "_weak")
+
+    def __init__(self, thing: Any) -> None:
+        self._strong = None
+        try:
+            self._weak: Any = weakref.ref(thing)
+        except TypeError:
+            self._weak, self._strong = None, thing
+
+    def _thing(self) -> Any:
+        return self._strong if self._weak is None else self._weak()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and (
+            self._thing() is other._thing() and self._thing() is not None
+        )
+
+    def __hash__(self) -> int:
+        return id(type(self._thing()))
+
+
+class Freezer:
+    """Makes images that share one memory of which objects were met before.
+
+    With `deep`, a Module's image has the form of its attributes (their values are guarded one by
+    one, as they are read); without, its class alone.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
+        self.met: dict[int, int] = {id(tensor): i for i, tensor in enumerate(tensors)}
+        self.deep = deep
+
+    def image(self, value: Any, *, inside: bool = False) -> Any:
+        """The image of a value; of one `inside` a Module only the form."""
+        kind = type(value)
+        if kind in _EXACT:
+            return (kind, value) if not inside else value is None
+        if isinstance(value, Tensor):
+            return kind, self._number(value)[0]
+        if isinstance(value, Observed):
+            return self._observed(value)
+        if kind in (list, tuple, dict) or isinstance(value, (list, tuple, dict)):
+            return self._container(value, inside=inside)
+        return False if inside else _leaf(value)
+
+    def _number(self, thing: Any) -> tuple[int, bool]:
+        known = self.met.get(id(thing))
+        if known is not None:
+            return known, True
+        self.met[id(thing)] = len(self.met)
+        return len(self.met) - 1, False
+
+    def _observed(self, value: Observed) -> Any:
+        if not self.deep:
+            return type(value)
+        number, known = self._number(value)
+        if known:
+            return number
+        items = [(k, self.image(v, inside=True)) for k, v in vars(value).items()]
+        # A plain value is guarded where it is read; that it is there is no part of the form.
+        return type(value), tuple([item for item in items if item[1] is not False])
+
+    def _container(self, value: Any, *, inside: bool) -> Any:
+        kind = type(value)
+        if len(value) > _MANY:
+            return kind, len(value)
+        if kind is not tuple:
+            number, known = self._number(value)
+            if known:
+                return kind, number
+        if isinstance(value, dict):
+            return kind, tuple([(k, self.image(v, inside=inside)) for k, v in value.items()])
+        return kind, tuple([self.image(item, inside=inside) for item in value])
+
+
+def _leaf(value: Any) -> Any:
+    """The image of a value that is neither tensor nor Module nor a known container."""
+    kind = type(value)
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    if isinstance(value, np.generic):
+        return kind, value.tobytes()
+    if isinstance(value, np.ndarray):
+        small = value.nbytes <= 4096 and value.dtype != object
+        return (kind, str(value.dtype), value.shape, value.tobytes()) if small else Same(value)
+    if isinstance(value, (enum.Enum, DType, Device, type, types.FunctionType)):
+        return Same(value)
+    if isinstance(value, (set, frozenset)):
+        return kind, frozenset((type(item), item) for item in value)
+    if isinstance(value, (range, slice, numbers.Number)):
+        return kind, repr(value)
+    return Same(value)
+
+
+def frozen_value(value: Any) -> Any:
+    """The image of one value, Modules by their class."""
+    return Freezer(deep=False).image(value)
