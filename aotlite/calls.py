@@ -23,16 +23,16 @@ from aotlite.ir.errors import AliasError, noted
 from aotlite.ir.role import Hidden, Primal
 from aotlite.pipeline import Compiled
 from aotlite.stages.frozen import frozen_value
-from aotlite.stages.histories import is_stale
-from aotlite.stages.places import Place
-from aotlite.stages.recorder import (
+from aotlite.stages.guards import (
     HiddenPlace,
     NoGradient,
     PlainValue,
     SamePlace,
     Surroundings,
-    check_leaf,
 )
+from aotlite.stages.histories import is_stale
+from aotlite.stages.places import Place
+from aotlite.stages.recorder import check_leaf
 
 Role = Primal | Hidden
 

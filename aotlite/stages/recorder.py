@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import numpy as np
 
 from aotlite.eager.autograd.history import CreationKind, Root, edge_of, is_leaf_family
@@ -28,72 +27,19 @@ from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.facts import CapturedInput
 from aotlite.stages.frozen import PLAIN, Freezer, frozen_value
+from aotlite.stages.guards import (
+    Guard,
+    HiddenPlace,
+    NoGradient,
+    PlainValue,
+    SamePlace,
+    Surroundings,
+)
 from aotlite.stages.histories import RESTRICTED, is_stale
 from aotlite.stages.places import Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
 AS_STRIDED_ = OPS["as_strided_"]
-
-
-@attrs.frozen(eq=False)
-class HiddenPlace:
-    """Hidden input number `index` is what lies at `place`."""
-
-    index: int
-    place: Place
-
-
-@attrs.frozen(eq=False)
-class SamePlace:
-    """The tensor at `place` is the same object as an input of this role."""
-
-    place: Place
-    role: Primal | Hidden
-
-
-@attrs.frozen(eq=False)
-class PlainValue:
-    """What lies at `place` equals `frozen` (numbers, flags, the form of containers)."""
-
-    place: Place
-    frozen: Any
-
-
-@attrs.frozen(eq=False)
-class NoGradient:
-    """The tensor at `place` has no `.grad`."""
-
-    place: Place
-
-
-@attrs.frozen(eq=False)
-class Surroundings:
-    """What lies at `places` has these images, with one memory of which objects are the same.
-
-    The places are all that the function can reach by name, and the Modules among its arguments.
-    """
-
-    places: tuple[Place, ...]
-    images: tuple[Any, ...]
-
-    @classmethod
-    def at(
-        cls, places: tuple[Place, ...], leaves: list[Any], tensors: list[Tensor]
-    ) -> Surroundings:
-        """The surroundings as they are now, for these argument leaves and tensor arguments."""
-        freezer = Freezer(tensors, deep=True)
-        return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
-
-    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> Place | None:
-        """The first place where something else lies now; None if all is as it was."""
-        now = Surroundings.at(self.places, leaves, tensors).images
-        if now == self.images:
-            return None
-        pairs = zip(self.places, self.images, now, strict=True)
-        return next(place for place, before, after in pairs if before != after)
-
-
-Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Surroundings
 
 
 def _image(place: Place, leaves: list[Any]) -> Any:

@@ -1,0 +1,77 @@
+"""What a compiled entry checks of the world outside its arguments. Rules: CAP-3..CAP-5, GRD-1.
+
+Stage 1 collects guards while the function runs; `aotlite.calls` checks them at each call.
+Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.role import Hidden, Primal
+from aotlite.stages.frozen import Freezer
+from aotlite.stages.places import Place
+
+
+@attrs.frozen(eq=False)
+class HiddenPlace:
+    """Hidden input number `index` is what lies at `place`."""
+
+    index: int
+    place: Place
+
+
+@attrs.frozen(eq=False)
+class SamePlace:
+    """The tensor at `place` is the same object as an input of this role."""
+
+    place: Place
+    role: Primal | Hidden
+
+
+@attrs.frozen(eq=False)
+class PlainValue:
+    """What lies at `place` equals `frozen` (numbers, flags, the form of containers)."""
+
+    place: Place
+    frozen: Any
+
+
+@attrs.frozen(eq=False)
+class NoGradient:
+    """The tensor at `place` has no `.grad`."""
+
+    place: Place
+
+
+@attrs.frozen(eq=False)
+class Surroundings:
+    """What lies at `places` has these images, with one memory of which objects are the same.
+
+    The places are all that the function can reach by name, and the Modules among its arguments.
+    """
+
+    places: tuple[Place, ...]
+    images: tuple[Any, ...]
+
+    @classmethod
+    def at(
+        cls, places: tuple[Place, ...], leaves: list[Any], tensors: list[Tensor]
+    ) -> Surroundings:
+        """The surroundings as they are now, for these argument leaves and tensor arguments."""
+        freezer = Freezer(tensors, deep=True)
+        return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
+
+    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> Place | None:
+        """The first place where something else lies now; None if all is as it was."""
+        now = Surroundings.at(self.places, leaves, tensors).images
+        if now == self.images:
+            return None
+        pairs = zip(self.places, self.images, now, strict=True)
+        return next(place for place, before, after in pairs if before != after)
+
+
+Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Surroundings
