@@ -60,13 +60,17 @@ def make_options(
     bw_compiler: Any = None,
 ) -> Options:
     """Checked options, with what the environment says where an argument says nothing."""
+    if observer is not None and not callable(observer):
+        raise ArgumentError(f"compile: observer is {observer!r}, expected a function")
+    if dump is not None and not isinstance(dump, (str, os.PathLike)):
+        raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
     return Options(
         backend=backend_from(backend),
         partition=_partition(partition),
         verify=_level(verify),
         passes=_passes(passes),
         stages=_stages(stages or {}),
-        dump=dump or os.environ.get("AOTLITE_DUMP") or None,
+        dump=(dump and os.fspath(dump)) or os.environ.get("AOTLITE_DUMP") or None,
         observer=observer,
         fw_compiler=None if fw_compiler is None else backend_from(fw_compiler),
         bw_compiler=None if bw_compiler is None else backend_from(bw_compiler),
@@ -93,6 +97,8 @@ def _partition(partition: Any) -> Any:
 
 
 def _passes(passes: Any) -> tuple[Pass, ...]:
+    if not isinstance(passes, (list, tuple)):
+        raise ArgumentError(f"compile: passes is {passes!r}, expected a list of functions")
     found = tuple(passes)
     for each in found:
         if not callable(each):
@@ -103,6 +109,8 @@ def _passes(passes: Any) -> tuple[Pass, ...]:
 
 
 def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+    if not isinstance(stages, Mapping):
+        raise ArgumentError(f"compile: stages is {stages!r}, expected functions by stage name")
     for name, stage in stages.items():
         if name not in STAGES:
             raise ArgumentError(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from aotlite.ir.arrays import copied
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.errors import ArgumentError, BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 
@@ -42,6 +42,11 @@ class ArrayFunctionBackend:
 
     def compile(self, graph: Graph) -> Run:
         function = self._compile(graph)
+        if not callable(function):
+            raise BackendError(
+                f"backend: {self.name!r} gave {function!r} for graph {graph.name}, expected a "
+                "function of arrays"
+            )
         ins = [node.meta for node in graph.placeholders]
         outs: list[Any] = [v.meta if isinstance(v, Node) else None for v in graph.outputs]
 
@@ -49,12 +54,30 @@ class ArrayFunctionBackend:
             arrays = [_array(meta, window) for meta, window in zip(ins, windows, strict=True)]
             windows.clear()
             results = function(*arrays)
+            self._check(graph, outs, results)
             return [
                 None if meta is None else (_adopted(meta, result, results[:i]), 0)
                 for i, (meta, result) in enumerate(zip(outs, results, strict=True))
             ]
 
         return run
+
+
+    def _check(self, graph: Graph, metas: list[Any], results: Any) -> None:
+        """Raises BackendError for results of another number or shape than the graph's."""
+        if not isinstance(results, (list, tuple)) or len(results) != len(metas):
+            count = len(results) if isinstance(results, (list, tuple)) else type(results).__name__
+            raise BackendError(
+                f"backend: {self.name!r} returned {count} for graph {graph.name}, expected a list "
+                f"or tuple of {len(metas)} results"
+            )
+        for index, (meta, result) in enumerate(zip(metas, results, strict=True)):
+            shape = tuple(getattr(result, "shape", ()))
+            if meta is not None and shape != meta.shape:
+                raise BackendError(
+                    f"backend: {self.name!r} returned shape {shape} as result {index} of graph "
+                    f"{graph.name}, expected {meta.shape}"
+                )
 
 
 def _adopted(meta: TensorMeta, result: Any, earlier: Sequence[Any]) -> Any:

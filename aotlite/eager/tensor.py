@@ -258,6 +258,8 @@ class Tensor(Operand):
             )
         if value is not None and not isinstance(value, Tensor):
             raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
+        if value is not None and value.storage.buffer is None and recorder is None:
+            raise no_data("grad")
         if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
             raise AutogradError(
                 f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
@@ -267,14 +269,14 @@ class Tensor(Operand):
     @property
     def base(self) -> Tensor | None:
         """The tensor that this is a differentiable view of, never itself a view (TEN-3)."""
-        return _here(self)._base
-
-    _base_public = base
+        _forbid_outside(self, "base")
+        return self._base
 
     @property
     def version(self) -> int:
         """How often the storage was written: one count for views and detached aliases (TEN-10)."""
-        return _here(self).storage.version
+        _forbid_outside(self, "version")
+        return self.storage.version
 
     _version = version
 
@@ -361,6 +363,15 @@ def _here(tensor: Tensor) -> Tensor:
     """The tensor itself, or the fake that stands for it while a function is captured."""
     recorder = STATE.recorder
     return tensor if recorder is None else recorder.here(tensor)
+
+
+def _forbid_outside(tensor: Tensor, what: str) -> None:
+    """What a call cannot be told by: the number of writes so far, the tensor that this views."""
+    recorder = STATE.recorder
+    if recorder is not None and recorder.is_outside(tensor):
+        raise recorder.refuse(
+            f"reading the {what} of a tensor from outside", "read it before the compiled function"
+        )
 
 
 def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:

@@ -81,6 +81,10 @@ def test_async_and_generator_functions_are_refused():
         ({"backend": 3}, "backend is 3"),
         ({"partition": 3}, "partition is 3"),
         ({"passes": [3]}, "a pass is 3"),
+        ({"passes": 3}, "passes is 3"),
+        ({"stages": 3}, "stages is 3"),
+        ({"observer": 3}, "observer is 3"),
+        ({"dump": 3}, "dump is 3"),
         ({"verify": 7}, "verify is 7"),
         ({"stages": {"nonsense": len}}, "stages has 'nonsense'"),
         ({"stages": {"joint": 3}}, "stage 'joint' is 3"),
@@ -259,6 +263,8 @@ def test_a_captured_tensor_kept_alive_is_of_no_use_and_says_so():
         lambda: stray.tolist(),
         lambda: stray.item(),
         lambda: bool(stray),
+        lambda: stray.backward(al.ones(2)),
+        lambda: setattr(al.ones(2), "grad", stray),
         lambda: al.compile(lambda y: y + 1.0)(stray),
         lambda: al.compile(lambda y: y + stray)(al.ones(2)),
     ):
@@ -348,6 +354,24 @@ def test_a_backend_that_fails_is_named_and_nothing_is_done():
             lambda x: x.add_(1.0),
             stages={"lower": lambda g, b: al.stages.s9_lower.lower(g, Three())},
         )(x)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, "returned NoneType .* expected a list or tuple of 2 results"),
+        ([np.ones(2, "f4")], "returned 1 .* expected a list or tuple of 2 results"),
+        ([np.ones(3, "f4")] * 2, r"returned shape \(3,\) as result 0 .* expected \(2,\)"),
+    ],
+)
+def test_a_backend_that_computes_something_else_is_named(result, text):
+    x = al.ones(2)
+    compiled = al.compile(lambda x: x.add_(1.0) * 2.0, backend=lambda graph: lambda *arrays: result)
+    with pytest.raises(al.BackendError, match=text):
+        compiled(x)
+    assert ([1.0, 1.0], 0) == (x.tolist(), x.version)
+    with pytest.raises(al.BackendError, match="gave None for graph"):
+        al.compile(lambda x: x * 2.0, backend=lambda graph: None)(x)
 
 
 class Three:

@@ -265,6 +265,12 @@ def test_a_write_that_a_graph_cannot_hold_is_refused_with_its_line(body, what):
     assert module.weight.requires_grad
 
 
+@pytest.mark.parametrize("name", ["base", "version"])
+def test_what_a_call_cannot_be_told_by_is_not_read(name):
+    with pytest.raises(al.UnsupportedError, match=f"reading the {name} of a tensor from outside"):
+        al.compile(lambda x: x * (2.0 if getattr(x, name) is None else 3.0))(al.ones(2))
+
+
 def test_objects_made_during_the_capture_may_be_written():
     def f(x):
         module = Scaled()

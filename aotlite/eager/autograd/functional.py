@@ -8,6 +8,7 @@ from typing import Any
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.state import STATE
+from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, AutogradError
 from aotlite.ir.op import OPS
@@ -90,6 +91,8 @@ def _roots(tensors: list[Tensor], gradients: Gradients) -> list[tuple[Any, Any]]
         )
     roots = []
     for tensor, gradient in zip(tensors, given, strict=True):
+        if tensor.storage.buffer is None and STATE.recorder is None:
+            raise no_data("backward")
         edge = edge_of(_here(tensor))
         if edge is None:
             raise AutogradError(
