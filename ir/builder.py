@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError
-from aotlite.ir.graph import Constant, Graph, Node, output_node
+from aotlite.ir.graph import Constant, Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op
 from aotlite.ir.operand import Operand
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Argument, Output, Role
+from aotlite.ir.role import Argument, Output, Role, Tangent
 
 
 class Proxy(Operand):
@@ -66,20 +66,23 @@ class Builder:
     """Collects nodes in execution order; `finish` closes the graph.
 
     Emitted nodes take their source place, phase, grad mode and sequence number from `source`, the
-    node of the earlier graph that is being translated (FUN-26, FUN-35).
+    node of the earlier graph that is being translated (FUN-26, FUN-35). Without one they are of
+    `phase`. A tangent is of the backward, other inputs and constants of the forward.
     """
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
         self.nodes: list[Node] = []
         self.source: Node | None = None
+        self.phase = Phase.FORWARD
         self._inputs = 0
 
     def placeholder(self, meta: TensorMeta, role: Role | None = None) -> Proxy:
         """A new graph input; an `Argument` where no role is given."""
         role = Argument(self._inputs) if role is None else role
         self._inputs += 1
-        return Proxy(self, self.add(Node("placeholder", role, meta=meta, role=role)))
+        phase = Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
+        return Proxy(self, self.add(Node("placeholder", role, meta=meta, role=role, phase=phase)))
 
     def constant(self, name: str, value: Any, meta: TensorMeta) -> Proxy:
         """A value that is part of the program."""
@@ -94,7 +97,7 @@ class Builder:
         """Appends a call of `op` on canonical arguments (nodes, literals) and infers its meta."""
         source = self.source
         if source is None:
-            node = Node("call", op, args, meta=op.infer(args))
+            node = Node("call", op, args, meta=op.infer(args), phase=self.phase)
         else:
             node = Node(
                 "call",

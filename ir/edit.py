@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from aotlite.ir.errors import AotliteError, ArgumentError
-from aotlite.ir.graph import Graph, Node, map_nodes, output_node
+from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.printer import node_line, node_names
-from aotlite.ir.role import Role
+from aotlite.ir.role import Role, Tangent
 from aotlite.ir.verify import verify
 
 __all__ = ["GraphEdit"]
@@ -158,7 +158,8 @@ class GraphEdit:
     def placeholder(self, meta: TensorMeta, role: Role) -> Node:
         """A new input behind the others, wherever nodes are inserted."""
         self._must_be_open()
-        node = Node("placeholder", role, meta=meta, role=role)
+        phase = Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
+        node = Node("placeholder", role, meta=meta, role=role, phase=phase)
         behind = self._last_input
         self._link(node, before=self._first if behind is None else self._next[behind])
         return node

@@ -1,8 +1,9 @@
 """Graphs as text: runnable Python, and a table.
 
 Ground floor. `readable` and `code` print a function whose body calls `ops.<name>`; running the text
-gives an equal graph (`ir/source.py`), or computes on tensors. The text holds what decides the
-result: ops, arguments, metas and roles of inputs and outputs; places and phases are comments.
+gives an equal graph (`ir/source.py`), or computes on tensors: `aotlite.ops` is all that it needs.
+The text holds what decides the result: ops, arguments, phases, metas and roles of inputs and
+outputs; places are comments.
 Spec: `specs/graph.md`.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import builtins
 import json
 import keyword
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 WIDTH = 100
+_WORD = re.compile("inf|nan")
 
 Names = Mapping[Node, str]
 
@@ -50,7 +53,7 @@ def dtype_text(dtype: DType) -> str:
 
 
 RESERVED = frozenset(
-    {"ops", "device", "nan", "inf", "complex", *map(dtype_text, dtypes.DTYPES)}
+    {"ops", "complex"}
     | set(keyword.kwlist)
     | {name for name in dir(builtins) if name.startswith("_") or name[:1].isupper()}
 )
@@ -58,7 +61,10 @@ RESERVED = frozenset(
 
 
 def literal(value: Any, names: Names) -> str:
-    """An argument as Python text that evaluates to exactly it (nan, -0.0, dtypes, devices too)."""
+    """An argument as Python text that evaluates to exactly it (nan, -0.0, dtypes, devices too).
+
+    What Python has no literal for is an attribute of `ops`: `ops.inf`, `ops.float32`.
+    """
     match value:
         case Node():
             return names.get(value) or f"<{value!r} of another graph>"
@@ -66,13 +72,13 @@ def literal(value: Any, names: Names) -> str:
             items = [literal(item, names) for item in value]
             return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
         case float():
-            return repr(value)  # `nan` and `inf` are names where the text runs
+            return repr(value) if math.isfinite(value) else _WORD.sub("ops.\\g<0>", repr(value))
         case complex():  # its own repr loses the sign of a zero
-            return f"complex({value.real!r}, {value.imag!r})"
+            return f"complex({literal(value.real, names)}, {literal(value.imag, names)})"
         case DType():
-            return dtype_text(value)
+            return f"ops.{dtype_text(value)}"
         case Device():
-            return f"device({_quoted(value.name)})"
+            return f"ops.device({_quoted(value.name)})"
     return repr(value)
 
 
@@ -196,8 +202,10 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
     names = graph.names
     lines = [_signature(graph)]
     remarks = _Remarks()
+    phases = _Phases()
     for node in graph.nodes[:-1]:
         if node.op != "placeholder":
+            lines += phases.before(node)
             lines += remarks.before(node)
             lines.append(f"    {_statement(graph, node, frees)}{_comment(node)}")
     roles = list(map(str, graph.output_roles))
@@ -208,8 +216,10 @@ def readable(graph: Graph, *, frees: bool = False) -> str:
 def code(graph: Graph, *, frees: bool = False) -> str:
     """The graph as runnable Python without comments."""
     lines = [_signature(graph)]
+    phases = _Phases()
     for node in graph.nodes:
         if node.op != "placeholder":
+            lines += phases.before(node)
             lines.append(f"    {_statement(graph, node, frees and node.op != 'output')}")
     return "\n".join(lines)
 
@@ -251,8 +261,22 @@ def _return_lines(values: list[str], roles: list[str]) -> list[str]:
     return ["    return (", *rows, "    )"]
 
 
+class _Phases:
+    """The statements that say in which half the calls after them are, from the forward on."""
+
+    __slots__ = ("phase",)
+
+    def __init__(self) -> None:
+        self.phase = Phase.FORWARD
+
+    def before(self, node: Node) -> Iterator[str]:
+        if node.phase is not self.phase and node.op == "call":
+            self.phase = node.phase
+            yield f"    ops.phase({_quoted(node.phase.value)})"
+
+
 class _Remarks:
-    """The comment lines between nodes: where the phase changes, and where the source line does."""
+    """The comment lines between nodes: where the user's line changes, and where the phase does."""
 
     __slots__ = ("line", "phase", "places")
 
@@ -264,7 +288,6 @@ class _Remarks:
     def before(self, node: Node) -> Iterator[str]:
         if node.phase is not self.phase and node.op == "call":
             self.phase, self.line = node.phase, None
-            yield f"    # {node.phase.value}"
         if node.location is None:
             return
         place = self.places(node.location)

@@ -7,6 +7,7 @@ text is executed as Python: it has the rights of the program that reads it. Spec
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -16,7 +17,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.builder import Builder
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import ArgumentError, FormatError, noted
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Phase
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op, op_named
 from aotlite.ir.printer import dtype_text
@@ -32,28 +33,40 @@ __all__ = [
 
 HOST: Mapping[str, Device] = {CPU.name: CPU}
 _NOTHING: Mapping[str, Any] = {}
+_WORDS: Mapping[str, Any] = {
+    "inf": math.inf,
+    "nan": math.nan,
+    **{dtype_text(dtype): dtype for dtype in dtypes.DTYPES},
+}
 
 
 class OpNamespace:
     """`ops` of a printed graph: each attribute calls the op of that name.
 
     The arguments are bound to the op's schema, then `call(op, args)` gives the result. `constants`
-    are what `ops.constant(name, meta)` looks up. Raises ArgumentError for a name that is no op.
+    are what `ops.constant(name, meta)` looks up, `devices` what `ops.device(name)` does. Also has
+    what Python has no literal for: `inf`, `nan`, dtypes. Raises ArgumentError for other names.
 
     >>> ops = OpNamespace(lambda op, args: (op.name, args))
-    >>> ops.full(2, 1.0)
-    ('full', ((2,), 1.0, None, None))
+    >>> ops.full(2, ops.inf)
+    ('full', ((2,), inf, None, None))
     """
 
     def __init__(
-        self, call: Callable[[Op, tuple[Any, ...]], Any], constants: Mapping[str, Any] = _NOTHING
+        self,
+        call: Callable[[Op, tuple[Any, ...]], Any],
+        constants: Mapping[str, Any] = _NOTHING,
+        devices: Mapping[str, Device] = HOST,
     ) -> None:
         self._call = call
         self._constants = constants
+        self._devices = devices
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by Python's own protocols, which expect this error
             raise AttributeError(name)
+        if name in _WORDS:
+            return _WORDS[name]
         op, call = op_named(name), self._call
 
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -71,20 +84,23 @@ class OpNamespace:
             raise ArgumentError(f"constant: name is {name!r}, expected one of those given: {known}")
         return self._constants[name]
 
+    def device(self, name: str) -> Device:
+        """The device of this name. Raises ArgumentError if it was not given."""
+        return _device(name, self._devices)
 
-def function_from_source(
-    text: str, ops: OpNamespace, *, devices: Mapping[str, Device] = HOST
-) -> FunctionType:
+    def phase(self, name: str) -> None:
+        """Says that the calls after it are of the half "forward" or "backward": no computation."""
+        _phase(name)
+
+
+def function_from_source(text: str, ops: Any) -> FunctionType:
     """The function that a printed graph defines, calling `ops`; else FormatError."""
-    scope: dict[str, Any] = {"ops": ops, "nan": float("nan"), "inf": float("inf")}
-    scope |= {dtype_text(dtype): dtype for dtype in dtypes.DTYPES}
-    scope["device"] = lambda name: _device(name, devices)
-    known = set(scope)
+    scope: dict[str, Any] = {"ops": ops}
     try:
         exec(compile(text, "<graph>", "exec", dont_inherit=True), scope)
     except SyntaxError as error:
         raise FormatError(f"source: the text is {error}, expected Python") from error
-    found = [v for k, v in scope.items() if k not in known and isinstance(v, FunctionType)]
+    found = [v for k, v in scope.items() if k != "ops" and isinstance(v, FunctionType)]
     if len(found) != 1:
         raise FormatError(f"source: the text defines {len(found)} functions, expected one")
     return found[0]
@@ -96,10 +112,10 @@ def graph_from_source(
     constants: Mapping[str, Any] = _NOTHING,
     devices: Mapping[str, Device] = HOST,
 ) -> Graph:
-    """The graph that a printed text describes: the same ops, arguments, metas and roles.
+    """The graph that a printed text describes: the same ops, arguments, phases, metas and roles.
 
     `constants`: the values of the constants it names (`graph.constants`); `devices`: the devices it
-    names. Raises FormatError for other text. Source places and phases are not in the text.
+    names. Raises FormatError for other text. Source places and sequence numbers are not read.
 
     >>> graph = graph_from_source('def double(arg_0: "f32[2]"): return (ops.mul(arg_0, 2.0),)')
     >>> print(graph.code)
@@ -108,7 +124,7 @@ def graph_from_source(
         return (mul,)
     """
     ops = _GraphOps(Builder(), constants, devices)
-    function = function_from_source(text, ops, devices=devices)
+    function = function_from_source(text, ops)
     build = ops.builder
     build.name = function.__name__
     annotations = function.__annotations__
@@ -130,13 +146,15 @@ class _GraphOps(OpNamespace):
     def __init__(
         self, builder: Builder, constants: Mapping[str, Any], devices: Mapping[str, Device]
     ) -> None:
-        super().__init__(builder.apply, constants)
+        super().__init__(builder.apply, constants, devices)
         self.builder = builder
-        self._devices = devices
 
     def constant(self, name: str, meta: str) -> Any:
         value = super().constant(name, meta)
         return self.builder.constant(name, value, meta_from_text(meta, devices=self._devices))
+
+    def phase(self, name: str) -> None:
+        self.builder.phase = _phase(name)
 
 
 # ------------------------------------------------------------------------------------ annotations
@@ -190,6 +208,15 @@ def _input_from_text(
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple([int(part) for part in text.split(",") if part.strip()])
+
+
+def _phase(name: str) -> Phase:
+    try:
+        return Phase(name)
+    except ValueError:
+        raise ArgumentError(
+            f"phase: name is {name!r}, expected 'forward' or 'backward'"
+        ) from None
 
 
 def _device(name: str, devices: Mapping[str, Device]) -> Device:

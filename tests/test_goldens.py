@@ -12,6 +12,8 @@ import pytest
 
 import aotlite as al
 from aotlite.inspect import stages_of
+from aotlite.ir.compare import structurally_equal
+from aotlite.ir.source import graph_from_source
 from aotlite.ir.transform import Transformer
 
 ROOT = Path(__file__).parents[1]
@@ -127,6 +129,21 @@ def test_verify_names_a_wrong_stage(stage, readme_loss):
 def test_verify_accepts_a_right_pass(readme_loss):
     compiled = al.compile(readme_loss, verify=True, passes=[lambda graph: graph])
     assert 126.0 == compiled(*arguments()).item()
+
+
+@pytest.mark.parametrize("text", ["code", "readable"])
+def test_a_pass_may_read_back_the_text_of_a_joint_graph(text, readme_loss):
+    """The text says what belongs to the backward, which the partition must know."""
+
+    def reread(graph):
+        again = graph_from_source(graph.code if text == "code" else str(graph))
+        assert structurally_equal(graph, again) is None
+        return again
+
+    (x, w), (y, v) = arguments(), arguments()
+    readme_loss(x, w).backward()
+    al.compile(readme_loss, verify=True, passes=[reread])(y, v).backward()
+    assert w.grad.tolist() == v.grad.tolist()
 
 
 def test_without_verify_a_wrong_pass_is_believed(readme_loss):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+import aotlite as al
 from aotlite.ir import dtypes
 from aotlite.ir.builder import Builder
 from aotlite.ir.compare import structurally_equal
@@ -56,16 +57,21 @@ def test_printed_text_is_the_graph(graph):
     for text in (code(graph), readable(graph), readable(graph, frees=True)):
         again = graph_from_source(text, constants=graph.constants)
         assert structurally_equal(graph, again) is None
+        assert phases(graph) == phases(again)
     assert code(graph) == code(again)
+
+
+def phases(graph):
+    return [node.phase for node in graph if node.op in ("call", "placeholder")]
 
 
 @given(strategies.graphs())
 def test_names_are_identifiers_that_shadow_nothing_the_text_uses(graph):
     names = list(graph.names.values())
     assert len(names) == len(set(names))
-    used = {"ops", "device", "nan", "inf", "complex", "float32", "bool_"}
     for name in names:
-        assert name.isidentifier() and not keyword.iskeyword(name) and name not in used
+        assert name.isidentifier() and not keyword.iskeyword(name)
+        assert name not in ("ops", "complex")
 
 
 @given(strategies.graphs())
@@ -125,25 +131,23 @@ def test_parse_role_refuses_what_no_role_prints(text):
         (True, "True"),
         (1.0, "1.0"),
         (-0.0, "-0.0"),
-        (math.nan, "nan"),
-        (-math.inf, "-inf"),
+        (math.nan, "ops.nan"),
+        (-math.inf, "-ops.inf"),
         (complex(-0.0, 1.0), "complex(-0.0, 1.0)"),
-        (complex(math.inf, math.nan), "complex(inf, nan)"),
+        (complex(math.inf, math.nan), "complex(ops.inf, ops.nan)"),
         (None, "None"),
         ((), "()"),
         ((2,), "(2,)"),
         ((2, -1), "(2, -1)"),
         ("a'b\n", '"a\'b\\n"'),
-        (dtypes.float32, "float32"),
-        (dtypes.bool_, "bool_"),
-        (CPU, 'device("cpu")'),
+        (dtypes.float32, "ops.float32"),
+        (dtypes.bool_, "ops.bool_"),
+        (CPU, 'ops.device("cpu")'),
     ],
 )
 def test_literal_is_text_that_evaluates_to_the_value(value, text):
     assert text == literal(value, {})
-    scope = {"nan": math.nan, "inf": math.inf, "device": {"cpu": CPU}.get}
-    scope |= {"float32": dtypes.float32, "bool_": dtypes.bool_}
-    back = eval(text, scope)
+    back = eval(text, {"ops": OpNamespace(lambda op, args: None)})
     assert (type(value), repr(value)) == (type(back), repr(back))
 
 
@@ -184,8 +188,8 @@ def joint(
     split = ops.split(add, 2, 0)  # (f32[2, 3], f32[2, 3])
     getitem = split[0]  # f32[2, 3]
     getitem_1 = split[1]  # f32[2, 3]
-    # backward
-    full = ops.full((), nan, dtype=float32, device=device("cpu"))  # f32[]
+    ops.phase("backward")
+    full = ops.full((), ops.nan, dtype=ops.float32, device=ops.device("cpu"))  # f32[]
     mul_1 = ops.mul(tangents_output_0, full)  # f32[2, 3]
     return (getitem, hidden_0, mul_1, None)  # output_0, saved_w, grad_primals_0, grad_hidden_0"""
     assert expected == str(joint())
@@ -229,9 +233,9 @@ def test_names_that_the_text_uses_are_numbered():
     build = Builder()
     x = build.placeholder(tensor_meta((2,)))
     w = build.constant("ops", np.ones(2), tensor_meta((2,)))
-    v = build.constant("float32", np.ones(2), tensor_meta((2,)))
+    v = build.constant("complex", np.ones(2), tensor_meta((2,)))
     graph = build.finish([x * w * v])
-    assert ["arg_0", "ops_1", "float32_1", "mul", "mul_1", "output"] == list(graph.names.values())
+    assert ["arg_0", "ops_1", "complex_1", "mul", "mul_1", "output"] == list(graph.names.values())
 
 
 def test_names_of_a_node_do_not_depend_on_the_nodes_after_it():
@@ -270,6 +274,27 @@ class ArrayWithMeta(np.ndarray):
 
     def __new__(cls, values):
         return np.asarray(values).view(cls)
+
+
+def test_text_computes_on_tensors_with_nothing_but_ops():
+    """Both phases, and each literal that Python lacks."""
+    build = Builder("each")
+    x = build.placeholder(tensor_meta((2,)), Primal(0))
+    low = x.clamp(-math.inf, 1.5).cast(dtypes.float64)
+    build.phase = Phase.BACKWARD
+    part = (x > 0).where(low, math.nan) * complex(0.0, math.inf)
+    hole = x.new_full((2,), True, dtype=dtypes.bool_)
+    graph = build.finish([part, hole, x.cast(dtypes.float64) + low])
+    for text in (graph.code, str(graph)):
+        exec(text, scope := {"ops": al.ops})
+        found = scope["each"](al.tensor([1.0, 2.0]))
+        wanted = run_graph(graph, np.float32([1, 2]))
+        assert list(map(repr, [w.tolist() for w in wanted])) == [repr(f.tolist()) for f in found]
+
+
+def test_phase_is_one_of_two():
+    with pytest.raises(ArgumentError, match="phase: name is 'sideways', expected 'forward' or 'ba"):
+        al.ops.phase("sideways")
 
 
 def test_op_namespace_suggests_names():
