@@ -2,7 +2,9 @@
 
 A file is an uncompressed zip archive of `.npy` members, one a tensor, as `numpy.savez` writes it. A
 dtype that NumPy has no code for is stored as unsigned integers with the dtype in the member's name
-(`weight@bfloat16.npy`). What is read takes at most the memory that the file takes on disk.
+(`weight@bfloat16.npy`). So is the dtype of a tensor whose own name has an @, so that what stands
+behind the last @ is always a dtype. What is read takes at most the memory that the file takes on
+disk.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ def save_state(state: Mapping[str, Tensor], path: str | os.PathLike[str]) -> Non
 
     `numpy.load` reads it too. The file at `path` stays as it was if writing fails.
     """
+    if not isinstance(state, Mapping):
+        raise ArgumentError(f"save_state: the state is {state!r}, expected tensors by name")
     arrays = dict([_encoded(name, _host(name, t), t.dtype) for name, t in state.items()])
     target = os.fspath(path)
     partial = f"{target}.{os.getpid()}.part"
@@ -62,7 +66,9 @@ def save_state(state: Mapping[str, Tensor], path: str | os.PathLike[str]) -> Non
             os.remove(partial)
 
 
-def _host(name: str, tensor: Any) -> np.ndarray:
+def _host(name: Any, tensor: Any) -> np.ndarray:
+    if not isinstance(name, str) or "\0" in name:  # where a zip archive's name would end
+        raise ArgumentError(f"save_state: a name is {name!r}, expected a string without NUL")
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"save_state: {name!r} is {tensor!r}, expected a tensor")
     return tensor.detach().numpy()
@@ -113,13 +119,18 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Tenso
 
 def _encoded(name: str, array: np.ndarray, dtype: DType) -> tuple[str, np.ndarray]:
     """(member, array) in a dtype that the file format has a code for."""
-    if array.dtype.isbuiltin == 1:
-        return name, array
-    return f"{name}@{dtype}", array.view(f"u{array.itemsize}")
+    code = _code(dtype)
+    member = name if code == dtype.numpy and "@" not in name else f"{name}@{dtype.name}"
+    return member, array.view(code)
+
+
+def _code(dtype: DType) -> np.dtype:
+    """The dtype in which the file format stores one."""
+    return dtype.numpy if dtype.numpy.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
 def _decoded(array: np.ndarray, dtype: DType) -> np.ndarray:
-    if array.dtype.kind != "u" or array.itemsize != dtype.itemsize:
+    if array.dtype != _code(dtype):
         raise FormatError(f"a member of {dtype} is stored as {array.dtype}")
     return array.view(dtype.numpy)
 

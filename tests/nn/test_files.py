@@ -21,6 +21,11 @@ STATE = {
     "flag": al.tensor([True, False]),
     "deep.name@here": al.from_numpy(np.array([1.5, -2.0], ml_dtypes.bfloat16)),
     "wave": al.tensor([1 + 2j]),
+    "weight@x": al.ones(2),
+    "a@bfloat16": al.tensor([1, 255], dtype=al.uint8),
+    "twice@bfloat16@": al.tensor([True]),
+    "@": al.from_numpy(np.array([3.0], ml_dtypes.bfloat16)),
+    "": al.zeros(1),
 }
 
 
@@ -78,6 +83,20 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(path):
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({1: al.ones(2)}, "save_state: a name is 1, expected a string without NUL"),
+        ({"a\0b": al.ones(2)}, r"save_state: a name is 'a\\x00b', expected a string without NUL"),
+        ([1], r"save_state: the state is \[1\], expected tensors by name"),
+    ],
+)
+def test_a_state_that_has_no_names_is_refused(path, state, message):
+    with pytest.raises(ArgumentError, match=message):
+        nn.save_state(state, path)
+    assert not path.exists()
+
+
 def member(shape=(2,), data=b"\0" * 16, descr="'<f8'", version=1):
     header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}".encode()
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H", len(header)) + header + data
@@ -106,6 +125,9 @@ HOSTILE = {
     "negative shape": archive_of(("a.npy", member(shape=(-1, -2)))),
     "two bytes too many": archive_of(("a.npy", member(data=b"\0" * 18))),
     "a bool of 2": archive_of(("a.npy", member(descr="'|b1'", data=b"\1\2"))),
+    "a bool of 2 in bytes": archive_of(("a@bool.npy", member(descr="'|u1'", data=b"\2\3"))),
+    "a bool of 2 with its dtype": archive_of(("a@bool.npy", member(descr="'|b1'", data=b"\1\2"))),
+    "bits of another dtype": archive_of(("a@float64.npy", member(descr="'<u8'"))),
     "an expression": archive_of(("a.npy", member(shape="(2,), 'x': print(1)"))),
     "a later version": archive_of(("a.npy", member(version=9))),
     "an unknown dtype": archive_of(("a@float3.npy", member())),
