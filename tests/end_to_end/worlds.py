@@ -324,6 +324,17 @@ def _same_numbers(a: Any, b: Any) -> bool:
     return max(abs(a), abs(b)) > EXACT and abs(a - b) <= 1e-9 * max(abs(a), abs(b))
 
 
+def inputs_share_memory(case: Case) -> bool:
+    """Whether two different inputs of some call lie on one storage."""
+    for call in case.calls:
+        setup: list[Any] = []
+        execute(_Engine(1.0), setup_of(case, call), setup)
+        inputs = {id(setup[i]): setup[i] for i in call.inputs}.values()
+        if len({id(value.storage) for value in inputs}) < len(inputs):
+            return True
+    return False
+
+
 def check(case: Case, **options: Any) -> tuple[list[str], list[str]]:
     """(differences, known refusals) over the calls of one compiled object."""
     body = body_of(case)
