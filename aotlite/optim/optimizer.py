@@ -6,12 +6,14 @@ step is a tensor made at construction.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 from aotlite.eager.functions import tensor
 from aotlite.eager.observed import Observed
-from aotlite.eager.state import no_grad
+from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import float64
 from aotlite.ir.errors import ArgumentError, UnsupportedError
@@ -93,12 +95,29 @@ def _checked_lr(name: str, lr: Any) -> float | Tensor:
             raise ArgumentError(
                 f"{name}: lr has shape {lr.shape}, expected a number or 0 dimensions"
             )
+        if STATE.recorder is None:  # values of captured tensors are not known
+            not_negative(name, "lr", lr.item())
         return lr
     return not_negative(name, "lr", lr)
 
 
 def not_negative(name: str, argument: str, value: Any) -> float:
-    """The value, a number of at least 0. Raises ArgumentError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ArgumentError(f"{name}: {argument} is {value!r}, expected a number of at least 0")
-    return value
+    """The value as a Python number, finite and at least 0. Raises ArgumentError."""
+    return _number(name, argument, value, 0.0, "a finite number of at least 0")
+
+
+def finite(name: str, argument: str, value: Any) -> float:
+    """The value as a finite Python number. Raises ArgumentError."""
+    return _number(name, argument, value, -math.inf, "a finite number")
+
+
+def _number(name: str, argument: str, value: Any, least: float, expected: str) -> float:
+    """Takes NumPy's numbers too, which are Real, and no bools."""
+    try:
+        known = isinstance(value, Real) and not isinstance(value, bool)
+        number = float(value) if known else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < least:
+        raise ArgumentError(f"{name}: {argument} is {value!r}, expected {expected}")
+    return value if type(value) is int else number

@@ -13,7 +13,7 @@ from aotlite.eager.state import no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import float64
 from aotlite.ir.errors import ArgumentError
-from aotlite.optim.optimizer import Optimizer, not_negative
+from aotlite.optim.optimizer import Optimizer, finite, not_negative
 
 
 class SGD(Optimizer):
@@ -45,8 +45,10 @@ class SGD(Optimizer):
     ) -> None:
         super().__init__(params, lr)
         self.momentum = not_negative("SGD", "momentum", momentum)
-        self.dampening = dampening
+        self.dampening = finite("SGD", "dampening", dampening)
         self.weight_decay = not_negative("SGD", "weight_decay", weight_decay)
+        if type(nesterov) is not bool:
+            raise ArgumentError(f"SGD: nesterov is {nesterov!r}, expected True or False")
         self.nesterov = nesterov
         if nesterov and (momentum == 0 or dampening != 0):
             raise ArgumentError(

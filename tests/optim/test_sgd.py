@@ -1,5 +1,6 @@
 """SGD by hand-computed steps, its state, and what it refuses. With PyTorch: nn/test_torch.py."""
 
+import numpy as np
 import pytest
 
 import aotlite as al
@@ -119,18 +120,43 @@ class GradientListener(Listener):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lr": -1.0}, "SGD: lr is -1.0, expected a number of at least 0"),
-        ({"lr": float("nan")}, "SGD: lr is nan, expected a number of at least 0"),
-        ({"lr": "fast"}, "SGD: lr is 'fast', expected a number of at least 0"),
+        ({"lr": -1.0}, "SGD: lr is -1.0, expected a finite number of at least 0"),
+        ({"lr": float("nan")}, "SGD: lr is nan, expected a finite number of at least 0"),
+        ({"lr": float("inf")}, "SGD: lr is inf, expected a finite number of at least 0"),
+        ({"lr": 10**400}, "SGD: lr is 10*, expected a finite number of at least 0"),
+        ({"lr": al.tensor(-1.0)}, "SGD: lr is -1.0, expected a finite number of at least 0"),
+        ({"lr": al.tensor(float("nan"))}, "SGD: lr is nan, expected a finite number of at least 0"),
+        ({"lr": al.tensor(1j)}, "SGD: lr is 1j, expected a finite number of at least 0"),
+        ({"dampening": "x"}, "SGD: dampening is 'x', expected a finite number"),
+        ({"dampening": float("inf")}, "SGD: dampening is inf, expected a finite number"),
+        ({"nesterov": 3}, "SGD: nesterov is 3, expected True or False"),
+        ({"lr": "fast"}, "SGD: lr is 'fast', expected a finite number of at least 0"),
         ({"lr": al.ones(2)}, r"SGD: lr has shape \(2,\), expected a number or 0 dimensions"),
-        ({"momentum": -0.1}, "SGD: momentum is -0.1, expected a number of at least 0"),
-        ({"weight_decay": -0.1}, "SGD: weight_decay is -0.1, expected a number of at least 0"),
+        ({"momentum": -0.1}, "SGD: momentum is -0.1, expected a finite number of at least 0"),
+        ({"weight_decay": -0.1}, "SGD: weight_decay is -0.1, expected a finite number of at leas"),
         ({"nesterov": True}, "SGD: nesterov with momentum 0 and dampening 0, expected momentum"),
     ],
 )
 def test_an_option_out_of_range_is_refused(options, message):
     with pytest.raises(ArgumentError, match=message):
         optim.SGD([leaf(0)], **options)
+
+
+def test_a_rate_that_is_written_is_checked_as_one_that_is_given():
+    optimizer = optim.SGD([leaf(0)], lr=0.5)
+    for wrong in (-1.0, float("inf"), al.tensor(-1.0), al.tensor(float("nan"))):
+        with pytest.raises(ArgumentError, match="SGD: lr is .*, expected a finite number of at le"):
+            optimizer.lr = wrong
+    assert 0.5 == optimizer.lr.item()
+
+
+def test_options_may_be_numbers_of_numpy():
+    options = {"momentum": np.float32(0.5), "dampening": np.int64(1), "weight_decay": np.float16(2)}
+    optimizer = optim.SGD([leaf(0)], lr=np.float32(0.25), **options)
+    optimizer.set_lr(np.float64(0.125))
+    assert "SGD(lr=0.125, momentum=0.5, dampening=1.0, weight_decay=2.0, nesterov=False)" == repr(
+        optimizer
+    )
 
 
 def test_parameters_must_be_leaves_each_once():
