@@ -48,6 +48,7 @@ class _Reader:
 
     def tensor(self) -> Tensor:
         dtype, at = self._dtype()
+        sizes_at = at
         shape, at = self._sizes(at)
         stride = None
         if self.text[at : at + 1] == "[":
@@ -58,7 +59,11 @@ class _Reader:
                 raise self.error(begin, got, "a stride for each size")
         meta = tensor_meta(shape, stride, dtype)
         # Ones over the span, seen in the wanted geometry; detached, so that it is nobody's view.
-        memory = full((meta.span,), 1, dtype=dtype)
+        try:
+            memory = full((meta.span,), 1, dtype=dtype)
+        except (MemoryError, OverflowError, ValueError):  # ValueError: NumPy, of sizes past 2**63
+            got = f"takes {meta.span * dtype.itemsize} bytes"
+            raise self.error(sizes_at, got, "a tensor that fits into memory") from None
         tensor: Tensor = memory.as_strided(meta.shape, meta.stride, 0).detach()
         for word, start in self._words(at):
             if word != "requires_grad":

@@ -78,6 +78,8 @@ def _split(target: str) -> tuple[str, str]:
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:
         raise ArgumentError(f"explain: the target is {target!r}, expected FILE.py:FUNCTION")
+    if os.path.isdir(path):
+        raise ArgumentError(f"explain: {path!r} is a folder, expected a Python file")
     if not os.path.isfile(path):
         raise ArgumentError(f"explain: the file {path!r} does not exist, expected a Python file")
     return path, name
@@ -137,20 +139,20 @@ def _known(module: ModuleType, name: str) -> str:
 
 @contextmanager
 def _blaming(what: str, expected: str, path: str) -> Iterator[None]:
-    """Errors of the user's own code as ours, with the line of the file that raised them."""
+    """Errors of the user's own code, exits too, as ours, with the line of the file that raised."""
     try:
         yield
     except AotliteError as error:
         if not any(path in note for note in getattr(error, "__notes__", ())):
             noted(error, _line(error, path))
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         first, *rest = traceback.format_exception_only(error)
         message = f"explain: {what} {first.strip()}, expected {expected}"
         raise noted(ArgumentError(message), *map(str.rstrip, rest), _line(error, path)) from error
 
 
-def _line(error: Exception, path: str) -> str | None:
+def _line(error: BaseException, path: str) -> str | None:
     """The innermost line of the file in the error's traceback."""
     absolute = os.path.abspath(path)
     frames = traceback.extract_tb(error.__traceback__)

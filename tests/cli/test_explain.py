@@ -172,6 +172,23 @@ def test_file_that_cannot_be_imported_is_refused(tmp_path, monkeypatch, refused)
     assert expected == refused("broken.py:loss")
 
 
+def test_file_that_exits_is_refused(tmp_path, monkeypatch, refused):
+    """It would end the command with its own status and no word."""
+    (tmp_path / "leaves.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    expected = (
+        "aotlite: explain: importing 'leaves.py' raised SystemExit: 3, expected a file that can be "
+        "imported\nat leaves.py:1, in <module>: raise SystemExit(3)\n"
+    )
+    assert expected == refused("leaves.py:loss")
+
+
+def test_folder_is_refused(tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path.parent)
+    expected = f"aotlite: explain: {tmp_path.name!r} is a folder, expected a Python file\n"
+    assert expected == refused(f"{tmp_path.name}:loss")
+
+
 def test_unknown_stage_is_refused(model, refused):
     text = refused(f"{model}:loss", *LOSS, "--stage", "lower")
     assert text.startswith("aotlite: inspect: the stage is 'lower', expected one of: capture, ")
@@ -194,6 +211,14 @@ BAD_VALUES = {
     "f32[4][1,3]": ("has 2 strides for 1 sizes, expected a stride for each size", 6),
     "f32[4] grad": ("has 'grad', expected requires_grad or nothing", 7),
     "i64[4] requires_grad": ("wants a gradient of int64, expected a floating or complex dtype", 0),
+    "f32[99999999999,99999]": (
+        "takes 39999599999600004 bytes, expected a tensor that fits into memory",
+        3,
+    ),
+    "f32[99999999999999999999]": (
+        "takes 399999999999999999996 bytes, expected a tensor that fits into memory",
+        3,
+    ),
     "hello": ("is 'hello', expected a tensor such as 'f32[4,3]' or a Python literal", 0),
     "": ("is '', expected a tensor such as 'f32[4,3]' or a Python literal", 0),
 }
