@@ -109,11 +109,16 @@ class _Journey:
         calling = self.stage["convention"](captured, meta)
         self._show("3 convention", calling)
         both = self.stage["joint"](captured, meta)
+        if self.runner is not None:
+            self.runner.start(captured, meta)
         self._check("4 joint", both.graph)
+        self._compare("4 joint", both.graph)
         pure = self.stage["functionalize"](both.graph)
         self._check("6 functionalize", pure, functional=True)
+        self._compare("6 functionalize", pure)
         simple = self.stage["simplify"](pure)
         self._check("7 simplify", simple, functional=True)
+        self._compare("7 simplify", simple)
         for each in self.options.passes:
             simple = self._apply(each, simple)
         partition = self._partition(meta, simple)
@@ -127,6 +132,7 @@ class _Journey:
         if result.output_roles != graph.output_roles:
             raise ArgumentError(f"{name}: it changed the roles of the outputs, expected the same")
         self._check(name, result, functional=True)
+        self._compare(name, result, exact=False)
         return result
 
     def _partition(self, meta: FunctionMeta, graph: Graph) -> Partition:
@@ -180,8 +186,10 @@ class _Journey:
         self._show(stage, graph)
         if self.options.verify >= 1:
             verify(graph, functional=functional, stage=stage)
+
+    def _compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
         if self.runner is not None:
-            self.runner.compare(stage, graph)
+            self.runner.compare(stage, graph, exact=exact)
 
     def _show(self, stage: str, made: Any) -> None:
         for observer in self.observers:

@@ -1,119 +1,410 @@
-"""`verify=True`: every stage's graph is also run, on random inputs, and compared with the stage
+"""`verify=True`: every stage's graph is also run, on drawn inputs, and compared with the stage
 before.
 
 A wrong stage or pass names itself: the first graph whose results differ is its own. Graphs run by
-the reference interpreter, op by op. Spec: `specs/verify.md`.
+the reference interpreter, op by op; stages must agree exactly, the user's passes up to rounding
+noise, which is measured. Spec: `specs/verify.md`. Rules: VER-9 to VER-15.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
+import attrs
+import ml_dtypes
 import numpy as np
 
 from aotlite.ir.arrays import copied
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import ArrayValue, Interpreter
+from aotlite.ir.graph import Graph, Node, output_node
+from aotlite.ir.interpreter import ArrayValue, Interpreter, array_value, call_arrays
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import RandomOp
-from aotlite.ir.role import Gradient, Offset, Role, Saved, Seed
-from aotlite.stages.facts import Partition
+from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import (
+    Gradient,
+    IntermediateBase,
+    MutatedInput,
+    Offset,
+    Output,
+    Role,
+    Saved,
+    Seed,
+)
+from aotlite.stages.facts import Captured, FunctionMeta, Partition, Plain
 
-_RELATIVE = {2: 1e-2, 4: 1e-3, 8: 1e-9, 16: 1e-9}
-"""Relative tolerance by item size: a pass may change the order of a sum, not its meaning."""
+SEED, OFFSET = 20240607, 8
+"""Where the generator stands in every run (VER-13)."""
+
+TRIALS = 8
+"""Runs with rounding noise by which the tolerance of a pass is measured: so many that a comparison
+which noise decides comes out both ways.
+"""
 
 
-class StageRunner:
-    """Runs graphs on the same random inputs, by role, and compares results by role."""
+# ----------------------------------------------------------------------------------------- inputs
+@attrs.frozen
+class Draw:
+    """One way to draw inputs. `floats(generator, size)` gives finite numbers (VER-10)."""
 
-    def __init__(self) -> None:
-        self.inputs: dict[Role, Any] = {}
-        self.before: dict[Role, Any] = {}
-        self.name = ""
+    stream: int
+    """Part of the seed."""
+    floats: Callable[[Any, int], Any]
+    integers: tuple[int, int]
+    """The least and the greatest."""
+    exact: bool = False
+    """Sums and products of a few of these are exact in float32."""
 
-    def compare(self, stage: str, graph: Graph) -> None:
-        """Raises ArgumentError naming `stage` where its results differ from those of the stage
-        before.
-        """
-        if stage.startswith(("1 ", "8 ")) or any(
-            isinstance(n.target, RandomOp) for n in graph.nodes
-        ):
-            return
-        results = self._run(graph)
-        self._compare(stage, results)
-        self.before, self.name = results, stage
 
-    def compare_partition(self, partition: Partition) -> None:
-        """The same for the two halves of a partition, run one after the other."""
-        results = self._run(partition.forward)
-        if partition.backward is not None:
-            kept: dict[Role, Any] = {r: v for r, v in results.items() if isinstance(r, Saved)}
-            results.update(self._run(partition.backward, kept))
-        results = {r: v for r, v in results.items() if not isinstance(r, Saved)}
-        self._compare("8 partition", results)
+def _dyadic(generator: Any, size: int) -> Any:
+    """Few values, so that there are ties, and each of them as soon as there is room."""
+    values = np.array([0, 1, -1, 2, -2, 0.5, -0.5])
+    places = np.arange(size) + generator.integers(len(values))
+    return values[generator.permutation(places) % len(values)]
 
-    def _run(self, graph: Graph, given: dict[Role, Any] | None = None) -> dict[Role, Any]:
-        values = [self._input(node, given or {}) for node in graph.placeholders]
-        with np.errstate(all="ignore"):
-            outputs = Interpreter(graph).run(*values)
-        pairs = zip(graph.output_roles, outputs, strict=True)
-        return {role: _host(value) for role, value in pairs if value is not None}
 
-    def _input(self, node: Node, given: dict[Role, Any]) -> Any:
+def _moderate(generator: Any, size: int) -> Any:
+    return generator.uniform(-3, 3, size)
+
+
+def _varied(generator: Any, size: int) -> Any:
+    return _signs(generator, size) * 10.0 ** generator.uniform(-3, 3, size)
+
+
+def _tiny(generator: Any, size: int) -> Any:
+    """Small beside the constants that are added to avoid a division by 0."""
+    return -_signs(generator, size) * generator.uniform(0.25, 1, size) / 1024
+
+
+def _signs(generator: Any, size: int) -> Any:
+    return generator.choice((-1.0, 1.0), size)
+
+
+DRAWS = (
+    Draw(0, _dyadic, (-3, 3), exact=True),
+    Draw(1, _moderate, (-9, 9)),
+    Draw(2, _varied, (-100, 100)),
+    Draw(2, _tiny, (0, 5)),
+)
+"""The last two are of one stream, so that each element is once above 0 and once below."""
+
+
+class Inputs:
+    """The inputs of one draw, by role. They depend on the role alone, and fill gaps in memory."""
+
+    def __init__(self, draw: Draw, integers: tuple[int, int]) -> None:
+        self.draw = draw
+        self.integers = integers
+        self.drawn: dict[Role, Any] = {}
+        self.metas: dict[Role, TensorMeta] = {}
+
+    def value(self, role: Role, meta: TensorMeta) -> ArrayValue:
+        """A fresh copy of the input with this role."""
+        if role not in self.drawn:
+            self.drawn[role] = self._draw(role, meta.dtype, meta.span)
+            self.metas[role] = meta
+        flat = meta.as_contiguous((meta.span,))
+        return ArrayValue(copied(meta.device.arrays, self.drawn[role], flat), meta)
+
+    def _draw(self, role: Role, dtype: DType, size: int) -> Any:
+        if isinstance(role, (Seed, Offset)):
+            return np.full(size, SEED if isinstance(role, Seed) else OFFSET, dtype.numpy)
+        generator = np.random.default_rng((zlib.crc32(str(role).encode()), self.draw.stream))
+        if not dtype.is_differentiable:
+            least, most = (0, 1) if dtype.numpy.kind == "b" else self.integers
+            return generator.integers(least, most + 1, size).astype(dtype.numpy)
+        value = self.draw.floats(generator, size)
+        if dtype.is_complex:
+            value = value + 1j * self.draw.floats(generator, size)
+        return value.astype(dtype.numpy)
+
+
+# ------------------------------------------------------------------------------------------- runs
+class Drawing(Interpreter):
+    """Runs imperative graphs too: draws of the generator start at SEED and OFFSET, as those of
+    functional graphs do whose inputs these are (VER-13). Outputs are `ArrayValue`s.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.advance = 0
+
+    def call(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """The result of an op; a random one draws at the next position."""
+        if not isinstance(target, RandomOp):
+            return super().call(target, args)
+        value = call_arrays(target.functional, (SEED, OFFSET, self.advance, *args))
+        self.advance += target.consumes(value.meta)
+        return value
+
+    def output(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """The values themselves, whose memory may be a window of a larger one."""
+        return args[0]
+
+
+class Noisy(Drawing):
+    """Runs a pure graph with a random error of at most one epsilon behind every float op."""
+
+    def __init__(self, graph: Graph, *, trial: int, exact_inputs: bool) -> None:
+        super().__init__(graph)
+        self.generator = np.random.default_rng(trial)
+        self.exact_inputs = exact_inputs
+
+    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """Inputs as well: a sum of them is rounded inside one op."""
+        value = super().placeholder(target, args)
+        coarse = self.exact_inputs and value.meta.dtype.itemsize >= 4
+        return value if coarse else self._noisy(value)
+
+    def call(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """The result of an op, slightly wrong; views are not computed."""
+        value = super().call(target, args)
+        if not isinstance(target, PureOp) or target is GETITEM:
+            return value
+        return tuple(map(self._noisy, value)) if type(value) is tuple else self._noisy(value)
+
+    def _noisy(self, value: Any) -> Any:
+        if not isinstance(value, ArrayValue) or not value.meta.dtype.is_differentiable:
+            return value
+        meta = value.meta
+        flat = meta.as_contiguous((meta.span,))
+        wide = _wide(_host(ArrayValue(value.buffer, flat, value.start)))
+        error = self.generator.uniform(-1, 1, wide.shape) * _epsilon(meta.dtype.numpy)
+        noisy = (wide * (1 + error)).astype(meta.dtype.numpy)
+        return ArrayValue(copied(meta.device.arrays, noisy, flat), meta)
+
+
+Results = dict[Role, Any]
+"""Arrays of NumPy by the role of the output; outputs that are None are left out."""
+
+Make = Callable[[Graph], Interpreter]
+Run = Callable[[Inputs, Make], Results]
+"""What a stage made, as something to run."""
+
+
+def run_graph(graph: Graph, inputs: Inputs, make: Make) -> Results:
+    """The results of a graph for these inputs."""
+    return _hosts(_outputs(graph, inputs, make, {}))
+
+
+def run_halves(partition: Partition, inputs: Inputs, make: Make) -> Results:
+    """The results of both halves of a partition, one run after the other."""
+    found = _outputs(partition.forward, inputs, make, {})
+    if partition.backward is not None:
+        kept: dict[Role, Any] = {r: v for r, v in found.items() if isinstance(r, Saved)}
+        found.update(_outputs(partition.backward, inputs, make, kept))
+    return _hosts({role: value for role, value in found.items() if not isinstance(role, Saved)})
+
+
+def _outputs(
+    graph: Graph, inputs: Inputs, make: Make, kept: dict[Role, Any]
+) -> dict[Role, ArrayValue]:
+    values = []
+    for node in graph.placeholders:
         role: Any = node.role
         meta: Any = node.meta
-        if role in given:
-            source = given[role]
+        given = kept.get(role)
+        if given is None:
+            values.append(inputs.value(role, meta))
+        elif given.meta is meta:
+            values.append(given)
         else:
-            if role not in self.inputs:
-                self.inputs[role] = _random(role, meta)
-            source = self.inputs[role]
-        return ArrayValue(copied(meta.device.arrays, source, meta), meta)
-
-    def _compare(self, stage: str, results: dict[Role, Any]) -> None:
-        for role, value in self.before.items():
-            if role not in results and isinstance(role, Gradient):
-                continue
-            if role not in results or not _close(value, results[role]):
-                raise noted(
-                    ArgumentError(
-                        f"verify: {stage} changed the value of {role}, expected what "
-                        f"{self.name} gives"
-                    ),
-                    f"before: {_shown(value)}",
-                    f"after:  {_shown(results.get(role))}",
-                )
+            values.append(array_value(given.array, meta))
+    pairs = zip(graph.output_roles, make(graph).run(*values), strict=True)
+    return {role: value for role, value in pairs if value is not None}
 
 
-def _random(role: Role, meta: TensorMeta) -> Any:
-    """Values that depend on the role alone, away from 0 so that log and division behave."""
-    if isinstance(role, (Seed, Offset)):
-        return np.zeros((), meta.dtype.numpy)
-    draw = np.random.default_rng(zlib.crc32(str(role).encode()))
-    if meta.dtype.is_differentiable:
-        return draw.uniform(0.5, 1.5, meta.shape).astype(meta.dtype.numpy)
-    return draw.integers(0, 2, meta.shape).astype(meta.dtype.numpy)
+def _hosts(values: dict[Role, Any]) -> Results:
+    return {role: _host(value) for role, value in values.items()}
 
 
 def _host(value: Any) -> Any:
-    return np.array(value)
+    """The NumPy array of a value on any device."""
+    if not isinstance(value, ArrayValue):
+        return np.asarray(value)
+    array = value.array
+    if isinstance(array, np.ndarray):
+        return array
+    return np.array(array.tolist(), value.meta.dtype.numpy).reshape(value.meta.shape)
 
 
-def _close(a: Any, b: Any) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.dtype.kind in "biu":
-        return bool(np.array_equal(a, b))
-    limit = _RELATIVE.get(a.dtype.itemsize, 1e-3)
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    a, b = a.astype(wide), b.astype(wide)
-    scale = np.max(np.abs(np.where(np.isfinite(a), a, 0)), initial=1.0)
-    return bool(np.allclose(a, b, rtol=limit, atol=limit * scale, equal_nan=True))
+# ------------------------------------------------------------------------------------- comparison
+class StageRunner:
+    """Runs graphs on the same inputs, by role, and compares results by role."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Inputs] = []
+        self.before: list[Results] = []
+        self.run: Run = partial(run_graph, Graph((output_node([], []),)))
+        self.name = ""
+
+    def start(self, captured: Captured, meta: FunctionMeta) -> None:
+        """Runs the captured graph: what the joint graph has to agree with (VER-11)."""
+        self.name, self.run = "1 capture", partial(run_graph, _observable(captured, meta))
+        for draw in DRAWS:
+            self._start(draw)
+
+    def _start(self, draw: Draw) -> None:
+        """Takes the first range of integers with which the function runs: they may be indices."""
+        for integers in (draw.integers, (0, 1), (0, 0)):
+            inputs = Inputs(draw, integers)
+            try:
+                self.before.append(self.run(inputs, Drawing))
+            except Exception:
+                continue
+            self.inputs.append(inputs)
+            return
+
+    def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
+        """Raises ArgumentError naming `stage` where its results differ from those of the stage
+        before.
+        """
+        self._compare(stage, partial(run_graph, graph), exact=exact)
+
+    def compare_partition(self, partition: Partition) -> None:
+        """The same for the two halves of a partition, run one after the other."""
+        self._compare("8 partition", partial(run_halves, partition), exact=True)
+
+    def _compare(self, stage: str, run: Run, *, exact: bool) -> None:
+        results = [self._run(stage, run, inputs) for inputs in self.inputs]
+        for inputs, before, after in zip(self.inputs, self.before, results, strict=True):
+            noise = None if exact else Noise(self.run, inputs)
+            for role in {**before, **after}:
+                value, found = _result(role, before, inputs), _result(role, after, inputs)
+                if value is None and isinstance(role, (Gradient, IntermediateBase)):
+                    continue  # the capture has none
+                wrong = _difference(role, value, found, noise)
+                if wrong is not None:
+                    raise self._error(stage, role, inputs, value, found, wrong)
+        self.before, self.run, self.name = results, run, stage
+
+    def _run(self, stage: str, run: Run, inputs: Inputs) -> Results:
+        try:
+            return run(inputs, Drawing)
+        except Exception as error:
+            raise ArgumentError(
+                f"verify: the graph of {stage} raises {type(error).__name__} ({error}), expected "
+                f"what {self.name} gives"
+            ) from error
+
+    def _error(
+        self, stage: str, role: Role, inputs: Inputs, before: Any, after: Any, wrong: Any
+    ) -> ArgumentError:
+        error = ArgumentError(
+            f"verify: {stage} changed the value of {role}, expected what {self.name} gives"
+        )
+        if wrong is not True:
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            error.add_note(f"first at {index}: {before[index]} before, {after[index]} after")
+        return noted(
+            error,
+            f"before: {_shown(before)}",
+            f"after:  {_shown(after)}",
+            *[
+                f"input {role}: {_shown(_host(inputs.value(role, meta)))}"
+                for role, meta in inputs.metas.items()
+            ],
+        )
+
+
+class Noise:
+    """How much rounding moves the results of a stage: what a pass may change (VER-14)."""
+
+    def __init__(self, run: Run, inputs: Inputs) -> None:
+        self.run = run
+        self.inputs = inputs
+
+    @cached_property
+    def trials(self) -> list[Results]:
+        """Results with rounding errors; made only where results differ at all."""
+        exact = self.inputs.draw.exact
+        return [
+            self.run(self.inputs, partial(Noisy, trial=trial, exact_inputs=exact))
+            for trial in range(TRIALS)
+        ]
+
+    def explains(self, role: Role, before: Any, after: Any) -> Any:
+        """Where a difference is no larger than rounding may make it, or noise decides the value."""
+        trials = [_result(role, trial, self.inputs) for trial in self.trials]
+        if before.dtype.kind in "biu":
+            return np.any([trial != before for trial in trials], axis=0)
+        spread = np.max([_distance(before, trial) for trial in trials], axis=0)
+        info = ml_dtypes.finfo(before.dtype)
+        epsilon = float(info.eps)
+        factor = 256 if epsilon < 2**-16 else 8
+        floor = epsilon * np.abs(_wide(before)) + float(info.smallest_subnormal)
+        limit = np.where(np.isfinite(spread), factor * (spread + floor), np.inf)
+        return _distance(before, after) <= limit
+
+
+def _result(role: Role, results: Results, inputs: Inputs) -> Any:
+    """The result with this role; an input that is not among the results keeps its bytes."""
+    if role not in results and isinstance(role, MutatedInput) and role.of in inputs.metas:
+        return _host(inputs.value(role.of, inputs.metas[role.of]))
+    return results.get(role)
+
+
+def _difference(role: Role, before: Any, after: Any, noise: Noise | None) -> Any:
+    """None for equal results, else where they differ; True for another shape or dtype."""
+    if before is None or after is None:
+        return True
+    if (before.shape, before.dtype) != (after.shape, after.dtype):
+        return True
+    wrong = (before != after) & ((before == before) | (after == after))
+    if wrong.any() and noise is not None:
+        wrong &= ~noise.explains(role, before, after)
+    return wrong if wrong.any() else None
+
+
+def _distance(a: Any, b: Any) -> Any:
+    """How far apart elements are; infinite where one of them is no finite number."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(_wide(a) - _wide(b))
+    return np.where(np.isfinite(distance), distance, np.inf)
+
+
+def _wide(value: Any) -> Any:
+    """The same numbers in a type in which their differences do not overflow."""
+    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+
+
+def _epsilon(dtype: Any) -> float:
+    return float(ml_dtypes.finfo(dtype).eps)
 
 
 def _shown(value: Any) -> str:
     if value is None:
         return "absent"
     return np.array2string(np.asarray(value), threshold=8, precision=6).replace("\n", " ")
+
+
+# ---------------------------------------------------------------------------------------- capture
+def _observable(captured: Captured, meta: FunctionMeta) -> Graph:
+    """The captured graph with what the joint graph returns as results: plain results in their first
+    geometry, bases, and the final bytes of every input (VER-11).
+    """
+    nodes = captured.graph.nodes[:-1]
+    outputs: list[tuple[Role, Any]] = [
+        (MutatedInput(node.role), node)  # type: ignore[arg-type]
+        for node in captured.graph.placeholders
+    ]
+    for index, result in enumerate(meta.outputs):
+        if isinstance(result, Plain):
+            value = captured.graph.outputs[index]
+            outputs.append((Output(index), _first_form(value) if result.geometry_steps else value))
+    for index, base in enumerate(meta.bases):
+        if base.node in nodes:
+            outputs.append((IntermediateBase(index), base.node))
+    closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
+    return Graph((*nodes, closing), captured.graph.name)
+
+
+def _first_form(value: Node) -> Node:
+    """The node that made the object whose geometry ops and writes led to `value`."""
+    while isinstance(value.target, (InplaceOp, GeometryOp)):
+        value = value.args[0]
+    return value
