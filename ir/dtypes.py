@@ -23,6 +23,7 @@ __all__ = [
     "INTEGER",
     "DType",
     "Number",
+    "advice_on_ndarrays",
     "bfloat16",
     "bool_",
     "by_name",
@@ -178,6 +179,14 @@ def by_name(name: str) -> DType:
         known = ", ".join(dtype.name for dtype in DTYPES)
         raise noted(DTypeError(f"by_name: name is {name!r}, expected a dtype"), f"dtypes: {known}")
     return found
+
+
+def advice_on_ndarrays(value: object) -> str | None:
+    """What to call where an ndarray, or a sequence with one, stands for a tensor; else None."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if any(isinstance(item, np.ndarray) for item in items):
+        return "from_numpy(array) is a tensor on the same memory, tensor(array) a copy"
+    return None
 
 
 def from_numpy(numpy: np.dtype[np.generic]) -> DType:

@@ -123,7 +123,8 @@ class Operand:
         return self._do("matmul", other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        return other.matmul(self)
+        op = OPS["matmul"]
+        return self._apply(op, op.bind((other, self), {}))
 
     def __invert__(self) -> Any:
         return self._do("logical_not")

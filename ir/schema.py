@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 import attrs
 import numpy as np
 
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, advice_on_ndarrays
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.sizes import as_size
 
@@ -331,7 +331,9 @@ class Schema:
         return tuple(arranged)
 
     def _unfit(self, parameter: Parameter, value: object) -> ArgumentError:
-        return self._refusal(f"argument '{parameter.name}' is {_described(value)}", parameter.type)
+        what = f"argument '{parameter.name}' is {_described(value)}"
+        advice = advice_on_ndarrays(value) if parameter.type.holds_tensor else None
+        return noted(self._refusal(what, parameter.type), advice)
 
     def _surplus(self, positional: int, kwargs: Mapping[str, object]) -> ArgumentError:
         names = [each.name for each in self.parameters]

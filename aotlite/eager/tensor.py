@@ -311,8 +311,6 @@ class Tensor(Operand):
 
     def copy_(self, src: Any) -> Tensor:
         """Copies `src`, broadcast and cast, into this tensor (FUN-5)."""
-        if not isinstance(src, Tensor):
-            raise ArgumentError(f"copy_: argument 'src' is {src!r}, expected a tensor")
         return self._do("copy_", src)
 
     if not TYPE_CHECKING:  # a type checker takes the ops' methods from Operand

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aotlite as al
 from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.schema import PARAMETER_TYPES as TYPES
@@ -236,7 +237,7 @@ def test_bind_refuses_a_value_of_another_type(text, value, got):
     with pytest.raises(ArgumentError) as caught:
         schema.bind((), {"x": value})
     assert f"f: argument 'x' is {got}, expected {text}" == str(caught.value)
-    assert [f"schema: {schema}"] == caught.value.__notes__
+    assert f"schema: {schema}" == caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("text", [text for text in TYPES if text.endswith("?")])
@@ -290,3 +291,29 @@ def test_long_arguments_are_shortened_in_messages():
     with pytest.raises(ArgumentError) as caught:
         SUM.bind((list(range(1000)),), {})
     assert len(str(caught.value)) < 80
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda x, a: x * a,
+        lambda x, a: a * x,
+        lambda x, a: x @ a,
+        lambda x, a: a @ x,
+        lambda x, a: x.add_(a),
+        lambda x, a: x.copy_(a),
+        lambda x, a: al.cat([x, a]),
+        lambda x, a: al.where(x > 0, a, 0),
+    ],
+)
+def test_an_ndarray_for_a_tensor_is_refused_with_what_to_call(refused):
+    with pytest.raises(ArgumentError, match="is a (numpy.ndarray|tuple), exp") as caught:
+        refused(al.ones(2), np.ones(2))
+    advice = "from_numpy(array) is a tensor on the same memory, tensor(array) a copy"
+    assert advice in caught.value.__notes__
+
+
+def test_advice_on_ndarrays_is_for_tensors_alone():
+    with pytest.raises(ArgumentError) as caught:
+        al.ones(2).transpose(np.ones(2), 1)
+    assert not any("from_numpy" in note for note in caught.value.__notes__)
