@@ -35,6 +35,24 @@ def test_all_names_of_a_tied_tensor_are_replaced():
     assert y.tolist() == [40.0, 40.0]
 
 
+@pytest.mark.parametrize("how", ["closure", "argument"])
+def test_ties_are_guarded_in_a_compiled_function(how):
+    """Which places are tied is read from the modules, not from the tensors given."""
+    net, double, x = Tied(), al.full((2, 2), 2.0), al.ones(2)
+
+    @al.compile
+    def called(module, weight, x):
+        chosen = net if module is None else module
+        return nn.functional_call(chosen, {"one.weight": weight}, x)
+
+    given = net if how == "argument" else None
+    assert [16.0, 16.0] == called(given, double, x).tolist()
+    net.two.weight = nn.Parameter(al.ones(2, 2))
+    assert [8.0, 8.0] == called(given, double, x).tolist()
+    net.two.weight = net.one.weight
+    assert [16.0, 16.0] == called(given, double, x).tolist()
+
+
 def test_two_tensors_for_one_tied_place_are_refused():
     with pytest.raises(ArgumentError, match=r"'two\.weight' is tied to a name with another tensor"):
         given = {"one.weight": al.zeros(2, 2), "two.weight": al.zeros(2, 2)}
