@@ -101,6 +101,7 @@ class Inputs:
         self.integers = integers
         self.drawn: dict[Role, Any] = {}
         self.metas: dict[Role, TensorMeta] = {}
+        self.shared: dict[Role, ArrayValue] = {}
 
     def value(self, role: Role, meta: TensorMeta) -> ArrayValue:
         """A fresh copy of the input with this role."""
@@ -109,6 +110,13 @@ class Inputs:
             self.metas[role] = meta
         flat = meta.as_contiguous((meta.span,))
         return ArrayValue(copied(meta.device.arrays, self.drawn[role], flat), meta)
+
+    def unwritten(self, role: Role, meta: TensorMeta) -> ArrayValue:
+        """The input with this role, for whoever only reads it."""
+        value = self.shared.get(role)
+        if value is None or value.meta is not meta:
+            value = self.shared[role] = self.value(role, meta)
+        return value
 
     def _draw(self, role: Role, dtype: DType, size: int) -> Any:
         if isinstance(role, (Seed, Offset)):
@@ -203,13 +211,15 @@ def run_halves(partition: Partition, inputs: Inputs, make: Make) -> Results:
 def _outputs(
     graph: Graph, inputs: Inputs, make: Make, kept: dict[Role, Any]
 ) -> dict[Role, ArrayValue]:
+    written = any(isinstance(node.target, InplaceOp) for node in graph.nodes)
+    read = inputs.value if written else inputs.unwritten
     values = []
     for node in graph.placeholders:
         role: Any = node.role
         meta: Any = node.meta
         given = kept.get(role)
         if given is None:
-            values.append(inputs.value(role, meta))
+            values.append(read(role, meta))
         elif given.meta is meta:
             values.append(given)
         else:
@@ -305,7 +315,7 @@ class StageRunner:
             f"before: {_shown(before)}",
             f"after:  {_shown(after)}",
             *[
-                f"input {role}: {_shown(_host(inputs.value(role, meta)))}"
+                f"input {role}: {_shown(_host(inputs.unwritten(role, meta)))}"
                 for role, meta in inputs.metas.items()
             ],
         )
@@ -344,7 +354,7 @@ class Noise:
 def _result(role: Role, results: Results, inputs: Inputs) -> Any:
     """The result with this role; an input that is not among the results keeps its bytes."""
     if role not in results and isinstance(role, MutatedInput) and role.of in inputs.metas:
-        return _host(inputs.value(role.of, inputs.metas[role.of]))
+        return _host(inputs.unwritten(role.of, inputs.metas[role.of]))
     return results.get(role)
 
 
