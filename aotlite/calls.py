@@ -113,7 +113,8 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 def dict_orders(value: Any) -> Any:
     """The order of keys of every dict in nested containers; None where there is none."""
     if isinstance(value, dict):
-        return tuple([(key, dict_orders(item)) for key, item in value.items()]) or None
+        items = value.items()
+        return tuple([(type(key), key, dict_orders(item)) for key, item in items]) or None
     if type(value) in (list, tuple):
         found = [dict_orders(item) for item in value]
         return tuple(found) if any(item is not None for item in found) else None

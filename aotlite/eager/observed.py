@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import NoneType
 from typing import Any
 
+import numpy as np
+
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 
@@ -111,7 +113,7 @@ def _is_data(obj: Observed, name: str, value: Any) -> bool:
         return False
     if name in object.__getattribute__(obj, "__dict__"):
         return True
-    return isinstance(value, (*_PLAIN, Tensor, Observed)) and any(
+    return isinstance(value, (*_PLAIN, list, tuple, dict, np.generic, Tensor, Observed)) and any(
         vars(cls).get(name, _PLAIN) is value for cls in type(obj).__mro__
     )
 

@@ -25,7 +25,8 @@ from aotlite.ir.dtypes import DType
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 _EXACT = frozenset((int, bool, str, type(None), bytes))
 _MANY = 512
-"""Containers with more items are remembered by type and length only."""
+_IN_ALL = 4096
+"""Containers with more items, or beyond so many in all, are remembered by type and length only."""
 
 
 class Same:
@@ -62,6 +63,7 @@ class Freezer:
     def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
         self.met: dict[int, int] = {id(tensor): i for i, tensor in enumerate(tensors)}
         self.deep = deep
+        self.left = _IN_ALL
 
     def image(self, value: Any, *, inside: bool = False) -> Any:
         """The image of a value; of one `inside` a Module only the form."""
@@ -69,7 +71,7 @@ class Freezer:
         if kind in _EXACT:
             return (kind, value) if not inside else value is None
         if isinstance(value, Tensor):
-            return kind, self._number(value)[0]
+            return kind, self._number(value)[0], value.meta  # a shape can be read without an op
         if isinstance(value, Observed):
             return self._observed(value)
         if kind in (list, tuple, dict) or isinstance(value, (list, tuple, dict)):
@@ -95,14 +97,16 @@ class Freezer:
 
     def _container(self, value: Any, *, inside: bool) -> Any:
         kind = type(value)
-        if len(value) > _MANY:
+        if len(value) > min(_MANY, self.left):
             return kind, len(value)
+        self.left -= len(value)
         if kind is not tuple:
             number, known = self._number(value)
             if known:
                 return kind, number
         if isinstance(value, dict):
-            return kind, tuple([(k, self.image(v, inside=inside)) for k, v in value.items()])
+            items = value.items()
+            return kind, tuple([(type(k), k, self.image(v, inside=inside)) for k, v in items])
         return kind, tuple([self.image(item, inside=inside) for item in value])
 
 

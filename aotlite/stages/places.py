@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
@@ -177,14 +178,14 @@ class PlaceIndex:
             self._alive.append(thing)
             further = list(_inside(thing, place))
             queue.extend(further)
-            if isinstance(thing, _NAMING):
-                self._roots += [at for value, at in further if not isinstance(value, _UNGUARDED)]
+            if isinstance(thing, _NAMING) or thing is self.function:
+                self._roots += [at for _, at in further]
         return found
 
 
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
 """Things that name others: their variables are guarded."""
-_UNGUARDED = (types.ModuleType, types.BuiltinFunctionType)
+_PLAIN = (int, float, complex, bool, str, type(None), np.generic)
 
 
 def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
@@ -196,39 +197,58 @@ def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
         case Observed():
             for name, value in list(vars(thing).items()):
                 yield value, place.then("attr", name)
-            call = getattr(type(thing), "forward", None)
-            if isinstance(call, types.FunctionType) and not _is_ours(call):
-                yield call, place.then("attr", "forward")
+            yield from _functions_of(type(thing), place)
         case dict():
             for key, value in list(thing.items()):
-                yield value, place.then("item", key)
+                if not isinstance(value, _PLAIN):
+                    yield value, place.then("item", key)
         case list() | tuple():
             for i, value in enumerate(thing):
-                yield value, place.then("item", i)
+                if not isinstance(value, _PLAIN):
+                    yield value, place.then("item", i)
         case types.FunctionType():
             yield from _inside_function(thing, place)
         case types.MethodType():
             bound = place.then("member", "__self__")
             yield thing.__self__, bound
             yield thing.__func__, place.then("member", "__func__")
-            if not isinstance(thing.__self__, Observed):
-                for name, value in list(getattr(thing.__self__, "__dict__", {}).items()):
-                    yield value, bound.then("attr", name)
+            if not isinstance(thing.__self__, (Observed, types.ModuleType)):
+                yield from _inside_object(thing.__self__, bound)
         case functools.partial():
             yield thing.func, place.then("member", "func")
             yield thing.args, place.then("member", "args")
             yield thing.keywords, place.then("member", "keywords")
         case _ if isinstance(getattr(thing, "__wrapped__", None), types.FunctionType):
             yield thing.__wrapped__, place.then("member", "__wrapped__")
+        case _ if not place.path and place.argument is None:
+            yield from _inside_object(thing, place)
+
+
+def _inside_object(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
+    """What the compiled function's own object holds: attributes, and what its class has."""
+    for name, value in list(getattr(thing, "__dict__", {}).items()):
+        yield value, place.then("attr", name)
+    for cls in type(thing).__mro__:
+        for name, value in vars(cls).items():
+            if isinstance(value, (*_PLAIN, list, tuple, dict)) and not name.startswith("__"):
+                yield value, place.then("attr", name)
+    yield from _functions_of(type(thing), place)
+
+
+def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
+    """The methods of a class that is not aotlite's: what they read is read by who calls them."""
+    for cls in kind.__mro__:
+        if cls.__module__.split(".")[0] not in ("aotlite", "builtins"):
+            for name, value in vars(cls).items():
+                if isinstance(value, types.FunctionType):
+                    yield value, place.then("attr", name)
 
 
 def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
     if _is_ours(function):
         return
     for i in range(len(function.__closure__ or ())):
-        value = _cell(function, i)
-        if value is not NOTHING:
-            yield value, place.then("cell", i)
+        yield _cell(function, i), place.then("cell", i)
     for i, value in enumerate(function.__defaults__ or ()):
         yield value, place.then("default", i)
     for name, value in (function.__kwdefaults__ or {}).items():
@@ -236,10 +256,10 @@ def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tup
     variables, attributes = _names_used(function.__code__)
     for name in variables:
         value = function.__globals__.get(name, NOTHING)
+        at = place.then("global", name)
+        yield value, at  # a name that is not there yet may be bound later
         if isinstance(value, types.ModuleType):
-            yield from _inside_module(value, attributes, place.then("global", name))
-        elif value is not NOTHING:
-            yield value, place.then("global", name)
+            yield from _inside_module(value, attributes, at)
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
         yield wrapped, place.then("member", "__wrapped__")
@@ -252,7 +272,7 @@ def _inside_module(
         return
     for name in names:
         value = vars(module).get(name, NOTHING)
-        if isinstance(value, (Tensor, Observed, list, dict, tuple, types.FunctionType)):
+        if isinstance(value, (*_PLAIN, Tensor, Observed, list, dict, tuple, types.FunctionType)):
             yield value, place.then("module", name)
 
 

@@ -292,18 +292,16 @@ class CaptureRecorder:
         if not isinstance(value, Tensor):
             self.guards.append(PlainValue(place, frozen_value(value)))
 
-    def _learn(self, value: Any, place: Place) -> None:
+    def _learn(self, value: Any, place: Place, within: tuple[int, ...] = ()) -> None:
         if isinstance(value, (Tensor, Observed)):
             self._alive.append(value)
             known = self._places.setdefault(id(value), place)
             if known is not place and isinstance(value, Tensor):
                 self._same(value, place)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                self._learn(item, place.then("item", key))
-        elif isinstance(value, (list, tuple)):
-            for i, item in enumerate(value):
-                self._learn(item, place.then("item", i))
+        elif isinstance(value, (dict, list, tuple)) and id(value) not in within:
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, item in items:
+                self._learn(item, place.then("item", key), (*within, id(value)))
 
     def _same(self, tensor: Tensor, place: Place) -> None:
         role = self._inputs[id(self.here(tensor))].role

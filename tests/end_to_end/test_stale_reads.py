@@ -4,6 +4,8 @@ Each case compiles, changes one thing that Python can see, and calls again.
 """
 
 import gc
+import operator
+import types
 import weakref
 
 import numpy as np
@@ -254,3 +256,99 @@ def test_a_coroutine_method_is_refused_before_the_call():
 
     with pytest.raises(al.UnsupportedError, match="an async function"):
         al.compile(Waits())
+
+
+FACTOR = 2.0
+settings = types.ModuleType("settings")
+settings.FACTOR = 2.0  # type: ignore[attr-defined]
+
+
+class Helping(nn.Module):
+    """Reads a global and a class attribute in a method other than forward."""
+
+    sizes = [2.0]
+
+    def forward(self, x):
+        return self.helper(x)
+
+    def helper(self, x):
+        return x * FACTOR * self.sizes[0]
+
+
+class Callable:
+    n = 2.0
+
+    def __init__(self):
+        self.m = 3.0
+
+    def __call__(self, x):
+        return x * self.n * self.m * FACTOR
+
+
+def test_a_builtin_or_module_bound_to_a_name_may_be_replaced():
+    op = operator.add
+    compiled = al.compile(lambda x: op(x, 3.0))
+    compiled(X)
+    op = operator.mul
+    assert [3.0, 3.0] == compiled(X).tolist()
+
+
+def test_what_other_methods_read_is_guarded(monkeypatch):
+    compiled = al.compile(lambda m, x: m(x))
+    module = Helping()
+    compiled(module, X)
+    monkeypatch.setattr(Helping, "sizes", [5.0])
+    assert [10.0, 10.0] == compiled(module, X).tolist()
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert [15.0, 15.0] == compiled(module, X).tolist()
+
+
+def test_the_attributes_of_a_compiled_object_are_guarded(monkeypatch):
+    thing = Callable()
+    compiled = al.compile(thing)
+    compiled(X)
+    thing.m = 4.0
+    assert thing(X).tolist() == compiled(X).tolist()
+    monkeypatch.setattr(Callable, "n", 5.0)
+    assert thing(X).tolist() == compiled(X).tolist()
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert thing(X).tolist() == compiled(X).tolist()
+
+
+def test_the_shape_of_a_tensor_that_no_op_reads_is_guarded():
+    w = al.ones(3)
+    compiled = al.compile(lambda x: x * w.shape[0])
+    compiled(X)
+    w = al.ones(5)
+    assert [5.0, 5.0] == compiled(X).tolist()
+    by_argument = al.compile(lambda m, x: x * m.factor.shape[0])
+    by_argument(Times(nn.Parameter(al.ones(3))), X)
+    assert [5.0, 5.0] == by_argument(Times(nn.Parameter(al.ones(5))), X).tolist()
+
+
+def test_numbers_of_a_module_of_ones_own_are_guarded(monkeypatch):
+    compiled = al.compile(lambda x: x * settings.FACTOR)
+    compiled(X)
+    monkeypatch.setattr(settings, "FACTOR", 7.0)
+    assert [7.0, 7.0] == compiled(X).tolist()
+
+
+def test_a_name_that_is_not_there_yet_is_guarded(monkeypatch):
+    def f(x):
+        try:
+            return x * LATER  # noqa: F821
+        except NameError:
+            return x
+
+    compiled = al.compile(f)
+    compiled(X)
+    monkeypatch.setitem(globals(), "LATER", 5.0)
+    assert [5.0, 5.0] == compiled(X).tolist()
+
+
+def test_containers_that_hold_themselves_are_no_trouble():
+    looped = [4.0]
+    looped.append(looped)
+    module = Times(looped)
+    assert [4.0, 4.0] == al.compile(lambda m, x: x * m.factor[0])(module, X).tolist()
+    assert [4.0, 4.0] == al.compile(lambda x: x * looped[0])(X).tolist()
