@@ -7,6 +7,7 @@ import gc
 import operator
 import types
 import weakref
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -266,7 +267,7 @@ settings.FACTOR = 2.0  # type: ignore[attr-defined]
 class Helping(nn.Module):
     """Reads a global and a class attribute in a method other than forward."""
 
-    sizes = [2.0]
+    sizes: ClassVar = [2.0]
 
     def forward(self, x):
         return self.helper(x)
@@ -336,7 +337,7 @@ def test_numbers_of_a_module_of_ones_own_are_guarded(monkeypatch):
 def test_a_name_that_is_not_there_yet_is_guarded(monkeypatch):
     def f(x):
         try:
-            return x * LATER  # noqa: F821
+            return x * LATER
         except NameError:
             return x
 
