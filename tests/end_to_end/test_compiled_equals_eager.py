@@ -312,6 +312,8 @@ def test_random_programs_compiled_equal_eager() -> None:
     """Each is called twice: other aliases, requires_grad, values and grad mode (GEN-13)."""
     tally = _run_random(1_500)
     assert tally["refused"] < tally["calls"] / 6
+    # The known difference is excused in the long run alone.
+    assert 0 == tally["missed version errors"]
 
 
 @pytest.mark.long
