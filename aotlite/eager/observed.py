@@ -3,7 +3,7 @@
 The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
 are plain Python: `Observed.__getattribute__` exists only while a thread is inside `observing()`.
 Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
-Not seen: reads through `vars(obj)`, and whether an attribute exists (`hasattr` of an absent one).
+Not seen: reads through `vars(obj)`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,12 @@ def substituting(values: Mapping[Place, Any]) -> Iterator[None]:
 
 
 def _read(self: Observed, name: str) -> Any:
-    value = object.__getattribute__(self, name)
+    try:
+        value = object.__getattribute__(self, name)
+    except AttributeError:
+        if STATE.recorder is not None and not name.startswith("__"):
+            STATE.recorder.read_absent(self, name)
+        raise
     recorder, substitutes = STATE.recorder, _MODE.substitutes
     if recorder is None and substitutes is None:
         return value

@@ -40,6 +40,9 @@ class Recorder(Protocol):
     def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
         """The value to use for an attribute of a Module or optimizer that is read (CAP-5)."""
 
+    def read_absent(self, owner: Any, name: str) -> None:
+        """An attribute of a Module or optimizer was asked for that it does not have (CAP-5)."""
+
     def created(self, thing: Any) -> None:
         """A Module or optimizer was made during the capture: it may be written."""
 

@@ -36,7 +36,7 @@ from aotlite.stages.guards import (
     Surroundings,
 )
 from aotlite.stages.histories import RESTRICTED, is_stale
-from aotlite.stages.places import Place, PlaceIndex
+from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
 AS_STRIDED_ = OPS["as_strided_"]
@@ -285,6 +285,11 @@ class CaptureRecorder:
             )
         self._note(value, place.then("attr", name))
         return value
+
+    def read_absent(self, owner: Any, name: str) -> None:
+        place = self._place_of(owner)
+        if place is not None and id(owner) not in self._created:
+            self.guards.append(PlainValue(place.then("attr", name), frozen_value(NOTHING)))
 
     def _note(self, value: Any, place: Place) -> None:
         """Remembers where tensors and objects lie, and guards what is plain."""

@@ -353,3 +353,20 @@ def test_containers_that_hold_themselves_are_no_trouble():
     module = Times(looped)
     assert [4.0, 4.0] == al.compile(lambda m, x: x * m.factor[0])(module, X).tolist()
     assert [4.0, 4.0] == al.compile(lambda x: x * looped[0])(X).tolist()
+
+
+def test_an_attribute_that_a_module_does_not_have_yet_is_guarded():
+    module = Times(2.0)
+    by_default = al.compile(lambda m, x: m(x) * getattr(m, "extra", 1.0))
+    by_asking = al.compile(lambda m, x: m(x) if hasattr(m, "extra") else x)
+    assert ([2.0, 2.0], [1.0, 1.0]) == (
+        by_default(module, X).tolist(),
+        by_asking(module, X).tolist(),
+    )
+    module.extra = 5.0
+    assert ([10.0, 10.0], [2.0, 2.0]) == (
+        by_default(module, X).tolist(),
+        by_asking(module, X).tolist(),
+    )
+    by_default(module, X)
+    assert (2, 2) == (len(by_default.entries), len(by_asking.entries))
