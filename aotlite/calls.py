@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import optree
 
-from aotlite.eager.autograd.history import is_leaf_family
+from aotlite.eager.facts import facts_of
 from aotlite.eager.functions import from_numpy
 from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
@@ -30,7 +30,6 @@ from aotlite.stages.guards import (
     SamePlace,
     Surroundings,
 )
-from aotlite.stages.histories import is_stale
 from aotlite.stages.places import Place
 from aotlite.stages.recorder import check_leaf
 
@@ -61,7 +60,7 @@ class Call:
         return EntryGuard(
             tuple([g for g in compiled.guards if isinstance(g, HiddenPlace)]),
             tuple([g for g in compiled.guards if not isinstance(g, HiddenPlace)]),
-            tuple([signature(tensor) for tensor in hidden]),
+            tuple([facts_of(tensor) for tensor in hidden]),
             alias_pattern(everything),
             any(each.version_bumps for each in compiled.meta.inputs),
             offsets,
@@ -99,7 +98,7 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
             tensors.append((index, tensor))
             if first.setdefault(id(tensor), index) == index:
                 by_role[Primal(index)] = tensor
-            key.append((signature(tensor), type(leaf), first[id(tensor)]))
+            key.append((facts_of(tensor), type(leaf), first[id(tensor)]))
         elif isinstance(leaf, Observed):
             key.append((type(leaf), first.setdefault(id(leaf), index)))
         else:
@@ -163,21 +162,6 @@ class _Wrapped:
             tensor.offset = start // array.itemsize
 
 
-def signature(tensor: Tensor) -> Any:
-    """What of one tensor a compiled entry depends on; not where it starts in its storage."""
-    requires_grad = tensor.requires_grad_outside()
-    return (
-        type(tensor),
-        tensor.meta,
-        requires_grad,
-        tensor._leaf and tensor._node is None,
-        tensor._kind,
-        tensor._kind is not None and tensor._node is not None,
-        is_stale(tensor),
-        requires_grad and tensor._base is not None and is_leaf_family(tensor),
-    )
-
-
 def alias_pattern(tensors: Sequence[Tensor]) -> Any:
     """Which tensors share a storage, at what distance, and which memory from outside is shared.
 
@@ -233,7 +217,7 @@ def guards_hold(guard: EntryGuard, call: Call) -> dict[Role, Tensor] | None:
     tensors: dict[Any, Tensor] = dict(call.by_role)
     for each, expected in zip(guard.places, guard.signatures, strict=True):
         tensor = each.place.resolve(leaves)
-        if not isinstance(tensor, Tensor) or signature(tensor) != expected:
+        if not isinstance(tensor, Tensor) or facts_of(tensor) is not expected:
             return None
         tensors[Hidden(each.index)] = tensor
     if guard.writes and alias_pattern(list(tensors.values())) != guard.pattern:

@@ -78,7 +78,7 @@ def _attach(node: OpNode, outs: tuple[Tensor, ...]) -> None:
     _note_origin(node, outs[0].value)
     for k, out in enumerate(outs):
         if out.meta.dtype.is_differentiable:
-            out._node, out._index = node, k
+            out._node, out._index, out.facts = node, k, None
 
 
 def _note_origin(node: TapeNode, value: Any) -> None:
@@ -284,6 +284,7 @@ def _geometry(op: GeometryOp, args: tuple[Any, ...]) -> Tensor:
     root_of(target)  # the family keeps the geometry that older views were taken in
     target.storage.version += 1
     target.meta = meta
+    target.facts = None
     target.offset += start
     target._array = None
     change_geometry(target, step)

@@ -46,6 +46,7 @@ class Tensor(Operand):
         "_node",
         "_root",
         "_seen",
+        "facts",
         "meta",
         "offset",
         "storage",
@@ -56,6 +57,7 @@ class Tensor(Operand):
     meta: TensorMeta
     offset: int
     value: Any
+    facts: Any
     _array: Any
     _leaf: bool
     _node: TapeNode | None
@@ -74,6 +76,8 @@ class Tensor(Operand):
         self.offset = offset
         self.value = None
         """The graph value of this object after its last write, while it is captured."""
+        self.facts = meta if type(self) is Tensor else None
+        """What a compiled entry depends on (`eager.facts`); None where it must be asked for."""
         self._array = None
         self._leaf = False
         self._node = None
@@ -222,6 +226,7 @@ class Tensor(Operand):
             from aotlite.eager.autograd.history import follow_leaf
 
             self._leaf = value
+            self.facts = None
             follow_leaf(self)
         return self
 
@@ -353,6 +358,7 @@ class Tensor(Operand):
         twin = self.detach().clone()
         twin.__class__ = type(self)
         twin._leaf = self._leaf
+        twin.facts = None
         memo[id(self)] = twin
         return twin
 
@@ -378,4 +384,3 @@ def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:
         raise recorder.refuse(f"{what}() of a tensor (whose value is not known)", advice)
     if tensor.storage.buffer is None:
         raise no_data(what)
-

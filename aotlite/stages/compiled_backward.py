@@ -180,7 +180,7 @@ def _forbid_second_order(found: list[Any], edges: list[Edge | None]) -> None:
     node = DoubleBackward(edges)
     for grad in found:
         if grad is not None:
-            grad._node, grad._index = node, 0
+            grad._node, grad._index, grad.facts = node, 0, None
 
 
 class Variants:

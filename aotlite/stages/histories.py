@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.history import RESTRICTED
 from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode
 from aotlite.eager.tensor import Tensor
-
-RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
-"""Kinds of views whose history may not be asked for after a write (TEN-19, TEN-20)."""
-
-
-def is_stale(view: Tensor) -> bool:
-    """Whether a view of a restricted kind was written since its history was last asked for."""
-    restricted = view._kind in RESTRICTED
-    return restricted and view._root is not None and view._seen != view.storage.version
 
 
 def is_dead_end(view: Tensor) -> bool:

@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.autograd.history import CreationKind, Root, edge_of, is_leaf_family
+from aotlite.eager.autograd.history import (
+    RESTRICTED,
+    CreationKind,
+    Root,
+    edge_of,
+    is_leaf_family,
+    is_stale,
+)
 from aotlite.eager.autograd.tape import InputNode, TapeNode
 from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
@@ -35,7 +42,6 @@ from aotlite.stages.guards import (
     SamePlace,
     Surroundings,
 )
-from aotlite.stages.histories import RESTRICTED, is_stale
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 

@@ -139,7 +139,7 @@ class CompiledEntry:
         node = CompiledBackward(self.backward, edges, saved)
         for index, (role, _) in enumerate(self.backward.tangents):
             value = values[role]
-            value._node, value._index = node, index
+            value._node, value._index, value.facts = node, index, None
         return node
 
     # --- inputs
@@ -193,6 +193,8 @@ class CompiledEntry:
                 case Plain(is_leaf=is_leaf):
                     results[index] = values[Output(index)]
                     results[index]._leaf = is_leaf
+                    if is_leaf:
+                        results[index].facts = None
                 case IsInput(role):
                     results[index] = tensors[role]
                 case AliasOfInput(role):
@@ -233,6 +235,7 @@ def _change_geometry(target: Tensor, steps: Iterable[Step]) -> None:
         operand = _Meta(target.meta)
         target.offset += step.op.start((operand, *step.args))
         target.meta = step.result
+        target.facts = None
         target._array = None
         change_geometry(target, step)
 

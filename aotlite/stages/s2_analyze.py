@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
@@ -36,7 +36,7 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
 )
-from aotlite.stages.histories import RESTRICTED, is_dead_end, is_stale
+from aotlite.stages.histories import is_dead_end
 from aotlite.stages.source_place import describe
 
 

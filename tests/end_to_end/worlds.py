@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
+from aotlite.eager.facts import facts_of
 from aotlite.ir.errors import AliasError, UnsupportedError
 from tests.end_to_end.cases import Call, Case, results_of, setup_of
 from tests.programs import Aotlite, Step, execute, numbers
@@ -151,6 +152,7 @@ def _seen(kept: list[Any], *, looks: bool) -> list[Seen]:
     objects = {id(value): i for i, value in enumerate(kept)}
     found = []
     for value in kept:
+        check_facts(value)
         base = value.base
         found.append(
             Seen(
@@ -167,6 +169,14 @@ def _seen(kept: list[Any], *, looks: bool) -> list[Seen]:
             )
         )
     return found
+
+
+def check_facts(value: Any) -> None:
+    """What a tensor remembers for guards is what asking anew gives; it is kept and then asked."""
+    for _ in range(2):
+        kept = value.facts
+        value.facts = None
+        assert kept is None or kept is facts_of(value), f"{value.meta} remembers {kept}"
 
 
 def _node(value: Any) -> bool | str:

@@ -38,6 +38,16 @@ class CreationKind(enum.Enum):
     """Only of captured inputs: their base is not part of the capture."""
 
 
+RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
+"""Kinds of views whose history may not be asked for after a write (TEN-19, TEN-20)."""
+
+
+def is_stale(view: Tensor) -> bool:
+    """Whether a view of a restricted kind was written since its history was last asked for."""
+    restricted = view._kind in RESTRICTED
+    return restricted and view._root is not None and view._seen != view.storage.version
+
+
 class Root:
     """The history and first geometry of a base."""
 
@@ -103,6 +113,7 @@ def root_of(tensor: Tensor) -> Root:
     root = tensor._root
     if root is None:
         root = tensor._root = Root(tensor)
+        tensor.facts = None
         tensor._seen = tensor.storage.version
     return root
 
@@ -130,7 +141,7 @@ def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     edge = root.edge()
     assert edge is not None
     kind = tensor._kind
-    if stale and kind in (CreationKind.MULTI_OUTPUT, CreationKind.NO_GRAD):
+    if stale and kind in RESTRICTED:
         raise noted(
             AutogradError(
                 f"view: the tensor is {kind.value}, and its base or itself was modified in place "
@@ -168,6 +179,7 @@ def link_view(
     root = root_of(base)
     out._base = base if base._base is None else base._base
     out._root = root
+    out.facts = None
     out._seen = out.storage.version
     out._kind = kind or base._kind
     if op is AS_STRIDED:  # relative to the storage, not to the view it is called on (FUN-11)
@@ -313,13 +325,14 @@ def _old_value(tensor: Tensor) -> Tensor:
     finally:
         STATE.grad_mode = before
     if edge is not None:
-        kept._node, kept._index = edge
+        kept._node, kept._index, kept.facts = *edge, None
     return kept
 
 
 def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
     """Makes `node`, an in-place op that has just written `tensor`, part of the family's history."""
     tensor._leaf = False
+    tensor.facts = None
     root = tensor._root
     if root is None:
         tensor._node, tensor._index = node, 0
@@ -370,4 +383,5 @@ def change_geometry(tensor: Tensor, step: Step) -> None:
 def _go_stale(tensor: Tensor) -> None:
     """Makes the next question for the tensor's edge follow the chain from the root."""
     tensor._node = None
+    tensor.facts = None
     tensor._seen = -1

@@ -210,7 +210,7 @@ class OpNode(TapeNode):
         if not STATE.grad_mode:
             return tensor
         linked = detached_alias(tensor)
-        linked._node, linked._index = self, index
+        linked._node, linked._index, linked.facts = self, index, None
         return linked
 
     def saved_tensors(self) -> list[SavedTensor]:

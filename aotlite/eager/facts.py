@@ -1,0 +1,84 @@
+"""`facts_of(tensor)`: all that a compiled entry depends on of one tensor, as one interned object.
+
+The facts of a plain tensor (class `Tensor`, no history, no view) are its meta itself, so a new
+tensor has them without being asked. Others are found by `facts_of`, and kept in the tensor's slot
+`facts` where only changes of the tensor itself can change them; whatever changes its autograd state
+puts None there. A tensor of a view family is asked each time: a write to its base changes it.
+Compare by identity. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.eager.autograd.history import (
+    CreationKind,
+    is_leaf_family,
+    is_stale,
+)
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.meta import TensorMeta
+
+
+@attrs.frozen
+class Facts:
+    """What programs can be told by of a tensor that is not plain; where it starts is not in it."""
+
+    kind: type[Tensor]
+    meta: TensorMeta
+    requires_grad: bool
+    is_leaf: bool
+    """A leaf that requires grad."""
+    view_kind: CreationKind | None
+    has_view_node: bool
+    """A view of a restricted kind that has a tape node of its own."""
+    is_stale: bool
+    is_leaf_view: bool
+    """A view whose base is a leaf that requires grad."""
+
+    def __str__(self) -> str:
+        words = [str(self.meta)]
+        if self.kind is not Tensor:
+            words.insert(0, self.kind.__name__)
+        if self.is_leaf:
+            words.append("a leaf that requires grad")
+        elif self.requires_grad:
+            words.append("requires grad")
+        if self.view_kind is not None:
+            words.append(self.view_kind.value)
+        if self.is_stale:
+            words.append("stale")
+        if self.is_leaf_view:
+            words.append("a view of a leaf")
+        return ", ".join(words)
+
+
+_INTERNED: dict[Facts, Facts] = {}
+
+
+def facts_of(tensor: Tensor) -> Facts | TensorMeta:
+    """The facts of a tensor: the same object for equal facts."""
+    found: Facts | TensorMeta | None = tensor.facts
+    if found is None:
+        found = _found(tensor)
+        if tensor._root is None or (tensor._leaf and tensor._base is None):
+            tensor.facts = found
+    return found
+
+
+def _found(tensor: Tensor) -> Facts | TensorMeta:
+    requires_grad = tensor.requires_grad_outside()
+    kind = tensor._kind
+    if type(tensor) is Tensor and not requires_grad and kind is None:
+        return tensor.meta
+    facts = Facts(
+        type(tensor),
+        tensor.meta,
+        requires_grad,
+        tensor._leaf and tensor._node is None,
+        kind,
+        kind is not None and tensor._node is not None,
+        is_stale(tensor),
+        requires_grad and tensor._base is not None and is_leaf_family(tensor),
+    )
+    return _INTERNED.setdefault(facts, facts)
