@@ -77,8 +77,8 @@ _INFIX = {
 }
 
 FUNCTIONS = (
-    "neg abs sign exp expm1 log log1p sqrt sin cos tanh floor ceil isnan pow maximum minimum where "
-    "logical_and logical_or logical_not lt le gt ge eq ne conj cast real"
+    "neg abs sign exp expm1 log log1p sqrt sin cos tanh erf floor ceil isnan pow maximum minimum "
+    "where logical_and logical_or logical_not lt le gt ge eq ne conj cast real"
 ).split()
 """Every operation an expression may use, besides add, sub, mul, div and symbols."""
 
@@ -96,13 +96,13 @@ def _function(name: str) -> Callable[..., Expr]:
     return make
 
 
-neg, abs_, sign, exp, expm1, log, log1p, sqrt, sin, cos, tanh, floor, ceil, isnan = map(
-    _function, FUNCTIONS[:14]
+neg, abs_, sign, exp, expm1, log, log1p, sqrt, sin, cos, tanh, erf, floor, ceil, isnan = map(
+    _function, FUNCTIONS[:15]
 )
 pow_, maximum, minimum, where, logical_and, logical_or, logical_not = map(
-    _function, FUNCTIONS[14:21]
+    _function, FUNCTIONS[15:22]
 )
-lt, le, gt, ge, eq, ne, conj, cast, real = map(_function, FUNCTIONS[21:])
+lt, le, gt, ge, eq, ne, conj, cast, real = map(_function, FUNCTIONS[22:])
 
 
 def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -144,7 +144,9 @@ def evaluate(
     return function(*[evaluate(a, values, functions) for a in expr.args])
 
 
-_ODD_AT_ZERO = frozenset("neg abs sign sqrt sin tanh expm1 log1p floor ceil conj cast real".split())
+_ODD_AT_ZERO = frozenset(
+    "neg abs sign sqrt sin tanh erf expm1 log1p floor ceil conj cast real".split()
+)
 """Operations of one operand that give 0 for 0."""
 
 

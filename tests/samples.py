@@ -146,7 +146,7 @@ def register(*names: str) -> Callable[[Any], Any]:
     return note
 
 
-_ROOTS = ("div exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh sigmoid").split()
+_ROOTS = ("div exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf").split()
 """Ops that give floats for integers, which an integer operand could not hold."""
 
 
@@ -285,6 +285,14 @@ def _comparisons(name: str) -> Iterable[Sample]:
 def _unary_truth(name: str) -> Iterable[Sample]:
     for dtype in ALL:
         yield from (Sample((a,)) for a in [*layouts(dtype), special(dtype)])
+
+
+@register("gelu")
+def _gelu(name: str) -> Iterable[Sample]:
+    for tanh in (False, True):
+        for dtype in FLOATS:
+            yield from (Sample((a, tanh)) for a in [*layouts(dtype), special(dtype)])
+        yield from (Sample((*s.args, tanh), smooth=True) for s in _smooth_unary(name))
 
 
 @register("relu_backward")

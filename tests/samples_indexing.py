@@ -72,6 +72,22 @@ def _index_select(name: str) -> Iterable[Sample]:
     yield Sample((array((3, 2)), 0, ROWS), smooth=True)
 
 
+@register("embedding")
+def _embedding(name: str) -> Iterable[Sample]:
+    for dtype in FLOATS:
+        first = array((3, 2), dtype)
+        for a in (first, flipped(first), gapped(first)):
+            yield Sample((a, ROWS))
+            yield Sample((a, PLACES, 1))
+        yield Sample((array((3, 2), dtype), np.array(2)))
+        yield Sample((array((3, 2), dtype), np.zeros((0, 2), "int64")))
+        yield Sample((array((3, 0), dtype), flipped(PLACES)))
+    yield Sample((array((3, 2), "int64"), PLACES.astype("int32")))
+    # Gradients of the padding row and of rows taken twice may be no derivatives: nn/test_embedding.
+    yield Sample((array((3, 2)), PLACES), smooth=True)
+    yield Sample((flipped(array((3, 2))), np.array([[2, 0]]), 1, True), smooth=True)
+
+
 @register("index_add")
 def _index_add(name: str) -> Iterable[Sample]:
     for dtype in NUMERIC:

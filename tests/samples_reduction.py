@@ -117,3 +117,22 @@ def _exponentials(name: str) -> Iterable[Sample]:
         yield Sample((array((2, 3), "int64"), 0), {"dtype": dtypes.float32})
     yield Sample((array((2, 3)), wrap(0)), smooth=True)
     yield Sample((flipped(array((2, 3), seed=1)), wrap(-1)), smooth=True)
+
+
+# ---------------------------------------------------------------------------------- normalization
+@register("layer_norm")
+def _layer_norm(name: str) -> Iterable[Sample]:
+    for dtype in FLOATS:
+        weight, bias = array((3,), dtype, 1), array((3,), dtype, 2)
+        for a in layouts(dtype):
+            if a.ndim:
+                yield Sample((a, a.shape[-1:]))
+                yield Sample((a, a.shape), {"eps": 0.5})
+        yield Sample((array((2, 3), dtype), (3,), weight, bias))
+        yield Sample((flipped(array((2, 3), dtype)), (3,), weight, None, 0.25))
+        yield Sample((array((2, 2, 3), dtype), (2, 3), None, array((2, 3), dtype, 1)))
+    yield Sample((special("float64")[:6].reshape(3, 2), (2,)))
+    weight, bias = array((3,), seed=1), array((3,), seed=2)
+    yield Sample((array((2, 3)), (3,), weight, bias), smooth=True)
+    yield Sample((flipped(array((4, 3), seed=3)), (3,)), smooth=True)
+    yield Sample((array((2, 2, 3)), (2, 3), array((2, 3), seed=1), None, 0.25), smooth=True)

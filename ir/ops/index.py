@@ -1,5 +1,5 @@
-"""Ops that move elements by position: gather, scatter_add, index_select, index_add, cat, stack,
-flip, roll, tril, triu. An index out of range raises before anything is written."""
+"""Ops that move elements by position: gather, scatter_add, index_select, embedding, index_add, cat,
+stack, flip, roll, tril, triu. An index out of range raises before anything is written."""
 
 from __future__ import annotations
 
@@ -217,7 +217,49 @@ INDEX_SELECT: PureOp = pure(
     },
     cost=Cost.INDEXING,
 )
-"""Whole slices by position along one dimension: the look-up of an embedding."""
+"""Whole slices by position along one dimension."""
+
+
+def _embedding_rule(
+    weight: TensorMeta, indices: TensorMeta, padding_idx: int, scale_grad_by_freq: bool
+) -> TensorMeta:
+    _check_index_dtype("embedding", indices)
+    if len(weight.shape) != 2:
+        raise ShapeError(
+            f"embedding: argument 'weight' has shape {weight.shape}, expected 2 dimensions"
+        )
+    device = common_device("embedding", [weight, indices])
+    return tensor_meta((*indices.shape, weight.shape[1]), None, weight.dtype, device)
+
+
+def _embedding_kernel(xp: Any, meta: TensorMeta, weight: Any, indices: Any, *rest: Any) -> Any:
+    _check_range(xp, "embedding", indices, weight.shape[0])
+    return xp.take(weight, indices, axis=0)
+
+
+def _embedding_vjp(
+    grad: Any, weight_meta: TensorMeta, indices: Any, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    rows, width = indices.reshape(indices.numel()), weight_meta.shape[1]
+    grad = grad.reshape(rows.numel(), width)
+    if padding_idx >= 0:
+        grad = (rows == padding_idx).unsqueeze(-1).where(0, grad)
+    if scale_grad_by_freq:
+        found = grad.new_zeros(weight_meta.shape[:1]).index_add(0, rows, grad.new_ones(rows.shape))
+        grad = grad / found.index_select(0, rows).unsqueeze(-1)
+    return grad.new_zeros(weight_meta.shape).index_add(0, rows, grad)
+
+
+EMBEDDING: PureOp = pure(
+    "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False) "
+    "-> Tensor",
+    meta=_embedding_rule,
+    kernel=_embedding_kernel,
+    vjp={"weight": _embedding_vjp},
+    cost=Cost.INDEXING,
+)
+"""(n, d) (*,) -> (*, d): rows by position. The row `padding_idx` (-1: none) gets no gradient;
+`scale_grad_by_freq` divides a row's gradient by how often it was taken."""
 
 
 def _index_add_rule(

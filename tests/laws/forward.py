@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -290,6 +291,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "div": np.true_divide,
     "neg": np.negative,
+    "erf": math.erf,
     # Twice, because NumPy takes roots for a single exponent of 0.5, which differ at -0.0 and -inf.
     "pow": lambda a, b: np.power([a, a], [b, b])[0],
     "lt": np.less,

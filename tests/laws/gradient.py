@@ -47,6 +47,9 @@ SAVED_FOR_SHAPE = {
     ("conv2d", "input"): "PyTorch saves both operands whenever one gradient is needed",
     ("conv2d", "weight"): "PyTorch saves both operands whenever one gradient is needed",
     ("max_pool2d_with_indices", "self"): "PyTorch saves it next to the indices",
+    ("layer_norm", "input"): "PyTorch saves all operands whenever one gradient is needed",
+    ("layer_norm", "weight"): "PyTorch saves all operands whenever one gradient is needed",
+    ("layer_norm", "bias"): "PyTorch saves all operands whenever one gradient is needed",
 }
 """Operands that a formula reads for their shape alone although they are saved, and why."""
 

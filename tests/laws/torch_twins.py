@@ -111,6 +111,9 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "index_add_": lambda torch, x, dim, index, source, alpha: x.index_add_(
         dim, index, source, alpha=alpha
     ),
+    "gelu": lambda torch, x, tanh: torch.nn.functional.gelu(
+        x, approximate="tanh" if tanh else "none"
+    ),
     "pow": lambda torch, a, b: torch.pow(a, b),
     "relu_backward": lambda torch, g, r: torch.ops.aten.threshold_backward(g, r, 0),
 }
