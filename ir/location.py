@@ -1,7 +1,8 @@
 """Places in the user's source: kept as (code object, instruction index), resolved when printed.
 
 Ground floor. Keeping a place costs a tuple; finding its line costs a walk over the code's position
-table, which is paid by who prints.
+table, which is paid by who prints. A graph that was read from a file has no code objects: its
+places are resolved already.
 """
 
 from __future__ import annotations
@@ -12,9 +13,6 @@ from itertools import islice
 from types import CodeType
 
 import attrs
-
-Location = tuple[CodeType, int]
-"""(code object, index in bytes of the instruction: a frame's `f_lasti`)."""
 
 
 @attrs.frozen
@@ -37,12 +35,18 @@ class Place:
         return f"{text}\n    {self.text}" if self.text else text
 
 
+Location = tuple[CodeType, int] | Place
+"""(code object, index in bytes of the instruction: a frame's `f_lasti`), or what it resolves to."""
+
+
 def place_of(location: Location) -> Place:
     """The line of a location.
 
     >>> place_of((place_of.__code__, 0)).function
     'place_of'
     """
+    if isinstance(location, Place):
+        return location
     code, instruction = location
     # The table has one entry per two-byte code unit.
     position = next(islice(code.co_positions(), instruction // 2, None), None)
@@ -61,6 +65,8 @@ class Places:
         self._found: dict[tuple[int, int], Place] = {}
 
     def __call__(self, location: Location) -> Place:
+        if isinstance(location, Place):
+            return location
         key = (id(location[0]), location[1])
         found = self._found.get(key)
         if found is None:
