@@ -3,7 +3,6 @@
 from aotlite.nn import functional, init
 from aotlite.nn.files import load_state, save_state
 from aotlite.nn.layers import (
-    BatchNorm2d,
     Conv2d,
     Dropout,
     Flatten,
@@ -13,6 +12,7 @@ from aotlite.nn.layers import (
     Sequential,
 )
 from aotlite.nn.module import Module
+from aotlite.nn.normalization import BatchNorm2d
 from aotlite.nn.parameter import Buffer, Parameter
 from aotlite.nn.swap import functional_call
 

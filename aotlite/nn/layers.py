@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotlite.eager.functions import empty, ones, tensor, zeros
+from aotlite.eager.functions import empty
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.device import CPU, Device
-from aotlite.ir.dtypes import DType, int64
-from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UnsupportedError
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, UnsupportedError
 from aotlite.nn import functional as F
 from aotlite.nn import init
-from aotlite.nn.functional import Ints, pair
+from aotlite.nn.functions import Ints, pair
 from aotlite.nn.module import Module, members
 from aotlite.nn.parameter import Parameter
 
@@ -176,71 +176,6 @@ def _check_channels(in_channels: int, out_channels: int, groups: int) -> None:
         raise ArgumentError(
             f"Conv2d: groups is {groups}, expected a divisor of {in_channels} input and "
             f"{out_channels} output channels"
-        )
-
-
-class BatchNorm2d(Module):
-    """Normalizes each channel of images: (n, c, h, w) -> (n, c, h, w).
-
-    In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
-    None: their plain average); in eval by the running ones.
-    """
-
-    running_mean: Tensor | None
-    running_var: Tensor | None
-    num_batches_tracked: Tensor | None
-    weight: Parameter | None
-    bias: Parameter | None
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Device = CPU,
-        dtype: DType | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        options: dict[str, Any] = {"dtype": dtype, "device": device}
-        self.weight = Parameter(ones(num_features, **options)) if affine else None
-        self.bias = Parameter(zeros(num_features, **options)) if affine and bias else None
-        mean = zeros(num_features, **options) if track_running_stats else None
-        var = ones(num_features, **options) if track_running_stats else None
-        count = tensor(0, dtype=int64, device=device) if track_running_stats else None
-        self.register_buffer("running_mean", mean)
-        self.register_buffer("running_var", var)
-        self.register_buffer("num_batches_tracked", count)
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.ndim != 4:
-            shape = input.shape
-            raise ShapeError(f"BatchNorm2d: the input has shape {shape}, expected 4 dimensions")
-        mean, var, training = self.running_mean, self.running_var, self.training
-        momentum = self._count_batch() if training else 0.0
-        batch = training or mean is None
-        return F.batch_norm(input, mean, var, self.weight, self.bias, batch, momentum, self.eps)
-
-    def _count_batch(self) -> float | Tensor:
-        """Counts a batch in training; returns by what fraction the running statistics move."""
-        count, momentum = self.num_batches_tracked, self.momentum
-        if count is not None:
-            count.add_(1)
-        if momentum is not None:
-            return momentum
-        return 0.0 if count is None else count.double().reciprocal()
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 

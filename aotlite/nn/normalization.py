@@ -1,0 +1,144 @@
+"""Normalization: `batch_norm` and `layer_norm`, and their layers.
+
+`batch_norm` is a composite of ops that writes the running statistics in place; `layer_norm` is one
+op.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.functions import ones, tensor, zeros
+from aotlite.eager.state import no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import DType, int64
+from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.nn.module import Module
+from aotlite.nn.parameter import Parameter
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(input - mean) / sqrt(var + eps) * weight + bias for each channel: (n, c, *) -> (n, c, *).
+
+    In training, mean and (biased) variance are the batch's, and the running ones move to its mean
+    and unbiased variance by the fraction `momentum`, in place and without history.
+    Raises ArgumentError in training with one value a channel, or otherwise without running ones.
+    """
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("batch_norm: running statistics are None, expected them in eval")
+        centered = input - _by_channel(input, running_mean)
+        return _scaled(centered, _by_channel(input, running_var), weight, bias, eps)
+    dims = (0, *range(2, input.ndim))
+    count = input.numel() // max(input.shape[1], 1)
+    if count == 1:
+        raise ArgumentError(
+            f"batch_norm: the input has shape {input.shape}, expected more than 1 value a channel "
+            "in training"
+        )
+    mean = input.mean(dims, True)
+    centered = input - mean
+    var = (centered * centered).mean(dims, True)
+    with no_grad():
+        _follow(running_mean, mean, momentum)
+        _follow(running_var, var * (count / (count - 1)) if count > 1 else var, momentum)
+    return _scaled(centered, var, weight, bias, eps)
+
+
+def _by_channel(input: Tensor, values: Tensor) -> Tensor:
+    """(c,) -> (1, c, 1, ...), to go with the input."""
+    if values.shape != input.shape[1:2]:
+        raise ShapeError(
+            f"batch_norm: a value a channel has shape {values.shape}, expected {input.shape[1:2]}"
+        )
+    return values.view(1, -1, *[1] * (input.ndim - 2))
+
+
+def _scaled(
+    centered: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    scale = (var + eps).rsqrt()
+    if weight is not None:
+        scale = scale * _by_channel(centered, weight)
+    result = centered * scale
+    return result if bias is None else result + _by_channel(centered, bias)
+
+
+def _follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> None:
+    if running is not None:
+        running.mul_(1 - momentum).add_(batch.view(running.shape) * momentum)
+
+
+class BatchNorm2d(Module):
+    """Normalizes each channel of images: (n, c, h, w) -> (n, c, h, w).
+
+    In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
+    None: their plain average); in eval by the running ones.
+    """
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = CPU,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        options: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.weight = Parameter(ones(num_features, **options)) if affine else None
+        self.bias = Parameter(zeros(num_features, **options)) if affine and bias else None
+        mean = zeros(num_features, **options) if track_running_stats else None
+        var = ones(num_features, **options) if track_running_stats else None
+        count = tensor(0, dtype=int64, device=device) if track_running_stats else None
+        self.register_buffer("running_mean", mean)
+        self.register_buffer("running_var", var)
+        self.register_buffer("num_batches_tracked", count)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            shape = input.shape
+            raise ShapeError(f"BatchNorm2d: the input has shape {shape}, expected 4 dimensions")
+        mean, var, training = self.running_mean, self.running_var, self.training
+        momentum = self._count_batch() if training else 0.0
+        batch = training or mean is None
+        return batch_norm(input, mean, var, self.weight, self.bias, batch, momentum, self.eps)
+
+    def _count_batch(self) -> float | Tensor:
+        """Counts a batch in training; returns by what fraction the running statistics move."""
+        count, momentum = self.num_batches_tracked, self.momentum
+        if count is not None:
+            count.add_(1)
+        if momentum is not None:
+            return momentum
+        return 0.0 if count is None else count.double().reciprocal()
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
