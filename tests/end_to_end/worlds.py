@@ -172,11 +172,10 @@ def _seen(kept: list[Any], *, looks: bool) -> list[Seen]:
 
 
 def check_facts(value: Any) -> None:
-    """What a tensor remembers for guards is what asking anew gives; it is kept and then asked."""
-    for _ in range(2):
-        kept = value.facts
-        value.facts = None
-        assert kept is None or kept is facts_of(value), f"{value.meta} remembers {kept}"
+    """What a tensor remembers for guards is what asking anew gives, which it then remembers."""
+    kept, value.facts = value.facts, None
+    found = facts_of(value)
+    assert kept is None or kept is found, f"{value.meta} remembers {kept}, and is {found}"
 
 
 def _node(value: Any) -> bool | str:
