@@ -1,0 +1,116 @@
+"""The benchmarks run on tiny rows, time equal programs, and compute what they print."""
+
+import json
+from importlib import import_module
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aotlite as al
+from benchmarks import first_call, pipeline
+from benchmarks.first_call import Job
+from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
+from benchmarks.programs import TorchLike, program
+
+SMALL = ("chain:5", "mlp:2")
+
+
+# ------------------------------------------------------------------------------------- the programs
+def test_ops_are_what_a_user_wrote():
+    assert [program(row).ops for row in ("chain:1000", "mlp:16")] == [1001, 3 * 16 + 1]
+    one, two, three = (program(f"transformer:{blocks}").ops for blocks in (1, 2, 3))
+    assert one < two and two - one == three - two
+
+
+def value_and_gradients(of, library, lib, tensor):
+    """The program's result and the gradient of each argument that requires one, as lists."""
+    args = [tensor(value) for value in first_call._values(of)]
+    for arg, wanted in zip(args, of.with_grad, strict=True):
+        arg.requires_grad_(wanted)
+    result = of.body(lib, *args)
+    wanted = [arg for arg in args if arg.requires_grad]
+    return [each.tolist() for each in (result, *library.autograd.grad(result, wanted))]
+
+
+@pytest.mark.parametrize("row", SMALL)
+def test_both_libraries_run_the_same_program(row, torch):
+    ours = TorchLike(import_module("aotlite.nn.functional"))
+    theirs = TorchLike(torch.nn.functional)
+    expected = value_and_gradients(program(row), torch, theirs, torch.tensor)
+    found = value_and_gradients(program(row), al, ours, al.tensor)
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=2e-4, atol=2e-5)  # float32, other sum orders
+
+
+@pytest.mark.parametrize("text", ["chain", "chain:0", "chain:x", "lstm:2", "chain:1,,"])
+def test_unknown_row_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        pipeline.main(["--rows", text])
+    assert "expected chain:SIZE or mlp:SIZE or transformer:SIZE" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------- the pipeline
+def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
+    file = tmp_path / "found.json"
+    options = ["--rounds", "1", "--ours-only", "--json", str(file)]
+    pipeline.main(["--rows", "chain:4,chain:8,mlp:1", *options])
+    printed = capsys.readouterr().out
+    for text in ("| chain:4", "| mlp:1", "exponent of aotlite default over chains of 4, 8: "):
+        assert text in printed
+    found = json.loads(file.read_text("utf-8"))["results"]
+    default = [each for each in found if each["column"] == ["aotlite", "default", 0]]
+    assert [each["row"] for each in default] == ["chain:4", "chain:8", "mlp:1"]
+    assert all(each["seconds"] > 0 and each["failed"] is None for each in default)
+
+
+def test_missing_peer_is_a_line(monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.common.is_installed", lambda peer: False)
+    pipeline.main(["--rows", "chain:1", "--rounds", "1"])
+    printed = capsys.readouterr().out
+    assert "torch is not installed: its columns are left out" in printed
+    assert "jax is not installed: its columns are left out" in printed
+
+
+def test_a_run_that_fails_is_printed_with_its_reason():
+    found = pipeline.run_job(Job("chain:1", "aotlite", "no such partition"), 60)
+    assert set(found) == {"failed"} and "no such partition" in found["failed"]
+
+
+def test_a_run_that_takes_too_long_is_printed_as_such():
+    assert {"failed": "over 0.01 s"} == pipeline.run_job(Job("chain:1", "aotlite"), 0.01)
+
+
+def test_what_fails_or_is_slow_is_not_measured_again(monkeypatch):
+    runs = []
+
+    def run_job(job, timeout):
+        runs.append(job)
+        slow = {"seconds": 61.0, "bytes": 1}
+        return {"failed": "no"} if job.verify else slow
+
+    monkeypatch.setattr(pipeline, "run_job", run_job)
+    found = pipeline.measure(["chain:4"], [OURS, VERIFIED], 3, 1.0)
+    assert found["chain:4", OURS] == Measured(1, 61.0, 1, None)
+    assert found["chain:4", VERIFIED] == Measured(1, None, None, "no")
+    assert len(runs) == 2
+
+
+def test_the_best_round_counts_and_peers_sit_out_the_longest_chain(monkeypatch):
+    taken = iter([3.0, 1.0, 2.0])
+    monkeypatch.setattr(
+        pipeline, "run_job", lambda *_: {"seconds": (s := next(taken)), "bytes": int(s)}
+    )
+    found = pipeline.measure(pipeline.OURS_ONLY, [OURS, TORCH], 3, 1.0)
+    assert found == {(pipeline.OURS_ONLY[0], OURS): Measured(3, 1.0, 1, None)}
+
+
+@given(
+    st.floats(0.5, 2.5),
+    st.floats(1e-6, 1e3),
+    st.lists(st.integers(1, 10**6), min_size=2, max_size=6, unique=True),
+)
+def test_exponent_is_that_of_a_power(power, factor, lengths):
+    seconds = {length: factor * length**power for length in lengths}
+    assert pipeline.exponent(seconds) == pytest.approx(power, abs=2e-3)
