@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aotlite import autograd as autograd
     from aotlite import backends as backends
     from aotlite import data as data
+    from aotlite import decompositions as decompositions
     from aotlite import inspect as inspect
     from aotlite import ir as ir
     from aotlite import nn as nn
@@ -108,7 +109,9 @@ _LAZY: dict[str, str] = {
 
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
-    {"autograd", "backends", "data", "inspect", "ir", "nn", "ops", "optim", "partition", "stages"}
+    """
+    autograd backends data decompositions inspect ir nn ops optim partition stages
+    """.split()
 )
 
 

@@ -15,6 +15,7 @@ import attrs
 from aotlite.backends.protocol import Backend, backend_from
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
+from aotlite.stages.decompose import Table, decomposition_table
 
 Pass = Callable[[Graph], Graph]
 Observer = Callable[[str, Any], None]
@@ -40,6 +41,8 @@ class Options:
     partition: Callable[[Graph], Any] | None = None
     verify: int = 1
     passes: tuple[Pass, ...] = ()
+    decompositions: Table = attrs.field(factory=dict)
+    """Ops as simpler ones, applied behind functionalization."""
     stages: Mapping[str, Callable[..., Any]] = attrs.field(factory=dict)
     dump: str | None = None
     observer: Observer | None = None
@@ -53,6 +56,7 @@ def make_options(
     partition: Any = None,
     verify: bool | int | None = None,
     passes: Any = (),
+    decompositions: Any = None,
     stages: Mapping[str, Callable[..., Any]] | None = None,
     dump: str | None = None,
     observer: Observer | None = None,
@@ -69,6 +73,7 @@ def make_options(
         partition=_partition(partition),
         verify=_level(verify),
         passes=_passes(passes),
+        decompositions={} if decompositions is None else decomposition_table(decompositions),
         stages=_stages(stages or {}),
         dump=(dump and os.fspath(dump)) or os.environ.get("AOTLITE_DUMP") or None,
         observer=observer,
@@ -91,9 +96,17 @@ def _level(verify: bool | int | None) -> int:
 
 
 def _partition(partition: Any) -> Any:
-    if partition is None or partition == "default" or callable(partition):
-        return None if partition == "default" else partition
-    raise ArgumentError(f"compile: partition is {partition!r}, expected 'default' or a function")
+    if partition is None or partition == "default":
+        return None
+    if partition == "min_cut":
+        from aotlite.partition import min_cut_rematerialization_partition
+
+        return min_cut_rematerialization_partition
+    if callable(partition):
+        return partition
+    raise ArgumentError(
+        f"compile: partition is {partition!r}, expected 'default', 'min_cut' or a function"
+    )
 
 
 def _passes(passes: Any) -> tuple[Pass, ...]:

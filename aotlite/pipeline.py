@@ -31,6 +31,7 @@ from aotlite.ir.role import Hidden, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.stages.compiled_backward import plan_backward
+from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
@@ -116,13 +117,27 @@ class _Journey:
         pure = self.stage["functionalize"](both.graph)
         self._check("6 functionalize", pure, functional=True)
         self._compare("6 functionalize", pure)
-        simple = self.stage["simplify"](pure)
+        simple = self.stage["simplify"](self._decomposed(pure))
         self._check("7 simplify", simple, functional=True)
         self._compare("7 simplify", simple)
         for each in self.options.passes:
             simple = self._apply(each, simple)
         partition = self._partition(meta, simple)
         return self._assembled(captured, meta, calling, both, partition)
+
+    def _decomposed(self, graph: Graph) -> Graph:
+        """The graph without ops of the table; a decomposition that is wrong names itself."""
+        table = self.options.decompositions
+        if not table:
+            return graph
+        if self.runner is not None:
+            for op in table:
+                alone = decompose(graph, {op: table[op]})
+                self._compare(f"decomposition of {op.name!r}", alone, exact=False)
+        result = decompose(graph, table)
+        self._check("7 decompose", result, functional=True)
+        self._compare("7 decompose", result, exact=False)
+        return result
 
     def _apply(self, each: Callable[[Graph], Graph], graph: Graph) -> Graph:
         name = f"pass {getattr(each, '__name__', each)!r}"

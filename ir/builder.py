@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError
+from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, UnsupportedError
 from aotlite.ir.graph import Constant, Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op
@@ -30,6 +30,11 @@ class Proxy(Operand):
 
     def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         return self.builder.call(op, args)
+
+    def __bool__(self) -> bool:
+        raise UnsupportedError(
+            f"bool: the operand is {self.meta} in a graph, expected a decision by shapes and dtypes"
+        )
 
     def __repr__(self) -> str:
         return f"Proxy({self.node!r})"

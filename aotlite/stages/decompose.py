@@ -1,0 +1,295 @@
+"""Stage 7, decompositions: ops of a pure graph written as simpler ones, by a table of functions.
+
+Input: a pure graph and a table from ops to functions in operand methods. Output: an equal pure
+graph without ops of the table, ops that the functions themselves call included. It runs below
+autograd, so that gradients are those of the original op. Results keep shape, dtype, strides and
+memory of their own. Rules: TRC-2, DEC-1 to DEC-7. Spec: `specs/s7_simplify.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aotlite import ops
+from aotlite.ir.builder import Builder, Proxy
+from aotlite.ir.errors import AotliteError, ArgumentError, noted
+from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import (
+    OPS,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    op_named,
+)
+from aotlite.ir.ops.create import RESTRIDE
+from aotlite.ir.ops.structure import GETITEM
+
+Decomposition = Callable[..., Any]
+Table = Mapping[Op, Decomposition]
+
+_DEPTH = 100
+"""Decompositions within each other; only arguments that grow without end lead so deep."""
+
+
+def decompose(graph: Graph, table: Table) -> Graph:
+    """The graph with the ops of `table` replaced by what their functions compute.
+
+    Raises ArgumentError for a function that fails, writes, or gives something else than the op.
+    """
+    if not any(node.op == "call" and node.target in table for node in graph.nodes):
+        return graph
+    return _Decomposer(graph, table).run()
+
+
+# --------------------------------------------------------------------------------------- the table
+def decomposition_table(given: Any) -> Table:
+    """The table of `{op: function}`; an op is an `Op`, its name, or its function in `aotlite.ops`.
+
+    Raises ArgumentError for another key, and for an op that no pure graph has.
+    """
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"compile: decompositions is {given!r}, expected a mapping of ops to functions"
+        )
+    table: dict[Op, Decomposition] = {}
+    for key, function in given.items():
+        op = _op_of(key)
+        _check_decomposable(op)
+        if op in table:
+            raise ArgumentError(f"compile: decompositions has {op.name!r} twice, expected once")
+        if not callable(function):
+            raise ArgumentError(
+                f"compile: the decomposition of {op.name!r} is {function!r}, expected a function"
+            )
+        table[op] = function
+    return table
+
+
+def _op_of(key: Any) -> Op:
+    if isinstance(key, Op):
+        return key
+    if isinstance(key, str):
+        return op_named(key)
+    name = getattr(key, "__name__", "")
+    if name in OPS and getattr(ops, name) is key:
+        return OPS[name]
+    raise ArgumentError(
+        f"compile: decompositions has the key {key!r}, expected an op, its name, or its function "
+        "in aotlite.ops"
+    )
+
+
+def _check_decomposable(op: Op) -> None:
+    match op:
+        case InplaceOp() | RandomOp():
+            instead = op.functional.name
+        case GeometryOp():
+            instead = op.view.name
+        case MultiViewOp():
+            instead = "the views it consists of"
+        case _ if op in (GETITEM, RESTRIDE):
+            raise ArgumentError(
+                f"compile: decompositions has {op.name!r}, expected another op: decomposed graphs "
+                "are made with it"
+            )
+        case _:
+            return
+    raise noted(
+        ArgumentError(
+            f"compile: decompositions has {op.name!r}, which no pure graph has, expected {instead}"
+        ),
+        "Decompositions are applied after functionalization. (TRC-2)",
+    )
+
+
+# ------------------------------------------------------------------------------------ the rewriting
+class _Decomposer:
+    """Rebuilds a graph; nodes that stay are shared with it."""
+
+    def __init__(self, graph: Graph, table: Table) -> None:
+        self.graph = graph
+        self.table = table
+        self.build = _Expander(graph.name, table)
+        self.env: dict[Node, Any] = {}
+        """New nodes; tuples of them for a decomposed op with several results."""
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes[:-1]:
+            self.build.source = node
+            self.env[node] = self._translated(node)
+        self.build.source = None
+        values = [self.env[v] if type(v) is Node else v for v in self.graph.outputs]
+        return self.build.finish(values, self.graph.output_roles)
+
+    def _translated(self, node: Node) -> Any:
+        if node.op != "call":
+            return self.build.add(node)
+        args = map_nodes(node.args, self.env.__getitem__)
+        if node.target is GETITEM and type(args[0]) is tuple:
+            return args[0][args[1]]
+        if node.target in self.table:
+            found = self.build.expanded(node.target, _proxies(self.build, args))
+            if found is not NotImplemented:
+                return tuple([f.node for f in found]) if type(found) is tuple else found.node
+        same = all(self.env[value] is value for value in node.inputs())
+        return self.build.add(node if same else node.with_args(args, node.meta))
+
+
+def _proxies(build: Builder, value: Any) -> Any:
+    return map_nodes(value, lambda node: Proxy(build, node))
+
+
+class _Expander(Builder):
+    """A builder whose proxies apply the table to what is called on them."""
+
+    def __init__(self, name: str, table: Table) -> None:
+        super().__init__(name)
+        self.table = table
+        self.open: dict[Any, str] = {}
+        """The decompositions under way, outermost first: what they see, and the op's name."""
+
+    def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """What a decomposition calls: emitted, or decomposed itself (DEC-2)."""
+        self._check_call(op, args)
+        if isinstance(op, MultiViewOp):
+            return tuple([self.call(view, (args[0], *rest)) for view, rest in op.parts(args)])
+        found = self.expanded(op, args) if op in self.table else NotImplemented
+        return super().call(op, args) if found is NotImplemented else found
+
+    def expanded(self, op: Op, args: Any) -> Any:
+        """The proxy, or proxies, that the decomposition of `op` gives; NotImplemented if it gives
+        that: the op stays (DEC-3).
+        """
+        seen = (op, _seen(args))
+        self._check_depth(op, seen)
+        start = len(self.nodes)
+        self.open[seen] = op.name
+        try:
+            result = _run(self.table[op], op, args)
+            if result is NotImplemented:
+                del self.nodes[start:]
+                return result
+            return self._fitted(op, args, result, start)
+        finally:
+            del self.open[seen]
+
+    # --- what comes back
+    def _fitted(self, op: Op, args: Any, result: Any, start: int) -> Any:
+        """The results with the op's metas and memory of their own (DEC-4, DEC-5)."""
+        expected = op.infer(args)
+        metas = expected if type(expected) is tuple else (expected,)
+        results = tuple(result) if type(result) is list else result
+        if type(expected) is not tuple:
+            results = (result,)
+        if type(results) is not tuple or len(results) != len(metas):
+            raise _wrong(op, f"it returned {_text(result)}", f"{len(metas)} results")
+        made = set(self.nodes[start:])
+        _check_origin(op, args, self.nodes[start:], made)
+        found = []
+        for value, meta in zip(results, metas, strict=True):
+            if type(value) is not Proxy or value.builder is not self:
+                raise _wrong(op, f"it returned {_text(value)}", "a value made of its arguments")
+            found.append(self._result(op, value, meta, made))
+        return tuple(found) if type(expected) is tuple else found[0]
+
+    def _result(self, op: Op, value: Proxy, meta: Any, made: set[Node]) -> Proxy:
+        got = value.meta
+        if (got.shape, got.dtype, got.device) != (meta.shape, meta.dtype, meta.device):
+            raise _wrong(op, f"it returned {got}", f"{meta}")
+        root = storage_root(value.node)
+        own = root in made and root.op == "call" or not isinstance(op, PureOp)
+        made.discard(root)  # a second result on this memory gets a copy
+        if got.stride == meta.stride and own:
+            return value
+        return super().call(RESTRIDE, (value, meta.stride))
+
+    # --- what is refused
+    def _check_call(self, op: Op, args: tuple[Any, ...]) -> None:
+        effects = {InplaceOp: "writes", GeometryOp: "changes a geometry", RandomOp: "draws"}
+        effect = effects.get(type(op))
+        if effect is not None:
+            raise self._inside(f"it calls {op.name}, which {effect}", "ops without effects (TRC-2)")
+        for value in op.operands(args):
+            if type(value) is not Proxy or value.builder is not self:
+                raise self._inside(
+                    f"it calls {op.name} on {_text(value)} from outside", "values of its arguments"
+                )
+
+    def _inside(self, got: str, expected: str) -> ArgumentError:
+        name = next(reversed(self.open.values()), "an op")
+        return ArgumentError(f"decomposition of {name!r}: {got}, expected {expected}")
+
+    def _check_depth(self, op: Op, seen: Any) -> None:
+        path = [*self.open.values(), op.name]
+        if seen in self.open:
+            path = path[list(self.open).index(seen) :]
+            raise _wrong(
+                op, f"it leads back to itself ({' -> '.join(path)})", "an end in other ops (DEC-2)"
+            )
+        if len(self.open) >= _DEPTH:
+            raise _wrong(
+                op,
+                f"it is {_DEPTH} deep in others ({' -> '.join(path[-4:])})",
+                "an end in other ops (DEC-2)",
+            )
+
+
+def _run(function: Decomposition, op: Op, args: Any) -> Any:
+    """Calls a decomposition as its op would be called; keyword-only defaults are left out."""
+    positional, named = [], {}
+    for parameter, value in zip(op.schema.parameters, args, strict=True):
+        if not parameter.keyword_only:
+            positional.append(value)
+        elif _seen(value) != _seen(parameter.default):
+            named[parameter.name] = value
+    try:
+        return function(*positional, **named)
+    except AotliteError as error:
+        if not str(error).startswith(f"decomposition of {op.name!r}: "):
+            error.add_note(f"in the decomposition of {op.name!r}")
+        raise
+    except Exception as error:
+        raise noted(
+            _wrong(op, f"it raised {type(error).__name__}", "a result"), str(error)
+        ) from error
+
+
+def _check_origin(op: Op, args: Any, nodes: list[Node], made: set[Node]) -> None:
+    """Raises for values kept from another decomposition: they need not be there (DEC-6)."""
+    given = {proxy.node for proxy in op.operands(args)}
+    for node in nodes:
+        for value in node.inputs():
+            if value not in made and value not in given:
+                raise _wrong(
+                    op,
+                    f"it calls {node.target.name} on {value} from outside",
+                    "values of its arguments",
+                )
+
+
+def _seen(args: Any) -> Any:
+    """All that a decomposition can decide by: metas and literals, 1 and 1.0 apart."""
+    if type(args) is tuple:
+        return tuple([_seen(item) for item in args])
+    if type(args) is Proxy:
+        return args.meta
+    return type(args), repr(args)
+
+
+def _wrong(op: Op, got: str, expected: str) -> ArgumentError:
+    return ArgumentError(f"decomposition of {op.name!r}: {got}, expected {expected}")
+
+
+def _text(value: Any) -> str:
+    meta = getattr(value, "meta", None)
+    if type(meta) is TensorMeta:
+        return f"a {type(value).__name__} {meta}"
+    if type(value) in (tuple, list):
+        return f"{len(value)} results"
+    return repr(value)
