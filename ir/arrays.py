@@ -7,7 +7,8 @@ Offsets and strides count elements. Spec: `specs/arrays.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextvars
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -58,11 +59,26 @@ class ArrayBackend(Protocol):
         """
 
 
+    def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(*args)` with the library's warnings about numbers (overflow, nan) off."""
+
+    def fresh_function(self, name: str) -> Callable[..., Any] | None:
+        """The namespace's elementwise function of this name, if its result is always new memory.
+
+        On contiguous operands of one shape, or numbers, the result is contiguous. None if there is
+        no such promise.
+        """
+
+
 def copied(arrays: ArrayBackend, source: Any, meta: TensorMeta) -> Buffer:
     """A new buffer with the geometry of `meta` that holds `source`."""
     buffer = arrays.allocate(meta.span, meta.dtype)
     arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), source)
     return buffer
+
+
+_QUIET: list[contextvars.Context] = []
+"""Contexts without NumPy's warnings that no call uses at the moment."""
 
 
 class NumpyArrays:
@@ -90,8 +106,27 @@ class NumpyArrays:
         )
 
     def copy(self, destination: np.ndarray, source: Any) -> None:
-        with np.errstate(all="ignore"):
+        if type(source) is np.ndarray and source.dtype == destination.dtype:
             destination[...] = source
+        else:  # a cast may warn
+            self.quiet(destination.__setitem__, ..., source)
+
+    def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
+        # NumPy keeps its error state in a context variable. Entering a context in which it was set
+        # once costs a tenth of `np.errstate`; one that runs cannot be entered again, hence a stock.
+        try:
+            context = _QUIET.pop()
+        except IndexError:
+            context = contextvars.Context()
+            context.run(np.seterr, all="ignore")
+        try:
+            return context.run(function, *args)
+        finally:
+            _QUIET.append(context)
+
+    def fresh_function(self, name: str) -> Callable[..., Any] | None:
+        function = getattr(np, name, None)
+        return function if isinstance(function, np.ufunc) else None
 
     def adopt(self, result: Any, meta: TensorMeta) -> np.ndarray:
         if (

@@ -254,6 +254,10 @@ class PureOp(Op):
     vjp: Vjp | None = attrs.field(kw_only=True)
     scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the result's element as an expression of the operands' (`ir/scalar.py`)."""
+    function: str | None = attrs.field(kw_only=True, default=None)
+    """Pointwise: the function of the array namespace that the kernel is, on operands that have the
+    dtype `computes(promoted dtype)`; None where it does more."""
+    computes: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True

@@ -133,7 +133,7 @@ def real_of(dtype: DType) -> DType:
 def pointwise(
     schema: str,
     *,
-    kernel: Callable[..., Any],
+    kernel: Callable[..., Any] | str,
     vjp: Formulas,
     scalar: Callable[..., Any],
     result: Callable[[DType], DType] = same,
@@ -144,6 +144,7 @@ def pointwise(
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
+    A kernel that is but a function of the namespace on the operands in order is given by its name.
     `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
     kernel (default: the result's, or the promoted one where the result is bool). `rule` is for an
     op whose layout is not what `pointwise_rule` gives.
@@ -154,8 +155,16 @@ def pointwise(
         rule = pointwise_rule(parsed.name, result, wrapped=wrapped, refuses=refuses)
     computes = computes or (same if result in (to_bool, real_of) else result)
 
+    compute = _named(kernel) if isinstance(kernel, str) else kernel
+    targets: dict[tuple[Any, ...], Any] = {}
+
     def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Any:
-        return kernel(arrays.namespace, *_cast_operands(arrays, computes, args))
+        key = tuple([(a.dtype, not a.shape) if hasattr(a, "dtype") else type(a) for a in args])
+        target = targets.get(key)
+        if target is None:
+            target = targets[key] = computes(_operand_dtype(args)).numpy
+        xp = arrays.namespace
+        return compute(xp, *[_cast(xp, a, target) for a in args])
 
     op: PureOp = register(
         PureOp(
@@ -165,6 +174,8 @@ def pointwise(
             kernel=run,
             vjp=parse_vjp(parsed, vjp),
             scalar=scalar,
+            function=kernel if isinstance(kernel, str) else None,
+            computes=computes,
         )
     )
     if inplace:
@@ -172,25 +183,21 @@ def pointwise(
     return op
 
 
-def _cast_operands(
-    arrays: ArrayBackend, computes: Callable[[DType], DType], args: tuple[Any, ...]
-) -> list[Any]:
-    """The operands cast to the dtype the kernel computes in; numbers stay Python numbers."""
-    found = [a.dtype for a in args if hasattr(a, "dtype")]
-    first = found[0]
-    numbers = [a for a in args if type(a) in _KINDS]
-    if all(d == first for d in found) and not numbers:
-        target = computes(dtypes.from_numpy(first))
-        if target.numpy == first:
-            return list(args)
-    else:
-        pairs = [(dtypes.from_numpy(a.dtype), len(a.shape)) for a in args if hasattr(a, "dtype")]
-        target = computes(dtypes.result_type([*pairs, *numbers]))
-    xp = arrays.namespace
-    return [
-        xp.astype(a, target.numpy) if hasattr(a, "dtype") and a.dtype != target.numpy else a
-        for a in args
-    ]
+def _named(name: str) -> Callable[..., Any]:
+    return lambda xp, *operands: getattr(xp, name)(*operands)
+
+
+def _operand_dtype(args: tuple[Any, ...]) -> DType:
+    """The promoted dtype of arrays and numbers."""
+    arrays = [(dtypes.from_numpy(a.dtype), len(a.shape)) for a in args if hasattr(a, "dtype")]
+    return dtypes.result_type([*arrays, *[a for a in args if type(a) in _KINDS]])
+
+
+def _cast(xp: Any, operand: Any, target: Any) -> Any:
+    """The operand in the dtype that the kernel computes in; numbers stay Python numbers."""
+    if not hasattr(operand, "dtype") or operand.dtype == target:
+        return operand
+    return xp.astype(operand, target)
 
 
 # ------------------------------------------------------------------------------- other pure ops

@@ -20,14 +20,14 @@ from aotlite.ir.ops.declare import (
 # ------------------------------------------------------------------------------- two operands
 ADD = pointwise(
     "add(Tensor self, Tensor|Scalar other) -> Tensor",
-    kernel=lambda xp, a, b: xp.add(a, b),
+    kernel="add",
     scalar=lambda a, b: a + b,
     vjp={"self": lambda grad: grad, "other": lambda grad: grad},
     inplace=True,
 )
 SUB = pointwise(
     "sub(Tensor self, Tensor|Scalar other) -> Tensor",
-    kernel=lambda xp, a, b: xp.subtract(a, b),
+    kernel="subtract",
     scalar=lambda a, b: a - b,
     vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
     refuses=BOOL,
@@ -44,7 +44,7 @@ RSUB = pointwise(
 )
 MUL = pointwise(
     "mul(Tensor self, Tensor|Scalar other) -> Tensor",
-    kernel=lambda xp, a, b: xp.multiply(a, b),
+    kernel="multiply",
     scalar=lambda a, b: a * b,
     vjp={
         "self": lambda grad, other: grad * conj(other),
@@ -54,7 +54,7 @@ MUL = pointwise(
 )
 DIV = pointwise(
     "div(Tensor self, Tensor|Scalar other) -> Tensor",
-    kernel=lambda xp, a, b: xp.true_divide(a, b),
+    kernel="true_divide",
     scalar=lambda a, b: a / b,
     vjp={
         "self": lambda grad, other: grad / conj(other),
@@ -139,7 +139,7 @@ def _share(grad: Any, loses: Any, ties: Any) -> Any:
 
 MAXIMUM = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
-    kernel=lambda xp, a, b: xp.maximum(a, b),
+    kernel="maximum",
     refuses=COMPLEX,
     scalar=lambda a, b: s.maximum(a, b),
     vjp={
@@ -149,7 +149,7 @@ MAXIMUM = pointwise(
 )
 MINIMUM = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
-    kernel=lambda xp, a, b: xp.minimum(a, b),
+    kernel="minimum",
     refuses=COMPLEX,
     scalar=lambda a, b: s.minimum(a, b),
     vjp={
@@ -161,7 +161,7 @@ MINIMUM = pointwise(
 # -------------------------------------------------------------------------------- one operand
 NEG = pointwise(
     "neg(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.negative(a),
+    kernel="negative",
     refuses=BOOL,
     scalar=lambda a: -a,
     vjp={"self": lambda grad: -grad},
@@ -169,13 +169,13 @@ NEG = pointwise(
 )
 CONJ = pointwise(
     "conj(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.conj(a),
+    kernel="conj",
     scalar=lambda a: s.conj(a),
     vjp={"self": lambda grad: conj(grad)},
 )
 REAL = pointwise(
     "real(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.real(a),
+    kernel="real",
     scalar=lambda a: s.real(a),
     vjp={"self": lambda grad: grad},
     result=real_of,
@@ -193,7 +193,7 @@ def _direction(self: Any) -> Any:
 
 ABS = pointwise(
     "abs(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.abs(a),
+    kernel="abs",
     refuses=BOOL,
     scalar=lambda a: s.abs_(a),
     vjp={"self": lambda grad, self: grad * _direction(self)},
@@ -211,7 +211,7 @@ SIGN = pointwise(
 )
 EXP = pointwise(
     "exp(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.exp(a),
+    kernel="exp",
     scalar=lambda a: s.exp(a),
     vjp={"self": lambda grad, result: grad * conj(result)},
     result=to_float,
@@ -219,7 +219,7 @@ EXP = pointwise(
 )
 EXPM1 = pointwise(
     "expm1(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.expm1(a),
+    kernel="expm1",
     scalar=lambda a: s.expm1(a),
     vjp={"self": lambda grad, result: grad * conj(result + 1)},
     result=to_float,
@@ -227,7 +227,7 @@ EXPM1 = pointwise(
 )
 LOG = pointwise(
     "log(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.log(a),
+    kernel="log",
     scalar=lambda a: s.log(a),
     vjp={"self": lambda grad, self: grad / conj(self)},
     result=to_float,
@@ -235,7 +235,7 @@ LOG = pointwise(
 )
 LOG1P = pointwise(
     "log1p(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.log1p(a),
+    kernel="log1p",
     scalar=lambda a: s.log1p(a),
     vjp={"self": lambda grad, self: grad / conj(self + 1)},
     result=to_float,
@@ -243,7 +243,7 @@ LOG1P = pointwise(
 )
 SQRT = pointwise(
     "sqrt(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.sqrt(a),
+    kernel="sqrt",
     scalar=lambda a: s.sqrt(a),
     vjp={"self": lambda grad, result: grad / conj(result * 2)},
     result=to_float,
@@ -259,7 +259,7 @@ RSQRT = pointwise(
 )
 RECIPROCAL = pointwise(
     "reciprocal(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.reciprocal(a),
+    kernel="reciprocal",
     scalar=lambda a: 1.0 / a,
     vjp={"self": lambda grad, result: -grad * conj(result * result)},
     result=to_float,
@@ -267,7 +267,7 @@ RECIPROCAL = pointwise(
 )
 SIN = pointwise(
     "sin(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.sin(a),
+    kernel="sin",
     scalar=lambda a: s.sin(a),
     vjp={"self": lambda grad, self: grad * conj(self.cos())},
     result=to_float,
@@ -275,7 +275,7 @@ SIN = pointwise(
 )
 COS = pointwise(
     "cos(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.cos(a),
+    kernel="cos",
     scalar=lambda a: s.cos(a),
     vjp={"self": lambda grad, self: grad * conj(-self.sin())},
     result=to_float,
@@ -283,7 +283,7 @@ COS = pointwise(
 )
 TANH = pointwise(
     "tanh(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.tanh(a),
+    kernel="tanh",
     scalar=lambda a: s.tanh(a),
     vjp={"self": lambda grad, result: grad * conj(1 - result * result)},
     result=to_float,
@@ -318,7 +318,7 @@ RELU_BACKWARD = pointwise(
 """self except where `output`, the result of relu, is 0. A nan lets it through, as in PyTorch."""
 FLOOR = pointwise(
     "floor(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.floor(a),
+    kernel="floor",
     refuses=BOOL | COMPLEX,
     scalar=lambda a: s.floor(a),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
@@ -326,7 +326,7 @@ FLOOR = pointwise(
 )
 CEIL = pointwise(
     "ceil(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.ceil(a),
+    kernel="ceil",
     refuses=BOOL | COMPLEX,
     scalar=lambda a: s.ceil(a),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},

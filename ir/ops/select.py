@@ -30,7 +30,7 @@ def _comparison(
 ) -> PureOp:
     return pointwise(
         f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
-        kernel=lambda xp, a, b: getattr(xp, function)(a, b),
+        kernel=function,
         scalar=expression,
         vjp=None,
         result=to_bool,
@@ -48,14 +48,14 @@ LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and)
 LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or)
 LOGICAL_NOT = pointwise(
     "logical_not(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.logical_not(a),
+    kernel="logical_not",
     scalar=lambda a: s.logical_not(a),
     vjp=None,
     result=to_bool,
 )
 ISNAN = pointwise(
     "isnan(Tensor self) -> Tensor",
-    kernel=lambda xp, a: xp.isnan(a),
+    kernel="isnan",
     scalar=lambda a: s.isnan(a),
     vjp=None,
     result=to_bool,

@@ -180,6 +180,12 @@ class ListArrays:
         for place, value in zip(destination.places(), converted, strict=True):
             destination.memory[place] = value
 
+    def quiet(self, function, *args):
+        return function(*args)
+
+    def fresh_function(self, name):
+        return None
+
     def adopt(self, result, meta):
         buffer = self.allocate(meta.span, meta.dtype)
         self.copy(
