@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from benchmarks import first_call, pipeline
+from benchmarks import calls, common, first_call, overhead, pipeline
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
 from benchmarks.programs import TorchLike, program
@@ -114,3 +114,55 @@ def test_the_best_round_counts_and_peers_sit_out_the_longest_chain(monkeypatch):
 def test_exponent_is_that_of_a_power(power, factor, lengths):
     seconds = {length: factor * length**power for length in lengths}
     assert pipeline.exponent(seconds) == pytest.approx(power, abs=2e-3)
+
+
+# ------------------------------------------------------------------------------------- the overhead
+def as_lists(result):
+    """What an action returned, whichever library's, as lists of float32 numbers or None."""
+    parts = result if isinstance(result, (tuple, list)) else (result,)
+    return [None if part is None else np.float32(part.tolist()).tolist() for part in parts]
+
+
+@pytest.mark.parametrize("case", calls.CASES, ids=lambda case: case.name)
+def test_compiled_call_computes_what_eager_computes(case):
+    made = calls.actions(case, [])
+    assert as_lists(made["aotlite eager"]()) == as_lists(made["aotlite"]())
+
+
+@pytest.mark.parametrize("case", calls.CASES, ids=lambda case: case.name)
+def test_bare_numpy_calls_compute_what_the_compiled_call_computes(case):
+    """Where only some inputs are used, the others' gradients are None and cost NumPy nothing."""
+    made = calls.actions(case, [])
+    found = [each for each in as_lists(made["aotlite"]()) if each is not None]
+    assert as_lists(made["bare NumPy"]()) == found
+
+
+@pytest.mark.parametrize("case", calls.CASES, ids=lambda case: case.name)
+def test_peers_compute_the_same(case, torch):
+    peers = [peer for peer in common.PEERS if common.is_installed(peer)]
+    made = calls.actions(case, peers)
+    ours, *others = [
+        as_lists(made[column]())
+        for column in overhead.COLUMNS
+        if column in made and column not in ("bare NumPy", "aotlite eager")
+    ]
+    for theirs in others:
+        for one, other in zip(ours, theirs, strict=False):  # JAX returns the mutated input too
+            if one is None:
+                one = np.zeros(calls.SIZE)
+            if other is None:
+                other = np.zeros(calls.SIZE)
+            np.testing.assert_allclose(other, one, rtol=1e-5)  # each library has its own sine
+
+
+def test_overhead_prints_every_column_that_is_here(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(overhead, "LOOP_SECONDS", 1e-5)
+    monkeypatch.setattr(common, "is_installed", lambda peer: False)
+    file = tmp_path / "found.json"
+    overhead.main(["--rows", "plain", "--rows", "1 input", "--rounds", "2", "--json", str(file)])
+    printed = capsys.readouterr().out
+    for text in ("jax is not installed", "torch is not installed", "| plain ", "| 1 input "):
+        assert text in printed
+    found = json.loads(file.read_text("utf-8"))["microseconds"]["plain"]
+    assert set(found) == {"aotlite", "bare NumPy", "aotlite eager"}
+    assert found["aotlite"] > found["bare NumPy"] > 0
