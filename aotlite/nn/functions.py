@@ -92,6 +92,18 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return input.relu_() if inplace else input.relu()
 
 
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """input times the normal distribution function at it; "tanh" for an approximation of that."""
+    return call("gelu", input, checked_approximation("gelu", approximate) == "tanh")
+
+
+def checked_approximation(name: str, approximate: str) -> str:
+    """The name of the form of gelu. Raises ArgumentError."""
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"{name}: approximate is {approximate!r}, expected 'none' or 'tanh'")
+    return approximate
+
+
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeros with probability `p`, the rest times 1 / (1 - p), by the default generator.
 

@@ -11,6 +11,7 @@ from aotlite.eager.functions import rand
 from aotlite.eager.state import no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.ops.precision import accumulator
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
@@ -18,6 +19,19 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     with no_grad():
         drawn = rand(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         return tensor.copy_(drawn * (b - a) + a)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Fills with normally distributed numbers in place; returns the tensor.
+
+    Source: Box and Muller, "A note on the generation of random normal deviates" (1958).
+    """
+    with no_grad():
+        # 16-bit uniform numbers are too coarse for the tails.
+        dtype = accumulator(tensor.dtype)
+        first, second = rand((2, *tensor.shape), dtype=dtype, device=tensor.device).unbind(0)
+        size = ((1 - first).log() * -2.0).sqrt()
+        return tensor.copy_(size * (second * (2 * math.pi)).cos() * std + mean)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -78,3 +92,23 @@ def kaiming_uniform_(
         return tensor
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan)
     return uniform_(tensor, -bound, bound)
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Uniform in +-gain * sqrt(6 / (fan_in + fan_out)), in place.
+
+    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+    networks" (AISTATS 2010).
+    """
+    bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)), in place."""
+    return normal_(tensor, 0.0, _xavier_std(tensor, gain))
+
+
+def _xavier_std(tensor: Tensor, gain: float) -> float:
+    fans = sum(calculate_fan_in_and_fan_out(tensor))
+    return gain * math.sqrt(2.0 / fans) if fans else 0.0

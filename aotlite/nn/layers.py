@@ -13,7 +13,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, UnsupportedError
 from aotlite.nn import functional as F
 from aotlite.nn import init
-from aotlite.nn.functions import Ints, pair
+from aotlite.nn.functions import Ints, checked_approximation, pair
 from aotlite.nn.module import Module, members
 from aotlite.nn.parameter import Parameter
 
@@ -190,6 +190,19 @@ class ReLU(Module):
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""
+
+
+class GELU(Module):
+    """x times the normal distribution function at x; `approximate="tanh"` takes a tanh for it."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        self.approximate = checked_approximation("GELU", approximate)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.gelu(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
 
 
 class MaxPool2d(Module):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.functions import ones, tensor, zeros
+from aotlite.eager.functions import call, ones, tensor, zeros
 from aotlite.eager.state import no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, int64
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.nn import init
+from aotlite.nn.functions import Ints
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 
@@ -79,6 +81,17 @@ def _follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> 
         running.mul_(1 - momentum).add_(batch.view(running.shape) * momentum)
 
 
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Ints,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(input - mean) / sqrt(var + eps) * weight + bias over the last dimensions, of these sizes."""
+    return call("layer_norm", input, normalized_shape, weight, bias, eps)
+
+
 class BatchNorm2d(Module):
     """Normalizes each channel of images: (n, c, h, w) -> (n, c, h, w).
 
@@ -141,4 +154,45 @@ class BatchNorm2d(Module):
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class LayerNorm(Module):
+    """Normalizes over the last dimensions, of sizes `normalized_shape`; starts with no change."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: Ints,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Device = CPU,
+        dtype: DType | None = None,
+    ) -> None:
+        if isinstance(normalized_shape, int):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape = shape = tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        options: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.weight = Parameter(ones(shape, **options)) if elementwise_affine else None
+        self.bias = Parameter(zeros(shape, **options)) if elementwise_affine and bias else None
+
+    def reset_parameters(self) -> None:
+        """Writes the initial values: ones and zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
         )

@@ -185,3 +185,25 @@ def test_initial_values_can_be_chosen():
         nn.init.kaiming_uniform_(w, nonlinearity="cube")
     with pytest.raises(ArgumentError, match="kaiming_uniform_: mode is 'fan', expected 'fan_in'"):
         nn.init.kaiming_uniform_(w, mode="fan")
+
+
+@pytest.mark.parametrize("dtype", [al.float16, al.float32, al.float64])
+def test_normal_numbers_have_mean_and_deviation_and_repeat(dtype):
+    def drawn():
+        al.manual_seed(4)
+        return nn.init.normal_(al.zeros(40, 250, dtype=dtype), 3.0, 0.5)
+
+    w = drawn()
+    values = w.double().numpy()
+    assert w.tolist() == drawn().tolist() and w.dtype is dtype
+    assert (values.mean(), values.std()) == pytest.approx((3.0, 0.5), abs=0.01)
+    beyond = (abs(values - 3.0) > 1.0).mean()
+    assert beyond == pytest.approx(0.0455, abs=0.005)  # of a normal distribution, beyond 2 sigma
+
+
+def test_xavier_scales_by_both_fans():
+    al.manual_seed(0)
+    w = nn.init.xavier_uniform_(al.zeros(30, 120), gain=2.0).numpy()
+    assert 0.98 * 0.4 < abs(w).max() <= 0.4 * (1 + 1e-6)  # 2 sqrt(6 / 150)
+    assert nn.init.xavier_normal_(al.zeros(90, 110)).numpy().std() == pytest.approx(0.1, rel=0.03)
+    assert nn.init.xavier_normal_(al.zeros(0, 0)).shape == (0, 0)

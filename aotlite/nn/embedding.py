@@ -1,0 +1,174 @@
+"""Rows of a table by position: `embedding` and `Embedding`."""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.eager.functions import call, empty
+from aotlite.eager.state import no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError
+from aotlite.nn import init
+from aotlite.nn.module import Module
+from aotlite.nn.parameter import Parameter
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of `weight` at these positions: (*,) int64, (n, d) -> (*, d).
+
+    The row `padding_idx` gets no gradient; `scale_grad_by_freq` divides each row's by how often it
+    was taken. With `max_norm`, the taken rows of a larger `norm_type`-norm are first scaled down to
+    it, in place and without history. Raises IndexOutOfRangeError for a position that is no row's.
+    """
+    _refuse_sparse("embedding", sparse)
+    if max_norm is not None:
+        if weight.ndim != 2:
+            raise ShapeError(f"embedding: weight has shape {weight.shape}, expected 2 dimensions")
+        with no_grad():
+            _shorten(weight, input, max_norm, norm_type)
+    padding = _row("embedding", padding_idx, weight.size(0))
+    return call("embedding", weight, input, -1 if padding is None else padding, scale_grad_by_freq)
+
+
+def _refuse_sparse(name: str, sparse: bool) -> None:
+    if sparse:
+        raise UnsupportedError(f"{name}: sparse is True, expected False: gradients are dense")
+
+
+def _row(name: str, padding_idx: int | None, rows: int) -> int | None:
+    """The padding row counted from the first. Raises ArgumentError for one that is not there."""
+    if padding_idx is None:
+        return None
+    if not -rows <= padding_idx < rows:
+        raise ArgumentError(
+            f"{name}: padding_idx is {padding_idx}, expected a row: at least {-rows} and below "
+            f"{rows}"
+        )
+    return padding_idx % rows
+
+
+def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scales the rows at these positions down to the norm, in place."""
+    rows = input.reshape(input.numel())
+    counts = weight.new_zeros(weight.shape[:1]).index_add(0, rows, weight.new_ones(rows.shape))
+    norms = _norms(weight, norm_type)
+    long = (counts > 0) & (norms > max_norm)
+    # PyTorch's margin against division by 0.
+    weight.mul_(long.where(max_norm / (norms + 1e-7), 1.0).unsqueeze(-1))
+
+
+def _norms(weight: Tensor, norm_type: float) -> Tensor:
+    """(n, d) -> (n,): the norm of each row."""
+    if not norm_type > 0:
+        raise ArgumentError(f"embedding: norm_type is {norm_type}, expected a number above 0")
+    sizes: Tensor = weight.abs()
+    if norm_type == math.inf:
+        return sizes.amax((1,))
+    return sizes.pow(norm_type).sum((1,)).pow(1.0 / norm_type)
+
+
+class Embedding(Module):
+    """A table of vectors by position: (*,) int64 -> (*, embedding_dim); starts standard normal.
+
+    The row `padding_idx` starts with zeros and gets no gradient.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Device = CPU,
+        dtype: DType | None = None,
+    ) -> None:
+        _refuse_sparse("Embedding", sparse)
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = _row("Embedding", padding_idx, num_embeddings)
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
+        shape = (num_embeddings, embedding_dim)
+        if _weight is not None and _weight.shape != shape:
+            raise ShapeError(f"Embedding: the weight has shape {_weight.shape}, expected {shape}")
+        given = empty(shape, dtype=dtype, device=device) if _weight is None else _weight
+        self.weight = Parameter(given, requires_grad=not _freeze)
+        if _weight is None:
+            self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """A layer on the memory of this table, (n, d); its weight is not trained if `freeze`."""
+        if embeddings.ndim != 2:
+            raise ShapeError(
+                f"Embedding: the embeddings have shape {embeddings.shape}, expected 2 dimensions"
+            )
+        rows, width = embeddings.shape
+        return cls(
+            rows,
+            width,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            embeddings,
+            freeze,
+        )
+
+    def reset_parameters(self) -> None:
+        """Draws initial values."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+        )
+
+    def extra_repr(self) -> str:
+        defaults = {
+            "padding_idx": None,
+            "max_norm": None,
+            "norm_type": 2.0,
+            "scale_grad_by_freq": False,
+        }
+        changed = [
+            f"{name}={getattr(self, name)}"
+            for name, default in defaults.items()
+            if getattr(self, name) != default
+        ]
+        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *changed])
