@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -73,24 +73,23 @@ class Vjp:
     """The gradient formulas of an op, by operand position."""
 
     formulas: Mapping[int, Formula]
-    _saves: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = attrs.field(
-        factory=dict, repr=False
-    )
+    positions: tuple[int, ...] = attrs.field(init=False)
+    """The operands that have a formula."""
+    plans: dict[tuple[int, ...], Any] = attrs.field(init=False, factory=dict, repr=False)
+    """What a tape has prepared for each set of operands whose gradients are asked for."""
+
+    @positions.default
+    def _positions(self) -> tuple[int, ...]:
+        return tuple(self.formulas)
+
+    def reads(self, source: Source, needed: tuple[int, ...]) -> tuple[int, ...]:
+        """Positions of what the formulas of the `needed` operands take from `source`."""
+        found = {index for position in needed for index in self.formulas[position].reads(source)}
+        return tuple(sorted(found))
 
     def saves(self, needed: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(operand positions, result positions) to save for the gradients of `needed` operands."""
-        found = self._saves.get(needed)
-        if found is None:
-            used = [self.formulas[position] for position in needed]
-            found = self._saves[needed] = (
-                _union(formula.reads(Source.OPERAND) for formula in used),
-                _union(formula.reads(Source.RESULT) for formula in used),
-            )
-        return found
-
-
-def _union(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(sorted({index for group in groups for index in group}))
+        return self.reads(Source.OPERAND, needed), self.reads(Source.RESULT, needed)
 
 
 def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None) -> Vjp | None:
@@ -156,6 +155,9 @@ class Op:
     """Positions where a number may stand."""
     tensors: tuple[int, ...] = attrs.field(init=False)
     lists: tuple[int, ...] = attrs.field(init=False)
+    key: Callable[[tuple[Any, ...]], tuple[Any, ...]] = attrs.field(init=False)
+    """What the meta rule sees of canonical arguments: metas for tensors, types for numbers in a
+    tensor's place."""
     _results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
     _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
 
@@ -172,6 +174,7 @@ class Op:
         self.mixed = tuple(i for i, k in enumerate(kinds) if "Scalar" in k.text)
         self.tensors = tuple(i for i, k in enumerate(kinds) if k.is_tensor)
         self.lists = tuple(i for i, k in enumerate(kinds) if k.is_tensor_list)
+        self.key = _FAST_KEYS.get(tuple([kind.text for kind in kinds])) or self._any_key
 
     def __repr__(self) -> str:
         return f"ops.{self.name}"
@@ -193,8 +196,7 @@ class Op:
             return bound
         return self.schema.bind(args, kwargs)
 
-    def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What the meta rule sees: metas for tensors, types for numbers in a tensor's place."""
+    def _any_key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         key = list(args)
         for i in self.tensors:
             if key[i] is not None:
@@ -212,6 +214,11 @@ class Op:
         cached.
         """
         key = self.key(args)
+        found = self._results.get(key)
+        return self.result_for(key) if found is None else found
+
+    def result_for(self, key: tuple[Any, ...]) -> Any:
+        """`result` by its key."""
         found = self._results.get(key)
         if found is None:
             if len(self._results) >= _CACHE_LIMIT:
@@ -235,6 +242,28 @@ class Op:
         for i in self.lists:
             found += args[i]
         return found
+
+
+def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (args[0].meta,)
+
+
+def _key_of_two(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args[0].meta, args[1].meta
+
+
+def _key_of_mixed(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    first, second = args
+    kind = type(second)
+    return first.meta, kind if kind in _NUMBER_TYPES else second.meta
+
+
+# Most nodes of a graph call ops of these forms: they do without loops.
+_FAST_KEYS = {
+    ("Tensor",): _key_of_one,
+    ("Tensor", "Tensor"): _key_of_two,
+    ("Tensor", "Tensor|Scalar"): _key_of_mixed,
+}
 
 
 def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:

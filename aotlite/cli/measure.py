@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.tape import OpNode, SavedTensor, SliceAssign
+from aotlite.eager.autograd.tape import OpNode, SliceAssign
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 
@@ -26,11 +26,8 @@ def _saved_storages(result: Tensor) -> Iterator[Storage]:
     for node in _tape(result.grad_fn):
         inner = node.written if isinstance(node, SliceAssign) else node
         if isinstance(inner, OpNode):
-            kept: list[Any] = [*(inner.operands or {}).values(), *inner.saved_results.values()]
-            for value in kept:
-                for item in value if isinstance(value, list) else [value]:
-                    if isinstance(item, SavedTensor):
-                        yield item.tensor.storage
+            for saved in inner.saved_tensors():
+                yield saved.tensor.storage
 
 
 def _tape(start: Any) -> Iterator[Any]:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.history import (
     CreationKind,
     change_geometry,
     check_writable,
     edges_of,
+    kept_of,
     link_view,
     plan_write,
     rewrite,
     root_of,
-    save_operands,
 )
-from aotlite.eager.autograd.tape import OpNode, TapeNode
+from aotlite.eager.autograd.tape import OpNode, TapeNode, plan_of
 from aotlite.eager.random import GENERATOR
+from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
@@ -49,48 +48,67 @@ def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
     recorder = STATE.recorder
     handler = _HANDLERS[type(op)]
     if recorder is None:
-        return handler(op, args)
-    given = args[0] if args else None
-    result = handler(op, recorder.admit(args))
+        return handler(op, args, None)
+    for value in args:
+        if isinstance(value, Tensor):
+            if value.storage.capture is recorder:
+                continue
+        elif type(value) is not tuple:
+            continue
+        return _admitted(op, args, recorder)
+    return handler(op, args, recorder)
+
+
+def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
+    """The result on arguments of which some may come from outside the capture."""
+    result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
     # A write returns the object it was asked to write, which may stand outside the capture.
-    return given if op.writes or type(op) is GeometryOp else result
+    return args[0] if op.writes or type(op) is GeometryOp else result
 
 
 # ---------------------------------------------------------------------------------------- pure
-def _pure(op: PureOp, args: tuple[Any, ...]) -> Any:
-    meta = op.infer(args)
-    recorder = STATE.recorder
-    if recorder is not None:
-        outs = _fakes(recorder, recorder.record(op, args, meta), meta)
-    else:
+def _pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    key = op.key(args)
+    meta = op.result_for(key)
+    single = type(meta) is not tuple
+    if recorder is None:
         outs = _computed(op, args, meta)
+    elif single:
+        out = Tensor(Storage(None, capture=recorder), meta)
+        out.value = recorder.record(op, args, meta)
+        outs = (out,)
+    else:
+        outs = _fakes(recorder, recorder.record(op, args, meta), meta)
     vjp = op.vjp
     if vjp is not None and STATE.grad_mode:
-        edges = edges_of(vjp, args)
-        if edges is not None:
-            node = OpNode(op, vjp, args, edges, save_operands(vjp, args, tuple(edges)))
-            _attach(node, outs)
-    return outs if type(meta) is tuple else outs[0]
+        found = edges_of(vjp, args)
+        if found is not None:
+            needed, edges = found
+            plan = vjp.plans.get(needed) or plan_of(vjp, needed)
+            _attach(OpNode(op, plan, key, kept_of(plan, args), edges), outs, meta, recorder)
+    return outs[0] if single else outs
 
 
-def _attach(node: OpNode, outs: tuple[Tensor, ...]) -> None:
-    node.set_results(outs)
-    _note_origin(node, outs[0].value)
+def _attach(
+    node: OpNode, outs: tuple[Tensor, ...], meta: Any, recorder: Recorder | None
+) -> None:
+    node.set_results(outs, meta)
+    if recorder is not None:
+        node.origin = outs[0].value
+        recorder.count_tape_node()
     for k, out in enumerate(outs):
         if out.meta.dtype.is_differentiable:
             out._node, out._index, out.facts = node, k, None
 
 
-def _note_origin(node: TapeNode, value: Any) -> None:
+def _note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:
     """Tells a captured op and its tape node of each other (SEQ-1)."""
     node.origin = value
-    recorder = STATE.recorder
     if recorder is not None:
         recorder.count_tape_node()
 
 
-def _fakes(recorder: Any, values: Any, meta: Any) -> tuple[Tensor, ...]:
-    metas, values = (meta, values) if type(meta) is tuple else ((meta,), (values,))
+def _fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
     outs = []
     for one, value in zip(metas, values, strict=True):
         out = Tensor(Storage(None, capture=recorder), one)
@@ -119,8 +137,7 @@ def _run_kernel(op: PureOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> An
             operands.append(tuple([_array_of(op, item, arrays) for item in a]))
         else:
             operands.append(a)
-    with np.errstate(all="ignore"):
-        return op.kernel(arrays, meta, *operands)
+    return arrays.quiet(op.kernel, arrays, meta, *operands)
 
 
 def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
@@ -131,17 +148,16 @@ def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------- views
-def _view(op: ViewOp, args: tuple[Any, ...]) -> Tensor:
+def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     source: Tensor = args[0]
     meta, start = op.result(args)
     out = _window(op, source, meta, start)
-    recorder = STATE.recorder
     if recorder is not None:
         out.value = recorder.record(op, args, meta)
     if op is not DETACH:
         link_view(out, source, op, args[1:])
         if out._node is not None:
-            _note_origin(out._node, out.value)
+            _note_origin(out._node, out.value, recorder)
     return out
 
 
@@ -167,11 +183,12 @@ def _check_bounds(op: Op, storage: Storage, meta: TensorMeta, offset: int) -> No
         )
 
 
-def _multi_view(op: MultiViewOp, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+def _multi_view(
+    op: MultiViewOp, args: tuple[Any, ...], recorder: Recorder | None
+) -> tuple[Tensor, ...]:
     source: Tensor = args[0]
     parts = op.parts(args)
     windows = [view.result((source, *rest)) for view, rest in parts]
-    recorder = STATE.recorder
     values: Any = [None] * len(parts)
     if recorder is not None:
         values = recorder.record(op, args, tuple([meta for meta, _ in windows]))
@@ -187,7 +204,7 @@ def _multi_view(op: MultiViewOp, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 # -------------------------------------------------------------------------------------- writes
-def _inplace(op: InplaceOp, args: tuple[Any, ...]) -> Tensor:
+def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     target: Tensor = args[0]
     result = op.functional.infer(args)
     assert isinstance(result, TensorMeta)
@@ -201,19 +218,18 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...]) -> Tensor:
     node = None if onto_itself else plan_write(op, args)
     root = target._root
     base_edge = root.edge() if root is not None else None
-    recorder = STATE.recorder
     if recorder is not None:
         value = recorder.record(op, args, target.meta)
         target.value = value
         if node is not None:
-            _note_origin(node, value)
+            _note_origin(node, value, recorder)
     else:
         arrays = target.device.arrays
         computed = _run_kernel(op.functional, args, result, arrays)
         arrays.copy(target.array, computed)
     target.storage.version += 1
     if node is not None:
-        node.set_results((target,))
+        node.set_results((target,), target.meta)
         rewrite(target, node, base_edge)
     return target
 
@@ -271,11 +287,10 @@ def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tensor.meta.shape, tensor.meta.stride, tensor.offset
 
 
-def _geometry(op: GeometryOp, args: tuple[Any, ...]) -> Tensor:
+def _geometry(op: GeometryOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     target: Tensor = args[0]
     meta, start = op.view.result(args)
     check_writable(op, target, [])
-    recorder = STATE.recorder
     if op.name.startswith("as_strided"):
         _check_bounds(op, target.storage, meta, target.offset + start)
     if recorder is not None:
@@ -292,17 +307,16 @@ def _geometry(op: GeometryOp, args: tuple[Any, ...]) -> Tensor:
 
 
 # -------------------------------------------------------------------------------------- random
-def _random(op: RandomOp, args: tuple[Any, ...]) -> Tensor:
+def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     meta = op.infer(args)
     assert isinstance(meta, TensorMeta)
-    recorder = STATE.recorder
     if recorder is not None:
-        return _fakes(recorder, recorder.record(op, args, meta), meta)[0]
+        return _fakes(recorder, (recorder.record(op, args, meta),), (meta,))[0]
     seed, offset = GENERATOR.advance(op.consumes(meta))
     return _computed(op.functional, (seed, offset, 0, *args), meta)[0]
 
 
-def _result_of(op: ResultOp, args: tuple[Any, ...]) -> Any:
+def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
     return args[0][args[1]]
 
 

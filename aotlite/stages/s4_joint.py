@@ -291,7 +291,7 @@ def _check_versions(nodes: list[TapeNode]) -> None:
     """Raises what eager's backward raises: it runs all these nodes, also those to no input."""
     for node in nodes:
         for saved in node.saved_tensors():
-            saved.unpack(node.name)
+            saved.unpack(node)
 
 
 def _first_form(value: Node) -> Node:

@@ -17,9 +17,11 @@ from aotlite.eager.autograd.tape import (
     AccumulateGrad,
     Edge,
     OpNode,
+    Plan,
     SavedTensor,
     SliceAssign,
     detached_alias,
+    plan_of,
 )
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
@@ -158,17 +160,12 @@ def view_node(step: Step, edge: Edge | None) -> OpNode:
     """The tape node of one view, without running it; no edge: its gradient goes nowhere."""
     vjp = step.op.vjp
     assert vjp is not None
-    edges = {} if edge is None else {0: edge}
-    return OpNode(step.op, vjp, (_Only(step.operand), *step.args), edges, {})
-
-
-class _Only:
-    """Stands for an operand of which only the meta is known."""
-
-    __slots__ = ("meta",)
-
-    def __init__(self, meta: TensorMeta) -> None:
-        self.meta = meta
+    needed, edges = ((), ()) if edge is None else ((0,), (edge,))
+    plan = plan_of(vjp, needed)
+    kept = tuple([step.args[position - 1] for position in plan.reads])
+    node = OpNode(step.op, plan, (step.operand, *step.args), kept, edges)
+    node.result = step.result
+    return node
 
 
 def link_view(
@@ -256,54 +253,61 @@ def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
     Operands that the gradient needs are saved now, self as a clone of its old values.
     """
     functional: PureOp = op.functional
-    if not STATE.grad_mode or functional.vjp is None or not args[0].dtype.is_differentiable:
+    vjp = functional.vjp
+    if not STATE.grad_mode or vjp is None or not args[0].dtype.is_differentiable:
         return None
-    edges = edges_of(functional.vjp, args)
-    if edges is None:
+    found = edges_of(vjp, args)
+    if found is None:
         return None
-    saved = save_operands(functional.vjp, args, tuple(edges), clone_self=True)
-    return OpNode(functional, functional.vjp, args, edges, saved)
+    plan = plan_of(vjp, found[0])
+    first, *rest = args
+    old = _old_value(first) if 0 in plan.operands else first
+    others = [_beside(value, first) if isinstance(value, Tensor) else value for value in rest]
+    kept = kept_of(plan, (old, *others))
+    return OpNode(functional, plan, functional.key(args), kept, found[1])
 
 
-def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> dict[int, Any] | None:
-    """Edges by operand position, for operands that a gradient can flow to.
+def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
+    """Positions of the operands that a gradient can flow to, and their edges, those of lists too.
 
     None if no operand requires grad; empty if one does whose gradient goes nowhere (TEN-21).
     """
-    edges: dict[int, Any] = {}
+    needed: list[int] = []
+    edges: list[Edge | None] = []
     tracked = False
-    for position in vjp.formulas:
+    for position in vjp.positions:
         value = args[position]
         if isinstance(value, Tensor):
-            if value._leaf or value._node is not None or value._root is not None:
+            node = value._node
+            if value._root is None and node is not None:
+                needed.append(position)
+                edges.append((node, value._index))
+            elif value._leaf or value._root is not None:
                 edge = edge_of(value)
                 if edge is not None:
-                    edges[position] = edge
+                    needed.append(position)
+                    edges.append(edge)
                 elif not tracked:
                     tracked = value.requires_grad
         elif type(value) is tuple:
             found = [edge_of(item) if isinstance(item, Tensor) else None for item in value]
             if any(edge is not None for edge in found):
-                edges[position] = found
-    return edges if edges or tracked else None
+                needed.append(position)
+                edges += found
+    return (tuple(needed), tuple(edges)) if needed or tracked else None
 
 
-def save_operands(
-    vjp: Vjp, args: tuple[Any, ...], needed: tuple[int, ...], *, clone_self: bool = False
-) -> dict[int, Any]:
-    """What the formulas for `needed` operands read of the operands."""
-    saved: dict[int, Any] = {}
-    for position in vjp.saves(needed)[0]:
+def kept_of(plan: Plan, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the formulas of a plan read of the arguments."""
+    kept: list[Any] = []
+    for position in plan.reads:
         value = args[position]
         if isinstance(value, Tensor):
-            if clone_self:
-                value = _old_value(value) if position == 0 else _beside(value, args[0])
-            saved[position] = SavedTensor(value)
-        elif type(value) is tuple:
-            saved[position] = [SavedTensor(item) for item in value]
-        else:
-            saved[position] = value
-    return saved
+            value = SavedTensor(value)
+        elif type(value) is tuple and position in plan.operands:
+            value = [SavedTensor(item) for item in value]
+        kept.append(value)
+    return tuple(kept)
 
 
 def _beside(operand: Tensor, target: Tensor) -> Tensor:

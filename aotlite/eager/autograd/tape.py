@@ -11,15 +11,18 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, Formula, Op, Source, Vjp
+from aotlite.ir.op import OPS, Op, Source, Vjp
 
 Edge = tuple[Any, int]
 Gradients = list[Any]
@@ -45,13 +48,13 @@ class SavedTensor:
         self.tensor = tensor
         self.version = tensor.storage.version
 
-    def unpack(self, name: str) -> Tensor:
-        """The tensor. Raises AutogradError if it was written since."""
+    def unpack(self, node: TapeNode) -> Tensor:
+        """The tensor, for the node that saved it. Raises AutogradError if it was written since."""
         tensor = self.tensor
         if tensor.storage.version != self.version:
             raise noted(
                 AutogradError(
-                    f"{name}: a saved tensor {tensor.meta} is at version {tensor.storage.version}, "
+                    f"{node.name}: a saved tensor {tensor.meta} is at version {tensor.storage.version}, "
                     f"expected version {self.version}: it was modified in place"
                 ),
                 "Its values at the time of the forward are needed for the gradient. Write to a "
@@ -97,40 +100,63 @@ class TapeNode:
         """Drops what was saved; a second backward then raises."""
 
 
+@attrs.frozen(eq=False)
+class Plan:
+    """How a tape node of an op runs, for the operands whose gradients are asked for."""
+
+    needed: tuple[int, ...]
+    """Positions of these operands."""
+    formulas: tuple[tuple[Callable[..., Any], tuple[tuple[Fetch, int], ...]], ...]
+    """For each of them: its formula, and where the formula's parameters come from."""
+    reads: tuple[int, ...]
+    """Positions of the arguments that some formula reads."""
+    operands: frozenset[int]
+    """Those of `reads` that hold tensors, or numbers in a tensor's place."""
+    results: tuple[int, ...]
+    """Numbers of the results that some formula reads."""
+
+
+def plan_of(vjp: Vjp, needed: tuple[int, ...]) -> Plan:
+    """The plan for these operands, made once."""
+    found: Plan | None = vjp.plans.get(needed)
+    if found is None:
+        found = vjp.plans[needed] = _make_plan(vjp, needed)
+    return found
+
+
+def _make_plan(vjp: Vjp, needed: tuple[int, ...]) -> Plan:
+    operands, results = vjp.saves(needed)
+    reads = tuple(sorted({*operands, *vjp.reads(Source.CONSTANT, needed)}))
+    # An argument is kept at its place among those that are read.
+    places = {position: place for place, position in enumerate(reads)}
+    formulas = []
+    for position in needed:
+        formula = vjp.formulas[position]
+        fetches = [
+            (_FETCH[kind], places[i] if kind in (Source.OPERAND, Source.CONSTANT) else i)
+            for kind, i in formula.sources
+        ]
+        formulas.append((formula.function, tuple(fetches)))
+    return Plan(needed, tuple(formulas), reads, frozenset(operands), results)
+
+
 class OpNode(TapeNode):
-    """The node of a pure op or a view, with what its gradient formulas read."""
+    """The node of a pure op or a view, with what its gradient formulas read.
 
-    __slots__ = (
-        "args",
-        "count",
-        "key",
-        "needed",
-        "op",
-        "operands",
-        "result_metas",
-        "saved_results",
-    )
+    `key` is what the op's meta rule saw; `kept` are the arguments at `plan.reads`, None once they
+    are released; `result` is the meta of the result, or a tuple of metas.
+    """
 
-    def __init__(
-        self,
-        op: Op,
-        vjp: Vjp,
-        args: tuple[Any, ...],
-        edges: dict[int, Any],
-        operands: dict[int, Any],
-    ) -> None:
+    __slots__ = ("kept", "key", "op", "plan", "result", "saved_results")
+
+    def __init__(self, op: Op, plan: Plan, key: tuple[Any, ...], kept: Any, edges: Any) -> None:
         self.op = op
-        self.needed = tuple(edges)
-        flat: list[Edge | None] = []
-        for edge in edges.values():
-            flat.extend(edge) if type(edge) is list else flat.append(edge)
-        self.edges = tuple(flat)
-        self.key = op.key(args)
-        self.args = tuple([None if _holds_tensor(a) else a for a in args])
-        self.operands: dict[int, Any] | None = operands
-        self.saved_results: dict[int, SavedTensor] = {}
-        self.result_metas: tuple[TensorMeta, ...] = ()
-        self.count = 1
+        self.plan = plan
+        self.key = key
+        self.kept: tuple[Any, ...] | None = kept
+        self.edges = edges
+        self.result: Any = None
+        self.saved_results: Mapping[int, SavedTensor] = _NOTHING
         self.sequence = next(_SEQUENCE)
         self.origin = None
 
@@ -138,98 +164,110 @@ class OpNode(TapeNode):
     def name(self) -> str:
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward"
 
-    def results(self) -> int:
-        return self.count
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Positions of the operands whose gradients are asked for."""
+        return self.plan.needed
 
-    def set_results(self, outs: tuple[Tensor, ...]) -> None:
+    def results(self) -> int:
+        return len(self.result) if type(self.result) is tuple else 1
+
+    def set_results(self, outs: tuple[Tensor, ...], result: Any) -> None:
         """Notes the results' metas and saves those that the formulas read."""
-        self.count = len(outs)
-        self.result_metas = tuple([out.meta for out in outs])
-        vjp: Vjp = self.op.vjp  # type: ignore[attr-defined]
-        for k in vjp.saves(self.needed)[1]:
-            self.saved_results[k] = SavedTensor(detached_alias(outs[k]))
+        self.result = result
+        results = self.plan.results
+        if results:
+            self.saved_results = {k: SavedTensor(detached_alias(outs[k])) for k in results}
 
     def run(self, grads: Gradients) -> Sequence[Any]:
-        if self.operands is None:
+        if self.kept is None:
             raise released(self.name)
         found: list[Any] = []
-        cache: dict[tuple[Source, int], Any] = {}
-        formulas = self.op.vjp.formulas  # type: ignore[attr-defined]
-        for position in self.needed:
-            grad = self._apply(formulas[position], grads, cache)
-            meta = self.key[position]
+        key = self.key
+        for position, (function, fetches) in zip(
+            self.plan.needed, self.plan.formulas, strict=True
+        ):
+            grad = function(*[fetch(self, grads, i) for fetch, i in fetches])
+            meta = key[position]
             if type(meta) is tuple:
                 found += [_fitted(g, m) for g, m in zip(grad, meta, strict=True)]
+            elif grad is None or grad.meta is meta:
+                found.append(grad)
             else:
                 found.append(_fitted(grad, meta))
         return found
 
-    def _apply(self, formula: Formula, grads: Gradients, cache: dict[Any, Any]) -> Any:
-        values = []
-        for source in formula.sources:
-            if source in cache:
-                values.append(cache[source])
-                continue
-            kind, index = source
-            if kind is Source.GRAD:
-                value = grads[index]
-                if value is None:
-                    if self.count > 1:
-                        value = self._zeros(self.result_metas[index])
-                    else:
-                        return None
-            elif kind is Source.OPERAND:
-                value = self._operand(index)
-            elif kind is Source.RESULT:
-                value = self._result(index)
-            elif kind is Source.OPERAND_META:
-                value = self.key[index]
-            elif kind is Source.RESULT_META:
-                value = self.result_metas[index]
-            else:
-                value = self.args[index]
-            cache[source] = value
-            values.append(value)
-        return formula.function(*values)
-
-    def _zeros(self, meta: TensorMeta) -> Any:
-        from aotlite.eager.dispatch import dispatch
-
-        return dispatch(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
-
-    def _operand(self, index: int) -> Any:
-        saved = self.operands[index]  # type: ignore[index]
-        if type(saved) is SavedTensor:
-            return saved.unpack(self.name)
-        if type(saved) is list:
-            return [item.unpack(self.name) for item in saved]
-        return saved
-
-    def _result(self, index: int) -> Tensor:
-        tensor = self.saved_results[index].unpack(self.name)
-        if not STATE.grad_mode:
-            return tensor
-        linked = detached_alias(tensor)
-        linked._node, linked._index, linked.facts = self, index, None
-        return linked
-
     def saved_tensors(self) -> list[SavedTensor]:
         found = list(self.saved_results.values())
-        for saved in (self.operands or {}).values():
-            each = saved if type(saved) is list else [saved]
+        for kept in self.kept or ():
+            each = kept if type(kept) is list else (kept,)
             found += [one for one in each if type(one) is SavedTensor]
         return found
 
     def release(self) -> None:
-        if self.operands or self.saved_results:
-            self.operands = None
-            self.saved_results = {}
+        if self.plan.operands or self.saved_results:
+            self.kept = None
+            self.saved_results = _NOTHING
 
 
-def _holds_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) or (
-        type(value) is tuple and bool(value) and isinstance(value[0], Tensor)
-    )
+_NOTHING: Mapping[int, SavedTensor] = MappingProxyType({})
+
+
+# ------------------------------------------------- where the parameters of a formula come from
+Fetch = Callable[[OpNode, Gradients, int], Any]
+
+
+def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
+    grad = grads[index]
+    if grad is None:  # one of several: the others' gradients flow
+        grad = grads[index] = _zeros(node.result[index])
+    return grad
+
+
+def _zeros(meta: TensorMeta) -> Any:
+    from aotlite.eager.dispatch import dispatch
+
+    return dispatch(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
+
+
+def _operand(node: OpNode, grads: Gradients, place: int) -> Any:
+    saved = node.kept[place]  # type: ignore[index]
+    if type(saved) is SavedTensor:
+        return saved.unpack(node)
+    if type(saved) is list:
+        return [item.unpack(node) for item in saved]
+    return saved
+
+
+def _constant(node: OpNode, grads: Gradients, place: int) -> Any:
+    return node.kept[place]  # type: ignore[index]
+
+
+def _operand_meta(node: OpNode, grads: Gradients, index: int) -> Any:
+    return node.key[index]
+
+
+def _result(node: OpNode, grads: Gradients, index: int) -> Tensor:
+    tensor = node.saved_results[index].unpack(node)
+    if not STATE.grad_mode:
+        return tensor
+    linked = detached_alias(tensor)
+    linked._node, linked._index, linked.facts = node, index, None
+    return linked
+
+
+def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
+    return node.result[index] if type(node.result) is tuple else node.result
+
+
+_FETCH: dict[Source, Fetch] = {
+    Source.GRAD: _grad,
+    Source.OPERAND: _operand,
+    Source.OPERAND_META: _operand_meta,
+    Source.RESULT: _result,
+    Source.RESULT_META: _result_meta,
+    Source.CONSTANT: _constant,
+}
 
 
 def released(name: str) -> AutogradError:
