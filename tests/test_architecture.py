@@ -186,6 +186,12 @@ def test_reading_one_of_the_four_variables_is_accepted(source):
     assert [] == list(architecture.reads_another_variable("aotlite.x", source))
 
 
+def test_only_the_doctor_shows_variables_of_others():
+    rule, source = architecture.reads_another_variable, "os.environ.get('CC')"
+    assert [] == list(rule(architecture.SHOWS_THE_ENVIRONMENT, source))
+    assert 1 == len(list(rule("aotlite.cli.doctor", source)))
+
+
 @pytest.mark.parametrize(("folder", "limit"), [("ir", 500), ("aotlite", 500), ("tests", 700)])
 def test_file_past_the_limit_is_found(folder, limit):
     path = Path(folder, "x.py")

@@ -1,0 +1,82 @@
+"""What `aotlite doctor` reads of the environment, and whether the four variables of ours are valid.
+
+The one module that looks at variables of others: they are shown, and nothing depends on them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from aotlite.cli.doctor_record import Finding, State
+
+SECTION = "Environment variables"
+OURS = ("AOTLITE_VERIFY", "AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_CACHE")
+SPEED = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables of NumPy's BLAS that change how fast kernels are."""
+
+
+def variables() -> list[Finding]:
+    """Ours, set or not, and those of the BLAS that are set."""
+    ours = [_ours(name, os.environ.get(name)) for name in OURS]
+    speed = [
+        Finding(SECTION, name, "ok", os.environ[name], "changes the speed of kernels")
+        for name in SPEED
+        if name in os.environ
+    ]
+    return ours + speed
+
+
+def c_compiler() -> str | None:
+    """The command in $CC; None where it is not set or empty."""
+    return os.environ.get("CC", "").strip() or None
+
+
+def without_ours() -> dict[str, str]:
+    """The environment for a child: as it is, without our four variables."""
+    return {name: value for name, value in os.environ.items() if name not in OURS}
+
+
+def _ours(name: str, value: str | None) -> Finding:
+    if value is None or (not value and name != "AOTLITE_VERIFY"):  # an empty folder counts as none
+        return Finding(SECTION, name, "ok", "not set")
+    state, text, advice = _CHECKS[name](value)
+    return Finding(SECTION, name, state, text, advice)
+
+
+def _verify(value: str) -> tuple[State, str, str]:
+    """The variable is read where compilations read it, so that both always say the same."""
+    try:
+        from aotlite.options import make_options
+
+        make_options()
+    except Exception as error:  # of a required package too, which has a finding of its own
+        return "broken", str(error), "set AOTLITE_VERIFY to 0, 1 or 2, or unset it"
+    return "ok", value, ""
+
+
+def _dump(value: str) -> tuple[State, str, str]:
+    """A folder that can be written, or made where it does not exist."""
+    there = os.path.abspath(value)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        what = "is no folder" if there == os.path.abspath(value) else f"is below the file {there}"
+        return "broken", f"{value} {what}", "name a folder, or unset AOTLITE_DUMP"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return "broken", f"{there} cannot be written", "name another folder, or unset AOTLITE_DUMP"
+    if there != os.path.abspath(value):
+        return "ok", f"{value}, made at the first dump", ""
+    return "ok", value, ""
+
+
+def _unread(value: str) -> tuple[State, str, str]:
+    return "ok", f"{value}, which this version does not read", ""
+
+
+_CHECKS: dict[str, Callable[[str], tuple[State, str, str]]] = {
+    "AOTLITE_VERIFY": _verify,
+    "AOTLITE_DUMP": _dump,
+    "AOTLITE_LOG": _unread,
+    "AOTLITE_CACHE": _unread,
+}

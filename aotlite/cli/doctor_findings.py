@@ -1,0 +1,189 @@
+"""What `aotlite doctor` finds out: `examine` gives a finding for everything it looks at.
+
+Trials run in child processes, side by side. Packages that take seconds to import (PyTorch, JAX) are
+looked up, not imported.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import aotlite
+from aotlite.cli import doctor_environment, doctor_probes
+from aotlite.cli.doctor_probes import Outcome
+from aotlite.cli.doctor_record import Finding, State
+
+MACHINE, REQUIRED, BACKENDS = "This machine", "Required packages", "Backends"
+PREREQUISITES, OPTIONAL = "What the backends to come need", "Optional packages"
+
+NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich")
+"""Modules, which are also the names under which they are installed."""
+
+OPTIONS: dict[str, tuple[str, str | None]] = {
+    "torch": ("torch", "torch"),
+    "jax": ("jax", None),
+    "mpi4py": ("mpi4py", "distributed"),
+    "z3": ("z3-solver", "verify"),
+    "onnx": ("onnx", "onnx"),
+    "hypothesis": ("hypothesis", "test"),
+}
+"""Module -> the name under which it is installed, and the extra of aotlite that has it."""
+
+NEVER_IMPORTED = frozenset({"torch", "jax"})
+NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+ABSENT_VERSION = "not part of this version of aotlite"
+
+
+def examine() -> list[Finding]:
+    """Everything, in the order in which it is printed."""
+    with ThreadPoolExecutor() as pool:
+        trials = [pool.submit(part) for part in (_required, _backends, _compiler, _cuda, _optional)]
+        required, backends, compiler, cuda, optional = (trial.result() for trial in trials)
+    variables = doctor_environment.variables()
+    return [*_machine(), *required, *backends, *compiler, *cuda, *optional, *variables]
+
+
+def is_sound(findings: Iterable[Finding]) -> bool:
+    """Whether nothing that is set up is broken."""
+    return all(finding.state != "broken" for finding in findings)
+
+
+# -------------------------------------------------------------------------------------- the machine
+def _machine() -> list[Finding]:
+    place = Path(aotlite.__file__ or "").parent
+    values = {
+        "Python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "CPUs": _cpus(),
+        "aotlite": f"{aotlite.__version__}, imported from {place}",
+    }
+    return [Finding(MACHINE, name, "ok", value) for name, value in values.items()]
+
+
+def _cpus() -> str:
+    count = os.cpu_count()
+    if not hasattr(os, "sched_getaffinity"):
+        return str(count)
+    return f"{count}, of which this process may use {len(os.sched_getaffinity(0))}"
+
+
+# ----------------------------------------------------------------------------------------- packages
+def _required() -> list[Finding]:
+    outcomes = doctor_probes.imports(NEEDED)
+    return [_package(REQUIRED, name, name, None, outcomes[name]) for name in NEEDED]
+
+
+def _optional() -> list[Finding]:
+    here = [name for name in OPTIONS if _is_here(name, OPTIONS[name][0])]
+    outcomes = doctor_probes.imports(name for name in here if name not in NEVER_IMPORTED)
+    return [
+        _package(OPTIONAL, name, *OPTIONS[name], outcomes.get(name, Outcome(True)))
+        if name in here
+        else Finding(OPTIONAL, name, "absent", "not installed", _install(*OPTIONS[name]))
+        for name in OPTIONS
+    ]
+
+
+def _is_here(module: str, distribution: str) -> bool:
+    return doctor_probes.is_found(module) or version(distribution) is not None
+
+
+def _package(
+    section: str, module: str, distribution: str, extra: str | None, outcome: Outcome
+) -> Finding:
+    """An installed package by what importing it gave."""
+    found = version(distribution)
+    if not outcome.works:
+        advice = f"reinstall it: pip install --force-reinstall {distribution}"
+        if found is None and not doctor_probes.is_found(module):
+            advice = _install(distribution, extra)
+        return Finding(section, module, "broken", outcome.text, advice)
+    said = "; looked up, not imported" if module in NEVER_IMPORTED else ""
+    return Finding(section, module, "ok", (found or outcome.text or "version unknown") + said)
+
+
+def version(distribution: str) -> str | None:
+    """The installed version of a package; None where it is not installed, or does not say."""
+    try:
+        return importlib.metadata.version(distribution) or None
+    except (importlib.metadata.PackageNotFoundError, KeyError, OSError):
+        return None
+
+
+def _install(distribution: str, extra: str | None) -> str:
+    return f"pip install {distribution}" if extra is None else f"pip install 'aotlite[{extra}]'"
+
+
+# ----------------------------------------------------------------------------------------- backends
+def _backends() -> list[Finding]:
+    outcome = doctor_probes.reference()
+    reference = (
+        Finding(BACKENDS, "reference", "ok", "compiles, runs and equals eager mode")
+        if outcome.works
+        else Finding(BACKENDS, "reference", "broken", outcome.text, "reinstall aotlite")
+    )
+    later = [Finding(BACKENDS, name, "absent", ABSENT_VERSION) for name in ("cpu", "cuda")]
+    return [reference, *later]
+
+
+def _compiler() -> list[Finding]:
+    """$CC where it is set, else the first compiler that works."""
+    named = doctor_environment.c_compiler()
+    if named is not None:
+        outcome = doctor_probes.named_compiler(named)
+        if outcome.works:
+            return [_compiler_finding("ok", f"$CC, {named}: {outcome.text}")]
+        advice = "name a C compiler that works in CC, or unset it"
+        return [_compiler_finding("broken", f"$CC is {named!r}: {outcome.text}", advice)]
+    failures = []
+    for command in doctor_probes.compilers():
+        outcome = doctor_probes.compiler(command)
+        if outcome.works:
+            return [_compiler_finding("ok", f"{' '.join(command)}: {outcome.text}")]
+        failures.append(f"{' '.join(command)}: {outcome.text}")
+    text = "; ".join(failures) or "no gcc, clang or cc on the path, no ziglang installed"
+    return [_compiler_finding("absent", text, "pip install 'aotlite[cc]'")]
+
+
+def _compiler_finding(state: State, value: str, advice: str = "") -> Finding:
+    return Finding(PREREQUISITES, "C compiler (cpu)", state, value, advice)
+
+
+def _cuda() -> list[Finding]:
+    return [_cupy(), _nvrtc()]
+
+
+def _cupy() -> Finding:
+    name, advice = "CuPy (cuda)", _CUDA
+    if not doctor_probes.is_found("cupy"):
+        return Finding(PREREQUISITES, name, "absent", "not installed", advice)
+    imported = doctor_probes.imports(["cupy"])["cupy"]
+    if not imported.works:
+        advice = "reinstall it for the driver's CUDA: cupy-cuda12x or cupy-cuda13x"
+        return Finding(PREREQUISITES, name, "broken", imported.text, advice)
+    devices = doctor_probes.devices()
+    if not devices.works:
+        return Finding(PREREQUISITES, name, "broken", f"{imported.text}: {devices.text}", _DRIVER)
+    count, _, why = devices.text.partition(" ")
+    if count == "0":
+        text = f"{imported.text}, no CUDA device: {why}"
+        return Finding(PREREQUISITES, name, "absent", text, _DRIVER)
+    return Finding(PREREQUISITES, name, "ok", f"{imported.text}, CUDA devices: {count}")
+
+
+def _nvrtc() -> Finding:
+    found = [f"{name} {version(name)}" for name in NVRTC if version(name) is not None]
+    if not found:
+        return Finding(PREREQUISITES, "NVRTC (cuda)", "absent", "not installed", _CUDA)
+    return Finding(PREREQUISITES, "NVRTC (cuda)", "ok", ", ".join(found))
+
+
+_CUDA = "pip install 'aotlite[cuda13]', or 'aotlite[cuda12]' for a driver of CUDA 12"
+_DRIVER = "a CUDA device and its driver; nvidia-smi shows them"

@@ -1,0 +1,420 @@
+"""`aotlite doctor`: what it finds, what it prints, its status, and that nothing breaks it."""
+
+import configparser
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotlite as al
+from aotlite.cli import doctor, doctor_environment, doctor_findings, doctor_probes, main
+from aotlite.cli.doctor_probes import Outcome
+from aotlite.cli.doctor_record import Finding
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = {
+    "raises": "raise ValueError('no such device\\nsecond line')",
+    "exits": "raise SystemExit(3)",
+    "vanishes": "import os; os._exit(0)",
+    "crashes": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    "talks": "import sys; print('hello'); __version__ = '1.5'",
+    "silent": "",
+}
+EXPECTED = {
+    "raises": Outcome(False, "ValueError: no such device"),
+    "exits": Outcome(False, "SystemExit: 3"),
+    "vanishes": Outcome(False, "the process that imports it ended the process"),
+    "crashes": Outcome(
+        False, f"the process that imports it was ended by signal {int(signal.SIGSEGV)}"
+    ),
+    "talks": Outcome(True, "1.5"),
+    "silent": Outcome(True, ""),
+}
+compiles = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory):
+    """A folder with a package for each script, on the path."""
+    folder = tmp_path_factory.mktemp("packages")
+    for name, source in SCRIPTS.items():
+        write_package(folder, f"fake_{name}", source)
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+
+
+def write_package(folder, name, source=""):
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(source)
+
+
+def run_doctor(*options, path=(), **variables):
+    """`python -m aotlite doctor` in a process of its own, folders of `path` first."""
+    kept = {n: v for n, v in os.environ.items() if n not in (*doctor_environment.OURS, "CC")}
+    package = str(Path(al.__file__).parents[1])
+    search = os.pathsep.join(map(str, [*path, package]))
+    command = [sys.executable, "-m", "aotlite", "doctor", *options]
+    return subprocess.run(
+        command,
+        env={**kept, "PYTHONPATH": search, "COLUMNS": "200", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def named(findings, name):
+    (found,) = [each for each in findings if each.name == name]
+    return found
+
+
+# -------------------------------------------------------------------------------------- the command
+def test_a_sound_installation_ends_with_status_0():
+    done = run_doctor()
+    assert (0, "") == (done.returncode, done.stderr)
+    for text in (
+        "compiles, runs and equals eager mode",
+        "not part of this version of aotlite",
+        f"{al.__version__}, imported from {Path(al.__file__).parent}",
+        "Nothing that is set up is broken.",
+    ):
+        assert text in done.stdout
+
+
+def test_json_says_the_same_as_one_object():
+    done = run_doctor("--json")
+    found = json.loads(done.stdout)
+    assert found["sound"] is (done.returncode == 0) is True
+    backends = {each["name"]: each["state"] for each in found["sections"]["Backends"]}
+    assert {"reference": "ok", "cpu": "absent", "cuda": "absent"} == backends
+    names = [each["name"] for each in found["sections"]["Required packages"]]
+    assert list(doctor_findings.NEEDED) == names
+
+
+def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
+    """A package that raises, a compiler that fails and a variable that is wrong, all reported."""
+    write_package(tmp_path, "onnx", "raise RuntimeError('built for another Python')")
+    done = run_doctor("--json", path=[tmp_path], CC="/bin/false", AOTLITE_VERIFY="7")
+    assert (1, "") == (done.returncode, done.stderr)
+    sections = json.loads(done.stdout)["sections"]
+    broken = [
+        (each["name"], each["value"])
+        for group in sections.values()
+        for each in group
+        if each["state"] == "broken"
+    ]
+    assert broken == [
+        ("C compiler (cpu)", "$CC is '/bin/false': ended with status 1"),
+        ("onnx", "RuntimeError: built for another Python"),
+        ("AOTLITE_VERIFY", "compile: AOTLITE_VERIFY is '7', expected 0, 1 or 2"),
+    ]
+
+
+@pytest.mark.parametrize("package", ["numpy", "rich", "optree"])
+def test_a_broken_required_package_breaks_aotlite_and_not_the_doctor(tmp_path, package):
+    write_package(tmp_path, package, "raise ImportError('no such symbol [x]')")
+    done = run_doctor(path=[tmp_path], AOTLITE_VERIFY="1")
+    assert (1, "") == (done.returncode, done.stderr)
+    assert "ImportError: no such symbol [x]" in done.stdout
+    assert f"pip install --force-reinstall {package}" in done.stdout
+    (verdict,) = [line for line in done.stdout.splitlines() if line.startswith("Broken: ")]
+    assert package in verdict
+    assert ("reference" in verdict) is (package != "rich")  # compiling needs no rich
+
+
+def test_packages_that_take_seconds_are_not_imported(tmp_path):
+    for name in doctor_findings.NEVER_IMPORTED:
+        write_package(tmp_path, name, "raise RuntimeError('was imported')")
+    done = run_doctor(path=[tmp_path])
+    assert 0 == done.returncode
+    assert "looked up, not imported" in done.stdout and "was imported" not in done.stdout
+
+
+def test_status_reaches_the_caller_of_main(monkeypatch, capsys):
+    broken = Finding("Backends", "reference", "broken", "differs")
+    monkeypatch.setattr(doctor, "examine", lambda: [broken])
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor"])
+    assert 1 == caught.value.code and "Broken: reference." in capsys.readouterr().out
+    monkeypatch.setattr(doctor, "examine", lambda: [attrs.evolve(broken, state="absent")])
+    assert 0 == main(["doctor"])
+
+
+# ---------------------------------------------------------------------------------- what is printed
+texts = st.text("ab [/]{}'-", min_size=1).filter(str.strip)
+some_findings = st.lists(
+    st.builds(Finding, texts, texts, st.sampled_from(["ok", "absent", "broken"]), texts, texts),
+    min_size=1,
+    max_size=4,
+).map(lambda found: sorted(found, key=lambda each: each.section))
+
+
+@given(some_findings)
+def test_every_form_has_every_finding(findings):
+    plain = "\n".join(doctor.lines(findings))
+    found = json.loads(json.dumps(doctor.as_json(findings)))
+    assert found["sound"] is all(each.state != "broken" for each in findings)
+    for each in findings:
+        assert f"  {each.name} - {each.state} - {each.value} - {each.advice}" in plain
+        assert {
+            "name": each.name,
+            "state": each.state,
+            "value": each.value,
+            "advice": each.advice,
+        } in found["sections"][each.section]
+
+
+def test_tables_take_no_text_for_markup(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    advice = "pip install 'aotlite[cc]'"
+    doctor.report([Finding("[bold]s", "C [red]", "absent", "[/red] gcc: no", advice)])
+    printed = capsys.readouterr().out
+    for text in ("[bold]s", "C [red]", "[/red] gcc: no", advice):
+        assert text in printed
+
+
+# --------------------------------------------------------------------------------------- the trials
+@settings(max_examples=20)  # each starts processes
+@given(st.lists(st.sampled_from(sorted(SCRIPTS)), unique=True))
+def test_every_import_is_judged_alone(scripts, names):
+    """Whatever stands before it in the list: one that ends the process takes no other with it."""
+    found = doctor_probes.imports(f"fake_{name}" for name in names)
+    assert {f"fake_{name}": EXPECTED[name] for name in names} == found
+
+
+def test_an_import_that_hangs_is_given_up(scripts, monkeypatch):
+    monkeypatch.setattr(doctor_probes, "TIMEOUT", 0.5)
+    write_package(scripts, "fake_hangs", "import time; time.sleep(60)")
+    found = doctor_probes.imports(["fake_hangs", "fake_silent"])
+    why = "the process that imports it took more than 0.5 s"
+    assert {"fake_hangs": Outcome(False, why), "fake_silent": Outcome(True)} == found
+
+
+def test_a_folder_is_no_package(tmp_path, monkeypatch):
+    (tmp_path / "fake_folder").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not doctor_probes.is_found("fake_folder")
+    assert not doctor_probes.is_found("no_such_package.below")
+    assert doctor_probes.is_found("json")
+
+
+def test_the_reference_backend_is_compared_with_eager():
+    doctor_probes.check_reference()
+
+    def wrong_value(function):
+        return lambda x, w: function(x, w) + 1.0
+
+    def wrong_write(function):
+        return lambda x, w: function(x.clone(), w)
+
+    with pytest.raises(SystemExit, match="the compiled value is .*, expected .* as in eager mode"):
+        doctor_probes.check_reference(wrong_value)
+    with pytest.raises(SystemExit, match="the compiled input is "):
+        doctor_probes.check_reference(wrong_write)
+
+
+def test_a_broken_reference_backend_is_reported(monkeypatch):
+    monkeypatch.setattr(doctor_probes, "reference", lambda: Outcome(False, "KernelError: no"))
+    found = named(doctor_findings._backends(), "reference")
+    assert ("broken", "KernelError: no") == (found.state, found.value)
+
+
+# ----------------------------------------------------------------------------------- the C compiler
+@compiles
+def test_a_compiler_that_works_says_its_version():
+    assert doctor_probes.compiler(["gcc"]).works
+    outcome = doctor_probes.named_compiler("gcc -O2")
+    assert outcome.works and "gcc" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/bin/false", "ended with status 1"),
+        ("/bin/true", "makes no library"),
+        ("/no/such/compiler -O2", "/no/such/compiler cannot be run: No such file or directory"),
+        ("gcc 'half", "cannot be read: No closing quotation"),
+    ],
+)
+def test_a_named_compiler_that_fails_is_broken(monkeypatch, text, why):
+    monkeypatch.setenv("CC", text)
+    (found,) = doctor_findings._compiler()
+    assert ("broken", f"$CC is {text!r}: {why}") == (found.state, found.value)
+    assert "name a C compiler that works in CC, or unset it" == found.advice
+
+
+@compiles
+def test_a_library_that_computes_something_else_is_refused(monkeypatch):
+    wrong = doctor_probes._SOURCE.replace("x + 1", "x + 2")
+    monkeypatch.setattr(doctor_probes, "_SOURCE", wrong)
+    expected = Outcome(False, "a compiled function returned 43, expected 42")
+    assert expected == doctor_probes.compiler(["gcc"])
+
+
+def test_no_compiler_is_absent_and_not_broken(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(doctor_probes, "compilers", lambda: iter([["/bin/false"]]))
+    (found,) = doctor_findings._compiler()
+    assert ("absent", "/bin/false: ended with status 1") == (found.state, found.value)
+    monkeypatch.setattr(doctor_probes, "compilers", lambda: iter([]))
+    (found,) = doctor_findings._compiler()
+    assert ("absent", "pip install 'aotlite[cc]'") == (found.state, found.advice)
+
+
+# --------------------------------------------------------------------------------------------- CUDA
+CUPY = """
+__version__ = "99.1"
+class CUDARuntimeError(RuntimeError): pass
+class runtime:
+    CUDARuntimeError = CUDARuntimeError
+    @staticmethod
+    def getDeviceCount():
+        {body}
+class cuda: runtime = runtime
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "value"),
+    [
+        ("return 2", "ok", "99.1, CUDA devices: 2"),
+        ("raise CUDARuntimeError('no driver')", "absent", "99.1, no CUDA device: no driver"),
+        ("raise OSError('no libcudart')", "broken", "99.1: OSError: no libcudart"),
+    ],
+)
+def test_cupy_is_asked_for_its_devices(tmp_path, monkeypatch, body, state, value):
+    write_package(tmp_path, "cupy", CUPY.format(body=body))
+    monkeypatch.syspath_prepend(tmp_path)
+    found = doctor_findings._cupy()
+    assert (state, value) == (found.state, found.value)
+
+
+def test_cupy_that_cannot_be_imported_is_broken(tmp_path, monkeypatch):
+    write_package(tmp_path, "cupy", "import no_such_module_of_cuda")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = doctor_findings._cupy()
+    assert "broken" == found.state and "no_such_module_of_cuda" in found.value
+
+
+# ------------------------------------------------------------------------ packages and their extras
+def test_extras_that_are_named_have_the_package():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = parser["options.extras_require"]
+    named_extras = [(dist, extra) for dist, extra in doctor_findings.OPTIONS.values() if extra]
+    named_extras += [("ziglang", "cc"), (doctor_findings.NVRTC[0], "cuda13")]
+    named_extras += [(doctor_findings.NVRTC[1], "cuda12")]
+    for distribution, extra in named_extras:
+        assert distribution in extras[extra].replace(">", " ").replace("=", " ").split()
+    required = parser["options"]["install_requires"].replace(">", " ").split()
+    assert set(doctor_findings.NEEDED) <= set(required)
+
+
+def test_an_absent_package_comes_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(doctor_findings, "_is_here", lambda *_: False)
+    found = {each.name: each.advice for each in doctor_findings._optional()}
+    assert "pip install 'aotlite[verify]'" == found["z3"]
+    assert "pip install jax" == found["jax"]
+    assert set(doctor_findings.OPTIONS) == set(found)
+
+
+def test_metadata_without_the_module_is_broken(tmp_path, monkeypatch):
+    """What half an uninstallation leaves."""
+    info = tmp_path / "onnx-77.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: onnx\nVersion: 77.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(doctor_probes, "imports", lambda names: dict.fromkeys(names, BLAMED))
+    found = named(doctor_findings._optional(), "onnx")
+    assert ("broken", BLAMED.text) == (found.state, found.value)
+    assert "77.0" == doctor_findings.version("onnx")
+
+
+BLAMED = Outcome(False, "ModuleNotFoundError: No module named 'onnx'")
+
+
+# ---------------------------------------------------------------------------- environment variables
+@pytest.mark.parametrize("value", ["0", "1", "2"])
+def test_a_valid_level_is_shown(monkeypatch, value):
+    monkeypatch.setenv("AOTLITE_VERIFY", value)
+    found = named(doctor_environment.variables(), "AOTLITE_VERIFY")
+    assert ("ok", value) == (found.state, found.value)
+
+
+@given(st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=3))
+def test_a_level_is_valid_where_compile_takes_it(value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTLITE_VERIFY", value)
+        found = named(doctor_environment.variables(), "AOTLITE_VERIFY")
+        try:
+            al.compile(lambda x: x)
+        except al.ArgumentError as error:
+            assert ("broken", str(error)) == (found.state, found.value)
+        else:
+            assert "ok" == found.state
+
+
+def test_a_dump_folder_is_valid_where_a_file_can_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for path, state, value in (
+        (tmp_path, "ok", f"{tmp_path}"),
+        (tmp_path / "new" / "er", "ok", f"{tmp_path / 'new' / 'er'}, made at the first dump"),
+        (tmp_path / "file", "broken", f"{tmp_path / 'file'} is no folder"),
+        (
+            tmp_path / "file" / "below",
+            "broken",
+            f"{tmp_path / 'file' / 'below'} is below the file {tmp_path / 'file'}",
+        ),
+    ):
+        monkeypatch.setenv("AOTLITE_DUMP", str(path))
+        found = named(doctor_environment.variables(), "AOTLITE_DUMP")
+        assert (state, value) == (found.state, found.value)
+        assert dumps(path) is (state == "ok")
+
+
+def dumps(path):
+    try:
+        al.compile(lambda x: x * 2)(al.ones(2))
+    except (OSError, al.AotliteError):
+        return False
+    return any(Path(path).rglob("*.*"))
+
+
+def test_a_dump_folder_that_cannot_be_written_is_broken(tmp_path, monkeypatch):
+    """Asked of the system, because a test that runs as root may write everywhere."""
+    monkeypatch.setattr(doctor_environment.os, "access", lambda *_: False)
+    monkeypatch.setenv("AOTLITE_DUMP", str(tmp_path))
+    found = named(doctor_environment.variables(), "AOTLITE_DUMP")
+    assert ("broken", f"{tmp_path} cannot be written") == (found.state, found.value)
+
+
+def test_variables_that_change_speed_are_shown_where_set(monkeypatch):
+    for name in doctor_environment.SPEED:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    names = [each.name for each in doctor_environment.variables()]
+    assert [*doctor_environment.OURS, "OPENBLAS_CORETYPE"] == names
+
+
+def test_variables_that_nothing_reads_are_said_to_be_so(monkeypatch):
+    monkeypatch.setenv("AOTLITE_LOG", "joint")
+    found = named(doctor_environment.variables(), "AOTLITE_LOG")
+    assert ("ok", "joint, which this version does not read") == (found.state, found.value)
+
+
+def test_trials_do_not_see_our_variables(monkeypatch):
+    """A wrong variable is one finding, and not a broken backend as well."""
+    monkeypatch.setenv("AOTLITE_VERIFY", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    code = "from os import environ as e; print('AOTLITE_VERIFY' in e, e['OMP_NUM_THREADS'])"
+    assert Outcome(True, "False 3") == doctor_probes.python(code)
+    assert doctor_probes.reference().works
