@@ -71,7 +71,7 @@ def table(title: str, *columns: str) -> Table:
 def wide_console() -> Console:
     """A console as wide as the tables, so that a file or a pipe gets whole lines."""
     width = Console().width
-    return Console(width=max(width, 160), highlight=False)
+    return Console(width=max(width, 200), highlight=False)
 
 
 def progress() -> Progress:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from aotlite.cli import number
 from benchmarks.calls import CASES, Action, Case, actions
 from benchmarks.common import ONE_THREAD, installed_peers, machine, progress, table, wide_console
 
@@ -112,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows", action="append", choices=names, metavar="ROW", help=f"one of {names}; repeatable"
     )
-    parser.add_argument("--rounds", type=int, default=15, help="turns that each library takes")
+    parser.add_argument("--rounds", type=number(1), default=15, help="turns of each library")
     parser.add_argument("--ours-only", action="store_true", help="neither PyTorch nor JAX")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there")
     return parser

@@ -24,6 +24,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
+from aotlite.cli import number
 from benchmarks.common import ONE_THREAD, installed_peers, machine, progress, table, wide_console
 from benchmarks.first_call import Job
 from benchmarks.programs import program
@@ -243,7 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows", type=_rows, default=ROWS, metavar="ROW,ROW", help=f"default: {','.join(ROWS)}"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="fresh processes of each kind")
+    parser.add_argument("--rounds", type=number(1), default=5, help="fresh processes of each kind")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of one process")
     parser.add_argument("--ours-only", action="store_true", help="neither PyTorch nor JAX")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there")

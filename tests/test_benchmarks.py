@@ -14,7 +14,7 @@ from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
 from benchmarks.programs import TorchLike, program
 
-SMALL = ("chain:5", "mlp:2")
+SMALL = ("chain:5", "mlp:2", "transformer:1")
 
 
 # ------------------------------------------------------------------------------------- the programs
