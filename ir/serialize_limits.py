@@ -38,7 +38,7 @@ __all__ = [
 DEPTH: Final = 8
 """Brackets inside one another; the format needs six."""
 DIGITS: Final = 600
-"""Characters of a number: converting longer ones takes quadratic time, and Python may refuse."""
+"""Digits of a number: converting longer ones takes quadratic time, and Python may refuse."""
 INTEGER: Final = (1 << 63) - 1
 """The magnitude of sizes, strides, offsets, positions: of every integer but a `Scalar`."""
 RANK: Final = 64

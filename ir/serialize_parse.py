@@ -37,7 +37,8 @@ def parsed(text: str | bytes, max_bytes: int) -> Any:
     """The value that the text spells. FormatError where it is no JSON, or beyond the limits."""
     data = _encoded(text)
     if len(data) > max_bytes:
-        error = FormatError(f"serialize: the text is longer than {max_bytes} bytes, the limit")
+        got = f"the text is longer than {max_bytes} bytes"
+        error = FormatError(f"serialize: {got}, expected no more")
         raise noted(error, "a longer one is read with a larger max_bytes")
     marks = sum(map(data.count, (b'"', b",", b":", b"[", b"{")))
     if marks * BYTES_A_MARK > max_bytes:
@@ -61,8 +62,8 @@ def parsed(text: str | bytes, max_bytes: int) -> Any:
 
 
 def _no_json(error: json.JSONDecodeError) -> FormatError:
-    """The error says where the parser gave up, and whether that is where the text ends."""
-    end = error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg
+    """The error says where the parser gave up, and whether the text ends there or in that word."""
+    end = error.pos > len(error.doc.rstrip()) - len("-Infinity") or "Unterminated" in error.msg
     where = f"line {error.lineno} column {error.colno}: {error.msg}"
     found = FormatError(f"serialize: {where}, expected JSON as dumps writes it")
     return noted(found, "the text ends there: it may have been cut off" if end else None)
@@ -107,7 +108,8 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
 
 
 def _integer(text: str) -> Any:
-    return int(text) if len(text) <= DIGITS else Misfit(f"an integer of {len(text)} characters")
+    digits = len(text) - (text[0] == "-")
+    return int(text) if digits <= DIGITS else Misfit(f"an integer of {digits} digits")
 
 
 def _real(text: str) -> Any:

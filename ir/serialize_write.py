@@ -45,7 +45,7 @@ VERSION: Final = 1
 Json = dict[str, Any]
 
 _PLAIN: Final = frozenset((int, bool, type(None), str))
-_LARGEST: Final = 10 ** (DIGITS - 1)
+_TOO_LARGE: Final = 10**DIGITS
 
 
 def refuse(what: str, got: object, expected: object) -> NoReturn:
@@ -136,8 +136,8 @@ class _Writer:
             return self.refs[value]
         if kind is tuple:
             return [self.argument(item) for item in value]
-        if kind is int and abs(value) >= _LARGEST:
-            refuse("an argument", "an integer of too many digits", f"at most {DIGITS - 1}")
+        if kind is int and abs(value) >= _TOO_LARGE:
+            refuse("an argument", "an integer of too many digits", f"at most {DIGITS}")
         if kind in _PLAIN:
             return value
         if kind is float:

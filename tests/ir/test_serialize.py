@@ -19,7 +19,7 @@ from aotlite.ir.errors import ArgumentError, FormatError, GraphError, Unsupporte
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.location import Place, Places, place_of
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS
+from aotlite.ir.op import OPS, PureOp
 from aotlite.ir.role import Gradient, Hidden, MutatedInput, Output, Saved, Tangent
 from aotlite.ir.serialize_write import in_file_order
 from aotlite.ir.verify import verify
@@ -102,7 +102,7 @@ NUMBERS = [
     1,
     True,
     False,
-    -(10**500),
+    -(10**600) + 1,
     2**64,
     1j,
     complex(-0.0, math.nan),
@@ -121,8 +121,8 @@ def test_number_keeps_value_and_type(number: Any) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_constant_keeps_its_bytes(dtype: Any) -> None:
-    size = 4 * dtype.itemsize
-    data = bytes([0, 1] * size)[:size] if dtype is dtypes.bool_ else bytes(range(251, 251 - size, -1))
+    most = 2 if dtype is dtypes.bool_ else 256
+    data = bytes([index * 37 % most for index in range(4 * dtype.itemsize)])
     value = np.frombuffer(data, dtype.numpy).reshape(2, 2)
     build = Builder()
     graph = build.finish([build.constant("w", value, tensor_meta((2, 2), dtype=dtype))])
@@ -199,7 +199,8 @@ def test_every_device_given_can_be_named() -> None:
     graph = built(lambda x: x.new_zeros((2,)), tensor_meta((2,), device=other))
     text = serialize.dumps(graph)
     again = serialize.loads(text, devices={"gpu:1": other})
-    assert again.nodes[0].meta.device is again.nodes[1].args[3] is other
+    assert again.nodes[0].meta is graph.nodes[0].meta
+    assert again.nodes[1].args[3] is other
     assert text == serialize.dumps(again)
     with pytest.raises(FormatError, match='"gpu:1", expected one of the devices given: cpu'):
         serialize.loads(text)
@@ -220,9 +221,10 @@ def located() -> Graph:
 def test_place_is_kept_as_the_text_it_resolves_to() -> None:
     graph = located()
     again = serialize.loads(serialize.dumps(graph))
-    place = again.nodes[1].location
+    before, place = graph.nodes[1].location, again.nodes[1].location
+    assert before is not None
     assert type(place) is Place
-    assert place == place_of(graph.nodes[1].location) == place_of(place) == Places()(place)
+    assert place == place_of(before) == place_of(place) == Places()(place)
     assert "test_serialize.py" in str(again)
     assert str(graph) == str(again)
 
@@ -309,7 +311,7 @@ def constant_graph(value: Any, shape: Any = (2,), name: str = "w") -> Graph:
 
 ONES = np.ones(2, np.float32)
 REFUSED = {
-    "an argument is an integer of too many digits, expected at most 599": lambda: built(
+    "an argument is an integer of too many digits, expected at most 600": lambda: built(
         lambda x: x * 10**600, tensor_meta((2,))
     ),
     "the constant 'w' is a list, expected an array of NumPy's": lambda: constant_graph([1.0, 2.0]),
@@ -364,14 +366,15 @@ def test_what_no_file_holds_is_refused(message: str) -> None:
 
 
 def test_op_of_somebody_elses_is_refused() -> None:
-    mul = OPS["mul"]
-    other = type(mul)(
+    mul: Any = OPS["mul"]
+    other = PureOp(
         mul.schema, mul.rule, cost=mul.cost, kernel=mul.kernel, vjp=mul.vjp, scalar=mul.scalar
     )
     build = Builder()
     x = build.placeholder(tensor_meta((2,)))
     graph = build.finish([build.emit(other, (x.node, 2.0))])
-    with pytest.raises(UnsupportedError, match="the target of node 1 is ops.mul, expected an op of"):
+    expected = "the target of node 1 is ops.mul, expected an op of the table"
+    with pytest.raises(UnsupportedError, match=expected):
         serialize.dumps(graph)
 
 
