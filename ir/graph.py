@@ -55,16 +55,16 @@ class Node:
     op: str
     target: Any
     args: tuple[Any, ...] = ()
-    meta: Result = attrs.field(default=None, kw_only=True)
-    role: Role | tuple[Role, ...] | None = attrs.field(default=None, kw_only=True)
-    grad_mode: bool = attrs.field(default=True, kw_only=True)
-    phase: Phase = attrs.field(default=Phase.FORWARD, kw_only=True)
-    sequence: int = attrs.field(default=-1, kw_only=True)
+    meta: Result = None
+    role: Role | tuple[Role, ...] | None = None
+    grad_mode: bool = True
+    phase: Phase = Phase.FORWARD
+    sequence: int = -1
     """Number of the tape node made by this op, or whose backward made it; -1 for none (SEQ-1)."""
-    location: Location | None = attrs.field(default=None, kw_only=True)
-    origin: Node | None = attrs.field(default=None, kw_only=True)
+    location: Location | None = None
+    origin: Node | None = None
     """The node of an earlier stage that this one stands for."""
-    recompute: bool | None = attrs.field(default=None, kw_only=True)
+    recompute: bool | None = None
     """A user's wish for the partitioner: True recompute, False save, None no wish."""
 
     # --- FX's other words

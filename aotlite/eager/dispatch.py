@@ -89,9 +89,7 @@ def _pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
     return outs[0] if single else outs
 
 
-def _attach(
-    node: OpNode, outs: tuple[Tensor, ...], meta: Any, recorder: Recorder | None
-) -> None:
+def _attach(node: OpNode, outs: tuple[Tensor, ...], meta: Any, recorder: Recorder | None) -> None:
     node.set_results(outs, meta)
     if recorder is not None:
         node.origin = outs[0].value

@@ -25,9 +25,10 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
+from aotlite.ir.location import Location
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, GeometryOp, Op
+from aotlite.ir.op import OPS, GeometryOp, Op, PureOp
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
@@ -46,6 +47,8 @@ from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
 AS_STRIDED_ = OPS["as_strided_"]
+_OUR_FRAMES = 5
+"""Between an op's method and `user_location`: dispatch, its handler, record, _add."""
 
 
 def _image(place: Place, leaves: list[Any]) -> Any:
@@ -66,6 +69,7 @@ class CaptureRecorder:
         self.origin: Node | None = None
         self.sequence = 0
         """Number of the next tape node: an op that makes none shares it (SEQ-1, SEQ-3)."""
+        self._location: Location | None = None
         self.closed = False
         self.leaves = leaves
         self._index = PlaceIndex(function, leaves)
@@ -116,30 +120,34 @@ class CaptureRecorder:
         self.guards.extend(SamePlace(place, role) for place in places)
 
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        if type(op) is not PureOp:
+            self._check_geometry(op, args, meta)
+        values = tuple(
+            [value.value if isinstance(value, Tensor) else _listed(value) for value in args]
+        )
+        node = self._add(op, values, meta)
+        if type(meta) is not tuple:
+            return node
+        return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
+
+    def _check_geometry(self, op: Op, args: tuple[Any, ...], meta: Any) -> None:
         if isinstance(op, GeometryOp) and self._is_reached(args[0]):
             raise self.refuse(
                 f"{op.name} on a tensor that is not an argument", "pass the tensor as an argument"
             )
         if op in (AS_STRIDED, AS_STRIDED_):
             self._check_window(op, args[0], meta, AS_STRIDED.start(args))
-        node = self._add(op, tuple([_values(value) for value in args]), meta)
-        if type(meta) is not tuple:
-            return node
-        return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
 
     def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
-        origin = self.origin
-        node = Node(
-            "call",
-            op,
-            args,
-            meta=meta,
-            grad_mode=STATE.grad_mode,
-            phase=self.phase,
-            sequence=self.sequence if origin is None else origin.sequence,
-            location=user_location() if origin is None else origin.location,
-            origin=origin,
-        )
+        origin, mode, phase = self.origin, STATE.grad_mode, self.phase
+        if origin is not None:
+            sequence, location = origin.sequence, origin.location
+        else:
+            sequence, location = self.sequence, user_location(_OUR_FRAMES)
+            if location == self._location:  # the same line again: one object serves
+                location = self._location
+            self._location = location
+        node = Node("call", op, args, meta, None, mode, phase, sequence, location, origin)
         self.nodes.append(node)
         return node
 
@@ -423,9 +431,8 @@ def _addresses(meta: TensorMeta, start: int) -> set[int]:
     return found
 
 
-def _values(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.value
+def _listed(value: Any) -> Any:
+    """The graph values of a list of tensors; anything else as it is."""
     if type(value) is tuple and value and isinstance(value[0], Tensor):
         return tuple([item.value for item in value])
     return value

@@ -15,14 +15,16 @@ _NOT_OURS = tuple(
     for path in aotlite.__path__
     for part in ("tests", "examples", "benchmarks", "docs", ".venv")
 )
-_INTERNAL: dict[CodeType, bool] = {}
+_INTERNAL: dict[str, bool] = {}
+"""By file: a code object's own hash reads its whole content."""
 
 
 def is_internal(code: CodeType) -> bool:
     """Whether code belongs to aotlite itself."""
-    found = _INTERNAL.get(code)
+    file = code.co_filename
+    found = _INTERNAL.get(file)
     if found is None:
-        found = _INTERNAL[code] = _is_ours(code.co_filename)
+        found = _INTERNAL[file] = _is_ours(file)
     return found
 
 
@@ -33,12 +35,17 @@ def _is_ours(file: str) -> bool:
     return path.startswith(_OURS) and not path.startswith(_NOT_OURS)
 
 
-def user_location() -> Location | None:
-    """(code, instruction) of the innermost frame of the user; None if there is none."""
-    frame: FrameType | None = sys._getframe(1)
+def user_location(depth: int = 1) -> Location | None:
+    """(code, instruction) of the innermost frame of the user; None if there is none.
+
+    The caller knows the innermost `depth` frames to be ours: looking at a frame costs an object.
+    """
+    frame: FrameType | None = sys._getframe(depth)
+    internal = _INTERNAL
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code):
+        ours = internal.get(code.co_filename)
+        if ours is False or ours is None and not is_internal(code):
             return code, frame.f_lasti
         frame = frame.f_back
     return None

@@ -1,18 +1,20 @@
 """The engine: carries gradients from results back along the tape. Rules: TEN-27, TEN-28.
 
-Iterative, in the order of falling sequence numbers among the nodes whose incoming edges are all
-served. Spec: `specs/autograd.md`.
+Iterative, by falling sequence numbers. An edge leads to a node made before (SEQ-1), so whatever
+leads into a node has run when its turn comes, and nothing need be counted. The exception are
+the nodes that collect a leaf's gradient: they run as soon as all edges into them are served.
+Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.tape import Edge, TapeNode
+from aotlite.eager.autograd.tape import LAST, Edge, TapeNode
 from aotlite.eager.state import STATE
 
 Before = Callable[[TapeNode], None]
@@ -32,11 +34,14 @@ class Run:
     before: Before | None = None
     """Called with each node before it runs."""
     collected: list[Any] = attrs.field(init=False, factory=list)
-    _waiting: dict[int, int] = attrs.field(init=False, factory=dict)
-    _buffers: dict[int, list[Any]] = attrs.field(init=False, factory=dict)
-    _wanted: dict[tuple[int, int], list[int]] = attrs.field(init=False, factory=dict)
-    _useful: set[int] | None = attrs.field(init=False, default=None)
-    _ready: list[tuple[int, int, TapeNode]] = attrs.field(init=False, factory=list)
+    _waiting: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
+    """For each node that accumulates, how many edges into it are not served yet."""
+    _buffers: dict[TapeNode, list[Any]] = attrs.field(init=False, factory=dict)
+    _wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
+    """For each sink's node: (number of the result, place in `collected`)."""
+    _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
+    _ready: list[TapeNode] = attrs.field(init=False, factory=list)
+    """Accumulating nodes whose edges are all served."""
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """Runs from (edge, gradient) pairs; gives each sink's gradient, None where none arrived."""
@@ -44,100 +49,109 @@ class Run:
             self.collected = [None] * len(self.sinks)
             for i, edge in enumerate(self.sinks):
                 if edge is not None:
-                    self._wanted.setdefault((id(edge[0]), edge[1]), []).append(i)
+                    self._wanted.setdefault(edge[0], []).append((edge[1], i))
         starts = [edge[0] for edge, _ in roots if edge is not None]
-        self._count(starts)
+        order = self._reachable(starts)
         for edge, grad in roots:
-            if edge is not None:
+            if edge is not None and grad is not None:
                 self._give(edge, grad)
-        for node in {id(start): start for start in starts}.values():
-            if not self._waiting.get(id(node)):
-                self._push(node)
-        while self._ready:
-            self._step(heapq.heappop(self._ready)[2])
+        ready = self._ready
+        ready += [n for n in set(starts) if n.sequence == LAST and not self._waiting[n]]
+        while ready or order:
+            self._step(ready.pop() if ready else order.pop())
         return self.collected
 
-    def _push(self, node: TapeNode) -> None:
-        heapq.heappush(self._ready, (-node.sequence, id(node), node))
-
-    def _count(self, starts: list[TapeNode]) -> None:
-        """How many edges lead into each reachable node, and which nodes lead to a sink."""
+    def _reachable(self, starts: list[TapeNode]) -> list[TapeNode]:
+        """The nodes that do not accumulate, the last made at the end."""
+        ends = self._wanted if self.cut else ()
         waiting = self._waiting
-        seen: set[int] = set()
+        seen = set(starts)
+        stack = list(seen)
         order: list[TapeNode] = []
-        stack = list(starts)
-        ends = {node for node, _ in self._wanted} if self.cut else frozenset()
         while stack:
             node = stack.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            order.append(node)
-            if id(node) in ends:
+            if node.sequence == LAST:
+                waiting.setdefault(node, 0)
+            else:
+                order.append(node)
+            if node in ends:
                 continue
             for edge in node.edges:
                 if edge is not None:
-                    waiting[id(edge[0])] = waiting.get(id(edge[0]), 0) + 1
-                    stack.append(edge[0])
+                    target = edge[0]
+                    if target.sequence == LAST:
+                        waiting[target] = waiting.get(target, 0) + 1
+                    if target not in seen:
+                        seen.add(target)
+                        stack.append(target)
+        order.sort(key=attrgetter("sequence"))
         if self.sinks is not None:
-            self._useful = _leading_to({node for node, _ in self._wanted}, order, ends)
+            self._useful = self._leading_to_sinks(order, ends)
+        return order
+
+    def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
+        """The nodes of which some edge leads, over any number of steps, to a sink."""
+        wanted = self._wanted
+        useful: set[TapeNode] = set()
+        for node in (*_towards_ends(self._waiting), *order):
+            if node not in ends:
+                for edge in node.edges:
+                    if edge is not None and (edge[0] in wanted or edge[0] in useful):
+                        useful.add(node)
+                        break
+        return useful
 
     def _step(self, node: TapeNode) -> None:
-        key = id(node)
-        grads = self._buffers.pop(key, None)
-        if grads is None:
-            grads = [None] * node.results()
-        if self._wanted:
-            for index in range(len(grads)):
-                for slot in self._wanted.get((key, index), ()):
-                    self.collected[slot] = grads[index]
-        if self._useful is not None and key not in self._useful:
-            if not node.edges or self.cut:
+        grads = self._buffers.pop(node, None)
+        if grads is not None:
+            for index, slot in self._wanted.get(node, ()):
+                self.collected[slot] = grads[index]
+        found: Sequence[Any] | None = None
+        if self._useful is not None and node not in self._useful:
+            if self.cut:
                 return
-            found: Sequence[Any] = [None] * len(node.edges)
-        elif all(grad is None for grad in grads):
-            found = [None] * len(node.edges)
-        else:
+        elif grads is not None:
             if self.before is not None:
                 self.before(node)
             found = node.run(grads)
             if not self.retain:
                 node.release()
-        for edge, grad in zip(node.edges, found, strict=True):
-            if edge is not None:
-                self._give(edge, grad)
-                target = id(edge[0])
-                self._waiting[target] -= 1
-                if not self._waiting[target]:
-                    self._push(edge[0])
+        if found is not None:
+            for edge, grad in zip(node.edges, found, strict=True):
+                if edge is not None and grad is not None:
+                    self._give(edge, grad)
+        if self._waiting:
+            self._serve(node.edges)
+
+    def _serve(self, edges: tuple[Edge | None, ...]) -> None:
+        """Makes ready the accumulating nodes that these edges were the last to lead into."""
+        waiting = self._waiting
+        for edge in edges:
+            if edge is not None and edge[0] in waiting:
+                waiting[edge[0]] -= 1
+                if not waiting[edge[0]]:
+                    self._ready.append(edge[0])
 
     def _give(self, edge: Edge, grad: Any) -> None:
-        if grad is None:
-            return
         node, index = edge
-        buffer = self._buffers.get(id(node))
+        buffer = self._buffers.get(node)
         if buffer is None:
-            buffer = self._buffers[id(node)] = [None] * node.results()
+            buffer = self._buffers[node] = [None] * node.results()
         before = buffer[index]
         buffer[index] = grad if before is None else before + grad
 
 
-def _leading_to(targets: set[int], order: list[TapeNode], ends: Any) -> set[int]:
-    """The nodes of which some edge leads, over any number of steps, to a target."""
-    into: dict[int, list[TapeNode]] = {}
-    for node in order:
-        if id(node) not in ends:
-            for edge in node.edges:
-                if edge is not None:
-                    into.setdefault(id(edge[0]), []).append(node)
-    useful: set[int] = set()
-    stack = list(targets)
-    while stack:
-        for node in into.get(stack.pop(), ()):
-            if id(node) not in useful:
-                useful.add(id(node))
-                stack.append(id(node))
-    return useful
+def _towards_ends(accumulating: dict[TapeNode, int]) -> list[TapeNode]:
+    """These nodes, each behind those that it passes its gradient on to."""
+    found: dict[TapeNode, None] = {}
+    for node in accumulating:
+        line: dict[TapeNode, None] = {}
+        while node not in found and node not in line:
+            line[node] = None
+            if node.edges and node.edges[0] is not None:
+                node = node.edges[0][0]
+        found.update(dict.fromkeys(reversed(line)))
+    return list(found)
 
 
 def run_backward(

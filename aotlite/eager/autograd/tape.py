@@ -184,9 +184,7 @@ class OpNode(TapeNode):
             raise released(self.name)
         found: list[Any] = []
         key = self.key
-        for position, (function, fetches) in zip(
-            self.plan.needed, self.plan.formulas, strict=True
-        ):
+        for position, (function, fetches) in zip(self.plan.needed, self.plan.formulas, strict=True):
             grad = function(*[fetch(self, grads, i) for fetch, i in fetches])
             meta = key[position]
             if type(meta) is tuple:
