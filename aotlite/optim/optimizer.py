@@ -1,4 +1,4 @@
-"""`Optimizer`: parameters, a learning rate that is a tensor, and state that steps write in place.
+"""`Optimizer`: parameters, learning rates that are tensors, and state that steps write in place.
 
 A step writes no Python attribute, so that it can be compiled; everything that changes from step to
 step is a tensor made at construction.
@@ -7,7 +7,7 @@ step is a tensor made at construction.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -21,14 +21,13 @@ from aotlite.nn.module import clear_gradients
 from aotlite.nn.state import Problems, load_state
 
 
-class Optimizer(Observed):
-    """The base of optimizers: define `step` and `state`."""
+class ParamGroup(Observed):
+    """Parameters with a learning rate of their own: those at `places` of an optimizer's."""
 
-    params: tuple[Tensor, ...]
-
-    def __init__(self, params: Iterable[Tensor], lr: float | Tensor) -> None:
-        self.params = _checked(type(self).__name__, params)
-        self._lr = tensor(_checked_lr(type(self).__name__, lr), dtype=float64)
+    def __init__(self, owner: str, places: range, lr: float | Tensor) -> None:
+        self.owner = owner
+        self.places = places
+        self._lr = tensor(_checked_lr(owner, lr), dtype=float64)
 
     @property
     def lr(self) -> Tensor:
@@ -41,9 +40,52 @@ class Optimizer(Observed):
 
     def set_lr(self, value: float | Tensor) -> None:
         """Writes the learning rate in place."""
-        value = _checked_lr(type(self).__name__, value)
+        value = _checked_lr(self.owner, value)
         with no_grad():
             self._lr.copy_(value) if isinstance(value, Tensor) else self._lr.fill_(value)
+
+
+class Optimizer(Observed):
+    """The base of optimizers: define `step` and `state`."""
+
+    params: tuple[Tensor, ...]
+    param_groups: tuple[ParamGroup, ...]
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float | Tensor,
+        param_groups: Sequence[ParamGroup] | None = None,
+    ) -> None:
+        name = type(self).__name__
+        self.params = _checked(name, params)
+        if param_groups is None:
+            param_groups = [ParamGroup(name, range(len(self.params)), lr)]
+        self.param_groups = tuple(param_groups)
+
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate, a 0-d tensor that compiled steps read at each call.
+
+        Raises ArgumentError where several groups have their own.
+        """
+        return self._only_group().lr
+
+    @lr.setter
+    def lr(self, value: float | Tensor) -> None:
+        self.set_lr(value)
+
+    def set_lr(self, value: float | Tensor) -> None:
+        """Writes the learning rate in place."""
+        self._only_group().set_lr(value)
+
+    def _only_group(self) -> ParamGroup:
+        if len(self.param_groups) > 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: lr is that of {len(self.param_groups)} groups, expected "
+                "that of one: param_groups[i].lr"
+            )
+        return self.param_groups[0]
 
     def step(self) -> None:
         """Updates every parameter that has a gradient, in place and without history."""
@@ -55,7 +97,9 @@ class Optimizer(Observed):
 
     def state(self) -> dict[str, Tensor]:
         """The tensors that steps read and write besides parameters, by name."""
-        return {"lr": self._lr}
+        groups = self.param_groups
+        names = ["lr"] if len(groups) == 1 else [f"lr.{i}" for i in range(len(groups))]
+        return {name: group.lr for name, group in zip(names, groups, strict=True)}
 
     def state_dict(self) -> dict[str, Tensor]:
         """The detached tensors of `state`, on the optimizer's own memory.
