@@ -55,28 +55,34 @@ def _verify(value: str) -> tuple[State, str, str]:
     return "ok", value, ""
 
 
-def _dump(value: str) -> tuple[State, str, str]:
+def _folder(value: str) -> tuple[State, str, str]:
     """A folder that can be written, or made where it does not exist."""
-    there = os.path.abspath(value)
+    wanted = there = os.path.abspath(value)
     while not os.path.lexists(there):
         there = os.path.dirname(there)
+    advice = "name another folder, or unset it"
     if not os.path.isdir(there):
-        what = "is no folder" if there == os.path.abspath(value) else f"is below the file {there}"
-        return "broken", f"{value} {what}", "name a folder, or unset AOTLITE_DUMP"
+        what = "is no folder" if there == wanted else f"is below the file {there}"
+        return "broken", f"{value} {what}", advice
     if not os.access(there, os.W_OK | os.X_OK):
-        return "broken", f"{there} cannot be written", "name another folder, or unset AOTLITE_DUMP"
-    if there != os.path.abspath(value):
-        return "ok", f"{value}, made at the first dump", ""
-    return "ok", value, ""
+        return "broken", f"{there} cannot be written", advice
+    return "ok", value if there == wanted else f"{value}, made when it is first needed", ""
 
 
-def _unread(value: str) -> tuple[State, str, str]:
-    return "ok", f"{value}, which this version does not read", ""
+def _cache(value: str) -> tuple[State, str, str]:
+    state, text, advice = _folder(value)
+    return state, text if advice else f"{text}; {_UNREAD}", advice
 
+
+def _log(value: str) -> tuple[State, str, str]:
+    return "ok", f"{value}; {_UNREAD}", ""
+
+
+_UNREAD = "this version does not read it"
 
 _CHECKS: dict[str, Callable[[str], tuple[State, str, str]]] = {
     "AOTLITE_VERIFY": _verify,
-    "AOTLITE_DUMP": _dump,
-    "AOTLITE_LOG": _unread,
-    "AOTLITE_CACHE": _unread,
+    "AOTLITE_DUMP": _folder,
+    "AOTLITE_LOG": _log,
+    "AOTLITE_CACHE": _cache,
 }

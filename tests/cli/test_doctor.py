@@ -3,6 +3,7 @@
 import configparser
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -367,7 +368,7 @@ def test_a_dump_folder_is_valid_where_a_file_can_be_written(tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     for path, state, value in (
         (tmp_path, "ok", f"{tmp_path}"),
-        (tmp_path / "new" / "er", "ok", f"{tmp_path / 'new' / 'er'}, made at the first dump"),
+        (tmp_path / "new" / "er", "ok", f"{tmp_path / 'new' / 'er'}, made when it is first needed"),
         (tmp_path / "file", "broken", f"{tmp_path / 'file'} is no folder"),
         (
             tmp_path / "file" / "below",
@@ -405,10 +406,28 @@ def test_variables_that_change_speed_are_shown_where_set(monkeypatch):
     assert [*doctor_environment.OURS, "OPENBLAS_CORETYPE"] == names
 
 
-def test_variables_that_nothing_reads_are_said_to_be_so(monkeypatch):
+def test_variables_that_nothing_reads_are_said_to_be_so(monkeypatch, tmp_path):
     monkeypatch.setenv("AOTLITE_LOG", "joint")
-    found = named(doctor_environment.variables(), "AOTLITE_LOG")
-    assert ("ok", "joint, which this version does not read") == (found.state, found.value)
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
+    for name, value in (("AOTLITE_LOG", "joint"), ("AOTLITE_CACHE", str(tmp_path))):
+        found = named(doctor_environment.variables(), name)
+        assert ("ok", f"{value}; this version does not read it") == (found.state, found.value)
+        assert not any(name in text for text in sources())
+
+
+def sources():
+    """The code of aotlite without what only speaks of the variables, and without the doctor's."""
+    package = Path(al.__file__).parent
+    for path in package.rglob("*.py"):
+        if not path.name.startswith("doctor"):
+            yield from re.findall(r"environ.*|getenv.*", path.read_text("utf-8"))
+
+
+def test_a_cache_folder_that_is_a_file_is_broken(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "file"))
+    found = named(doctor_environment.variables(), "AOTLITE_CACHE")
+    assert ("broken", "name another folder, or unset it") == (found.state, found.advice)
 
 
 def test_trials_do_not_see_our_variables(monkeypatch):
