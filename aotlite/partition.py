@@ -1,10 +1,41 @@
-"""`aotlite.partition`: what a partitioner of one's own is made of.
+"""`aotlite.partition`: the partitioners, and what one of one's own is made of.
 
 A partitioner is a function from the joint graph to a `Partition`. It decides which forward values
 are saved and ends with `cut(graph, saved)`; what is not saved, the backward computes again.
 """
 
+from aotlite.ir.graph import Graph
 from aotlite.stages.facts import Partition, SavedValue
+from aotlite.stages.networks import Solver
+from aotlite.stages.s8_mincut import MinCut, min_cut
 from aotlite.stages.s8_partition import cut, default_partition
 
-__all__ = ["Partition", "SavedValue", "cut", "default_partition"]
+__all__ = [
+    "MinCut",
+    "Partition",
+    "SavedValue",
+    "cut",
+    "default_partition",
+    "min_cut",
+    "min_cut_rematerialization_partition",
+]
+
+
+def min_cut_rematerialization_partition(
+    graph: Graph, *, solver: Solver | str = "boykov_kolmogorov"
+) -> Partition:
+    """The partition that moves least memory: the backward computes again what is cheap (PART-14).
+
+    `solver` is the name of a networkx algorithm, or a function that takes a networkx.DiGraph, its
+    source and its sink, and returns what `networkx.minimum_cut` does.
+
+    >>> import aotlite as al
+    >>> def loss(x, w):
+    ...     return (x @ w).sin().exp().sum()
+    >>> compiled = al.compile(loss, partition="min_cut")
+    >>> y = compiled(al.ones(4, 4), al.ones(4, 4).requires_grad_())
+    >>> [each.name for each in compiled.partition.saved]
+    ['primals_0', 'matmul']
+    """
+    found = min_cut(graph, solver=solver)
+    return cut(graph, found.saved, joint=found.joint)

@@ -15,6 +15,7 @@ import keyword
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from aotlite.ir import dtypes, layout
@@ -130,6 +131,7 @@ def _base_name(node: Node) -> str:
     return _identifier(str(getattr(node.target, "name", node.op)))
 
 
+@lru_cache(maxsize=4096)
 def _identifier(text: str) -> str:
     name = re.sub(r"[^0-9A-Za-z_]", "_", text) or "_"
     return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name

@@ -2,19 +2,19 @@
 
 Input: the simplified joint graph. Output: `Partition`. The default partitioner runs forward what
 was recorded in the forward, and saves every forward value that the backward uses (PART-10). Its
-helper
-`cut` is what a partitioner of one's own ends with: give it the set of nodes that the forward keeps
-for the backward. Rules: PART-1..PART-10, SAV-1. Spec: `specs/s8_partition.md`.
+helper `cut` is what a partitioner of one's own ends with: give it the set of nodes that the forward
+keeps for the backward. Rules: PART-1..PART-10, PART-26, PART-31, PART-36, PART-37, SAV-1. Spec:
+`specs/s8_partition.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.graph import Graph, Node, Phase, map_nodes
+from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.role import (
@@ -29,83 +29,161 @@ from aotlite.ir.role import (
     Tangent,
 )
 from aotlite.stages.facts import Partition, SavedValue
+from aotlite.stages.numbered import Numbered, numbered
 
 
 def default_partition(graph: Graph) -> Partition:
     """Forward: all that was recorded in the forward; saved: what the backward uses of it."""
-    forward = {n for n in graph.nodes if n.op != "output" and n.phase is Phase.FORWARD}
-    saved: dict[Node, str] = {}
-    needed = {value for _, value in graph.outputs_with(Gradient) if type(value) is Node}
-    for node in reversed(graph.nodes):
-        if node in needed and node not in forward:
-            needed.update(node.inputs())
-    for node in graph.nodes:
-        if node in forward and node in needed and node.op != "get_attr":
-            if type(node.meta) is not tuple:
-                saved[node] = "the backward uses it"
-    return cut(graph, saved)
+    joint = numbered(graph)
+    forward = [node.phase is Phase.FORWARD for node in graph.nodes]
+    needed = _needed(joint, forward)
+    pairs = zip(graph.nodes, forward, needed, strict=True)
+    return cut(
+        graph,
+        {
+            node: "the backward uses it"
+            for node, was_forward, is_needed in pairs
+            if was_forward and is_needed and node.op != "get_attr" and type(node.meta) is not tuple
+        },
+        joint=joint,
+    )
 
 
-def cut(graph: Graph, saved: dict[Node, str] | Iterable[Node]) -> Partition:
+def cut(
+    graph: Graph, saved: dict[Node, str] | Iterable[Node], *, joint: Numbered | None = None
+) -> Partition:
     """The partition that saves these nodes: the backward recomputes what it needs from them.
 
-    `saved` gives the reason for each. Raises ArgumentError where the gradients cannot be computed
-    from the saved nodes and the tangents, or a result needs a tangent.
+    `saved` gives the reason for each; those that the backward does not use are left out. `joint` is
+    the graph by numbers, if it is known. Raises ArgumentError where the gradients cannot be
+    computed from the saved nodes and the tangents, or a result needs a tangent.
     """
     reasons = dict(saved) if isinstance(saved, dict) else dict.fromkeys(saved, "chosen")
-    order = [node for node in graph.nodes if node in reasons]
-    forward, owners = _forward(graph, order)
-    backward = _backward(graph, order)
+    joint = numbered(graph) if joint is None else joint
+    kept = [node in reasons for node in graph.nodes]
+    needed = _needed(joint, kept)
+    order = [i for i, is_kept in enumerate(kept) if is_kept and needed[i]]
+    nodes = [graph.nodes[i] for i in order]
+    forward, owners = _forward(graph, joint, order, _unchecked(joint, needed, kept))
+    backward = _backward(graph, joint, nodes, list(_in_time(joint, needed, kept)))
     names = graph.names
     values = tuple(
-        SavedValue(names[node], node.meta, owners[node], reasons[node])  # type: ignore[arg-type]
-        for node in order
+        [
+            SavedValue(names[node], node.meta, owner, reasons[node])  # type: ignore[arg-type]
+            for node, owner in zip(nodes, owners, strict=True)
+        ]
     )
     return Partition(forward, backward, values)
 
 
+def _needed(joint: Numbered, kept: list[bool]) -> list[bool]:
+    """What the gradients need, down to what is kept and to tangents."""
+    needed = [False] * len(kept)
+    for _, i in joint.gradients:
+        needed[i] = True
+    for i in range(len(kept) - 2, -1, -1):
+        if needed[i] and not kept[i]:
+            for p in joint.inputs[i]:
+                needed[p] = True
+    return needed
+
+
+# ----------------------------------------------------------------------------- the caller's memory
+def _unchecked(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int]:
+    """PART-37: kept values that the backward reads where eager's would not.
+
+    The caller may write their memory before the backward, and eager would not mind. Only what is
+    computed again makes such reads.
+    """
+    if not any(
+        is_needed and not is_kept and node.phase is Phase.FORWARD and node.op == "call"
+        for node, is_needed, is_kept in zip(joint.graph.nodes, needed, kept, strict=True)
+    ):
+        return set()
+    held, _ = joint.callers_memory
+    roots, tangents = joint.roots, joint.tangents
+    eager, ours = _times(joint, [False] * len(kept)), _times(joint, kept)
+    checked = dict.fromkeys(held, 0)
+    for i, node in enumerate(joint.graph.nodes):
+        if eager[i] and node.phase is Phase.BACKWARD:
+            for p in joint.inputs[i]:
+                if roots[p] in held:
+                    checked[roots[p]] |= tangents[i] or eager[i]
+    return {
+        i
+        for i, is_kept in enumerate(kept)
+        if is_kept and roots[i] in held and ours[i] & ~checked[roots[i]]
+    }
+
+
+def _times(joint: Numbered, kept: list[bool]) -> list[int]:
+    """For each value the tangents in whose backward it is needed, kept values being given.
+
+    All of them, where a gradient that depends on no tangent needs it.
+    """
+    found = [0] * len(kept)
+    for _, i in joint.gradients:
+        found[i] = joint.tangents[i] or -1
+    for i in range(len(kept) - 2, -1, -1):
+        mask = found[i]
+        if mask and not kept[i]:
+            mask = joint.tangents[i] or mask
+            for p in joint.inputs[i]:
+                found[p] |= mask
+    return found
+
+
 # -------------------------------------------------------------------------------------- forward
-def _forward(graph: Graph, saved: list[Node]) -> tuple[Graph, dict[Node, Any]]:
-    results: list[tuple[Role, Any]] = [
+def _forward(
+    graph: Graph, joint: Numbered, saved: list[int], unchecked: set[int]
+) -> tuple[Graph, list[Any]]:
+    """The forward, and whose memory each saved value is."""
+    results = [
         (role, value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if not isinstance(role, Gradient)
     ]
-    wanted = {v for _, v in results if type(v) is Node} | set(saved)
-    for node in reversed(graph.nodes):
-        if node in wanted:
-            wanted.update(node.inputs())
     build = Builder(f"{graph.name}_forward")
-    for node in graph.nodes:
-        if node.op == "output":
-            break
-        if isinstance(node.role, Tangent):
-            if node in wanted:
+    build.nodes = list(_forward_nodes(joint, saved))
+    owners = _owners(results)
+    written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
+    values = [value for _, value in results]
+    roles: list[Role] = [role for role, _ in results]
+    linked: list[Any] = []
+    for k, i in enumerate(saved):
+        node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
+        owner = root.role if type(root.role) in (Primal, Hidden) else owners.get(root)
+        roles.append(Saved(k, graph.names[node]))
+        # PART-31: the memory of a written input holds the new value when the backward runs.
+        if i in unchecked or owner in written:
+            build.source = node
+            node, owner = build.emit(CLONE, (node,)), None
+        values.append(node)
+        linked.append(owner)
+    return build.finish(values, roles), linked
+
+
+def _forward_nodes(joint: Numbered, saved: list[int]) -> Iterator[Node]:
+    """The inputs, and all that results and saved values are computed from, in order (PART-2)."""
+    wanted = [False] * len(joint.inputs)
+    for i in (*saved, *[i for _, i in joint.results]):
+        wanted[i] = True
+    for i in range(len(wanted) - 2, -1, -1):
+        if wanted[i]:
+            for p in joint.inputs[i]:
+                wanted[p] = True
+    for node, is_wanted in zip(joint.graph.nodes[:-1], wanted, strict=False):
+        if type(node.role) is Tangent:
+            if is_wanted:
                 raise ArgumentError(
                     f"partition: a result of the forward needs the tangent {node.role}, expected "
                     "results that are computed from the inputs"
                 )
-        elif node.op == "placeholder" or node in wanted:
-            build.add(node)
-    owners = _owners(results)
-    written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
-    kept = []
-    linked: dict[Node, Any] = {}
-    for node in saved:
-        root = storage_root(node)
-        linked[node] = owners.get(root)
-        if root.op == "placeholder" and isinstance(root.role, (Primal, Hidden)):
-            linked[node] = root.role
-            if root.role in written:  # its memory holds the new value when the backward runs
-                build.source = node
-                node, linked[node] = build.emit(CLONE, (node,)), None
-        kept.append(node)
-    roles: list[Role] = [role for role, _ in results]
-    roles += [Saved(i, graph.names[node]) for i, node in enumerate(saved)]
-    return build.finish([*(v for _, v in results), *kept], roles), linked
+        elif is_wanted or node.op == "placeholder":
+            yield node
 
 
-def _owners(results: list[tuple[Role, Any]]) -> dict[Node, Any]:
+def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
     """Whose memory each root is, once the call has returned."""
     owners: dict[Node, Any] = {}
     for role, value in results:
@@ -115,43 +193,77 @@ def _owners(results: list[tuple[Role, Any]]) -> dict[Node, Any]:
 
 
 # ------------------------------------------------------------------------------------- backward
-def _backward(graph: Graph, saved: list[Node]) -> Graph | None:
+def _backward(
+    graph: Graph, joint: Numbered, saved: list[Node], order: list[int]
+) -> Graph | None:
     gradients = graph.outputs_with(Gradient)
     if not gradients:
         return None
     build = Builder(f"{graph.name}_backward")
-    new: dict[Node, Any] = {}
+    new: dict[Node, Node] = {}
     for i, node in enumerate(saved):
-        placeholder = Node(
-            "placeholder", Saved(i), meta=node.meta, role=Saved(i, graph.names[node]), origin=node
+        role = Saved(i, graph.names[node])
+        new[node] = build.add(
+            Node("placeholder", Saved(i), meta=node.meta, role=role, origin=node)
         )
-        new[node] = build.add(placeholder)
-    needed = _needed(gradients, graph, set(saved))
-    for node in graph.nodes:
-        if isinstance(node.role, Tangent):
-            new[node] = build.add(node)
-    for node in graph.nodes:
-        if node not in needed or node in new or node.op == "output":
+    build.nodes += [node for node in graph.nodes if type(node.role) is Tangent]
+    for i in order:
+        node = graph.nodes[i]
+        args = tuple([_replaced(value, new) for value in node.args])
+        if args != node.args:
+            new[node] = node.with_args(args, node.meta)
+        build.nodes.append(new.get(node, node))
+    values = [
+        _own_memory(build, new.get(value, value)) if type(value) is Node else None
+        for _, value in gradients
+    ]
+    return build.finish(values, [role for role, _ in gradients])
+
+
+def _replaced(value: Any, new: dict[Node, Node]) -> Any:
+    """An argument with the nodes in it that stand for others."""
+    if type(value) is Node:
+        return new.get(value, value)
+    if type(value) is tuple:
+        return tuple([_replaced(item, new) for item in value])
+    return value
+
+
+def _in_time(joint: Numbered, needed: list[bool], kept: list[bool]) -> Iterator[int]:
+    """The calls of the backward: what needs no tangent stands before its first reader (PART-26).
+
+    So a value that is computed again lives no longer than it must.
+    """
+    waiting: dict[int, None] = {}
+    for i, node in enumerate(joint.graph.nodes[:-1]):
+        if not needed[i] or kept[i] or type(node.role) is Tangent:
             continue
         if node.op == "placeholder":
             raise ArgumentError(
                 f"partition: a gradient needs the input {node.role}, which is not saved, expected "
                 "every needed value to be saved or computed from saved ones"
             )
-        args = map_nodes(node.args, new.__getitem__)
-        same = all(a is b for a, b in zip(args, node.args, strict=True))
-        new[node] = build.add(node if same else node.with_args(args, node.meta))
-    values = [_own_memory(build, new[v]) if type(v) is Node else None for _, v in gradients]
-    return build.finish(values, [role for role, _ in gradients])
+        if node.phase is Phase.FORWARD:
+            waiting[i] = None
+            continue
+        if waiting:
+            yield from _taken(i, joint.inputs, waiting)
+        yield i
+    yield from waiting
 
 
-def _needed(gradients: list[tuple[Any, Any]], graph: Graph, saved: set[Node]) -> set[Node]:
-    """What the gradients need, down to saved values and tangents."""
-    needed = {value for _, value in gradients if type(value) is Node}
-    for node in reversed(graph.nodes):
-        if node in needed and node not in saved:
-            needed.update(node.inputs())
-    return needed
+def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> list[int]:
+    """Takes from `waiting` what `reader` is computed from, in order."""
+    found: list[int] = []
+    stack = [reader]
+    while stack:
+        for p in inputs[stack.pop()]:
+            if p in waiting:
+                del waiting[p]
+                found.append(p)
+                stack.append(p)
+    found.sort()
+    return found
 
 
 def _own_memory(build: Builder, value: Node) -> Node:

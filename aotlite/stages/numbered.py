@@ -1,0 +1,116 @@
+"""A joint graph by numbers: what stages that walk it many times look up once.
+
+Shared by partitioners. Values are numbered as they stand in the graph; each list is aligned with
+`nodes`. Rules: PART-16, PART-37. Spec: `specs/s8_mincut.md`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import attrs
+
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import (
+    Gradient,
+    IntermediateBase,
+    MutatedInput,
+    Offset,
+    Output,
+    Role,
+    Saved,
+    Seed,
+    Tangent,
+)
+
+
+@attrs.frozen(eq=False, slots=False)
+class Numbered:
+    """A joint graph whose values are numbers."""
+
+    graph: Graph
+    inputs: list[list[int]]
+    """What each node reads, without repeats."""
+    results: list[tuple[Role, int]]
+    """Outputs of the forward that are values."""
+    gradients: list[tuple[Role, int]]
+    """Outputs of the backward that are values."""
+
+    @cached_property
+    def tangents(self) -> list[int]:
+        """The tangents that each value depends on: bit k stands for the k-th tangent."""
+        return _tangents(self.graph, self.inputs)
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """Whose memory each value is."""
+        return _roots(self.graph, self.inputs)
+
+    @cached_property
+    def callers_memory(self) -> tuple[set[int], set[int]]:
+        """Roots that are memory of the caller's after the call: all, and the overwritten ones."""
+        return _callers_memory(self)
+
+
+def numbered(graph: Graph) -> Numbered:
+    """The graph by numbers. Linear; the graph is functional."""
+    numbers: dict[Node, int] = {}
+    inputs = _inputs(graph, numbers)
+    results: list[tuple[Role, int]] = []
+    gradients: list[tuple[Role, int]] = []
+    for role, value in zip(graph.output_roles, graph.outputs, strict=True):
+        if type(value) is Node:
+            into = gradients if type(role) is Gradient else results
+            into.append((role, numbers[value]))
+    return Numbered(graph, inputs, results, gradients)
+
+
+def _inputs(graph: Graph, numbers: dict[Node, int]) -> list[list[int]]:
+    inputs: list[list[int]] = []
+    for i, node in enumerate(graph.nodes):
+        numbers[node] = i
+        found: list[int] = []
+        for value in node.args:
+            if type(value) is Node:
+                found.append(numbers[value])
+            elif type(value) is tuple:
+                found += [numbers[item] for item in value if type(item) is Node]
+        inputs.append(found if len(found) < 2 else list(dict.fromkeys(found)))
+    return inputs
+
+
+def _tangents(graph: Graph, inputs: list[list[int]]) -> list[int]:
+    masks: list[int] = []
+    count = 0
+    for node, read in zip(graph.nodes, inputs, strict=True):
+        mask = 0
+        for i in read:
+            mask |= masks[i]
+        if type(node.role) is Tangent:
+            mask, count = 1 << count, count + 1
+        masks.append(mask)
+    return masks
+
+
+def _roots(graph: Graph, inputs: list[list[int]]) -> list[int]:
+    roots: list[int] = []
+    for i, node in enumerate(graph.nodes):
+        if node.op != "call":
+            roots.append(i)
+            continue
+        source = node.args[0].target if node.target is GETITEM else node.target
+        roots.append(roots[inputs[i][0]] if getattr(source, "views", False) else i)
+    return roots
+
+
+def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
+    inputs = {n.role: i for i, n in enumerate(joint.graph.nodes) if n.op == "placeholder"}
+    held = {i for role, i in inputs.items() if type(role) not in (Seed, Offset, Tangent, Saved)}
+    written: set[int] = set()
+    for role, i in joint.results:
+        if isinstance(role, (Output, IntermediateBase)):
+            held.add(joint.roots[i])
+        elif isinstance(role, MutatedInput) and role.of in inputs:
+            written.add(inputs[role.of])
+    return held, written

@@ -1,0 +1,396 @@
+"""Stage 8, min-cut: which values a forward keeps so that least memory is moved for the backward.
+
+Input: the simplified joint graph. Output: `MinCut`: the values to save, and why each value is saved
+or computed again; `aotlite.partition` makes the halves of it with `cut`. What an op costs is read
+from its declaration (`Op.cost`), what a value costs from its bytes. Policies and budgets are no
+part of this. Rules: PART-14 to PART-25, PART-37. Spec: `specs/s8_mincut.md`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.op import Cost, Op
+from aotlite.stages.networks import (
+    ALGORITHMS,
+    UNLIMITED,
+    Network,
+    Solver,
+    minimum_cut,
+    unlimited_path,
+)
+from aotlite.stages.numbered import Numbered, numbered
+
+_FUSES, _DEAR, _VIEWS, _JOINS = 1, 2, 4, 8
+_TRAITS = {
+    Cost.POINTWISE: _FUSES,
+    Cost.FACTORY: _FUSES,
+    Cost.VIEW: _FUSES | _VIEWS,
+    Cost.REDUCTION: _FUSES,
+    Cost.RANDOM: _FUSES | _DEAR,
+    Cost.INDEXING: _DEAR,
+    Cost.CONTRACTION: _DEAR,
+    Cost.OPAQUE: _DEAR,
+}
+"""PART-19, PART-20: what fuses with its neighbours, and what is not computed twice."""
+_FORWARD, _BACKWARD = 1, 2
+_FAR = 1_000_000_000
+_GROWTH = [1.1 ** max(1, distance) for distance in range(101)]
+"""PART-18: a value far from the backward is dearer: of two equal ones the nearer is kept."""
+
+
+@attrs.frozen(eq=False)
+class Costs:
+    """What the network is made of, by number of the node."""
+
+    network: Network
+    banned: list[str]
+    """Why a value that the forward computes is not computed again; empty where it may be."""
+    copied: set[int]
+    """Values that are saved as copies, since the caller may write their memory (PART-37)."""
+
+
+@attrs.frozen(eq=False, slots=False)
+class MinCut:
+    """What to save, and why.
+
+    >>> import aotlite as al
+    >>> from aotlite.partition import min_cut
+    >>> def wave(x):
+    ...     return x.sin().exp().cos().sum()
+    >>> stages = al.inspect.stages_of(wave, al.ones(4).requires_grad_())
+    >>> found = min_cut(stages["simplify"])
+    >>> [value.role for value in found.saved], found.weight
+    ([Primal(index=0)], 17)
+    >>> found.reason(stages["simplify"].calls[0])
+    'it is computed again from primals_0, which costs less than keeping it'
+    """
+
+    joint: Numbered
+    saved: dict[Node, str]
+    """Why each saved value is saved, in the order of the graph."""
+    weight: int
+    """Of the saved values together, as PART-18 weighs them."""
+    edges: int
+    """What the solver had to solve."""
+
+    @property
+    def graph(self) -> Graph:
+        return self.joint.graph
+
+    def reason(self, node: Node) -> str:
+        """Why this value of the graph is saved, computed again, or neither."""
+        if node in self.saved:
+            return f"it is saved because {self.saved[node]}"
+        sources = self._sources.get(node)
+        if sources is None:
+            return "the backward does not need it"
+        if self._tangents[node]:
+            return "it depends on tangents, so only the backward can compute it"
+        again = "computed again" if node in self._forward else "computed in the backward alone"
+        if not sources:
+            return f"it is {again}, from constants"
+        names = ", ".join(self.graph.names[source] for source in sources)
+        return f"it is {again} from {names}, which costs less than keeping it"
+
+    @cached_property
+    def _sources(self) -> dict[Node, list[Node]]:
+        """What each value of the backward is computed from: saved values, in order."""
+        needed = {self.graph.nodes[i] for _, i in self.joint.gradients}
+        for node in reversed(self.graph.nodes):
+            if node in needed and node not in self.saved:
+                needed.update(node.inputs())
+        found: dict[Node, dict[Node, None]] = {}
+        for node in self.graph.nodes:
+            if node in self.saved:
+                found[node] = {node: None}
+            elif node in needed:
+                found[node] = {s: None for value in node.inputs() for s in found[value]}
+        return {node: list(sources) for node, sources in found.items()}
+
+    @cached_property
+    def _tangents(self) -> dict[Node, int]:
+        return dict(zip(self.graph.nodes, self.joint.tangents, strict=True))
+
+    @cached_property
+    def _forward(self) -> set[Node]:
+        marks = _marks(self.joint)
+        pairs = zip(self.graph.nodes, marks, strict=True)
+        return {node for node, mark in pairs if mark & _FORWARD}
+
+
+def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
+    """The cheapest values to save such that the backward can compute all else from them (PART-14).
+
+    Raises ArgumentError where wishes leave no way, and where `solver` gives no cut.
+    """
+    joint = numbered(graph)
+    costs = costs_of(joint)
+    path = unlimited_path(costs.network)
+    if path:
+        raise _no_cut(graph, costs, path)
+    found = minimum_cut(costs.network, solver)
+    values = sorted({_viewed(joint, costs.network, i) for i in found.values})
+    saved = {joint.graph.nodes[i]: _why(costs, i) for i in values}
+    return MinCut(joint, saved, int(found.weight), found.edges)
+
+
+def _viewed(joint: Numbered, network: Network, i: int) -> int:
+    """PART-24: what a value to save is a view of, if that weighs the same."""
+    while joint.roots[i] != i:
+        (source,) = joint.inputs[i]
+        if not network.live[source] or network.capacities[source] != network.capacities[i]:
+            break
+        i = source
+    return i
+
+
+# --------------------------------------------------------------------------------- the network
+def costs_of(joint: Numbered) -> Costs:
+    """The network of a joint graph (PART-16, PART-17), not reduced."""
+    marks = _marks(joint)
+    traits = _traits(joint)
+    seen = _seen(joint, marks, traits)
+    banned = _banned(joint, marks, traits, seen)
+    reach = _reach(joint, marks, banned)
+    copied = _copied(joint, reach)
+    capacities = _capacities(joint, seen, reach, copied)
+    starts = [1 if why else 0 for why in banned]
+    network = Network(joint.inputs, capacities, reach.live, starts, reach.ends, reach.users)
+    return Costs(network, banned, copied)
+
+
+def _marks(joint: Numbered) -> list[int]:
+    """Whether the results need each node, or the gradients, or both."""
+    marks = [0] * len(joint.graph.nodes)
+    for _, i in joint.results:
+        marks[i] |= _FORWARD
+    for _, i in joint.gradients:
+        marks[i] |= _BACKWARD
+    for i in range(len(marks) - 2, -1, -1):
+        mark = marks[i]
+        if mark:
+            for p in joint.inputs[i]:
+                marks[p] |= mark
+    return marks
+
+
+def _traits(joint: Numbered) -> list[int]:
+    known: dict[Any, int] = {}
+    found = []
+    for node in joint.graph.nodes:
+        if node.op != "call":
+            found.append(_FUSES if node.op == "get_attr" else 0)
+            continue
+        op: Op = node.target
+        if op not in known:
+            if not op.pure:
+                raise ArgumentError(f"min-cut: the graph has {op.name}, expected pure ops only")
+            # PART-19: a concatenation reads its operands as it writes, whatever they are.
+            known[op] = _TRAITS[op.cost] | (_JOINS if op.lists else 0)
+        found.append(known[op])
+    return found
+
+
+@attrs.frozen(eq=False)
+class _Seen:
+    """What the users of each value say about it."""
+
+    distance: list[int]
+    """How many steps of the forward are between it and the backward."""
+    materialised: list[int]
+    """Whether it is written to memory anyway (PART-18)."""
+    feeds: list[int]
+    """Whether an op of the backward reads it from memory, through views at most (PART-20)."""
+
+
+def _seen(joint: Numbered, marks: list[int], traits: list[int]) -> _Seen:
+    count = len(joint.graph.nodes)
+    distance, materialised, feeds = [_FAR] * count, [0] * count, [0] * count
+    for p in joint.inputs[-1]:
+        materialised[p] = 1
+    for i in range(count - 2, -1, -1):
+        mark, trait = marks[i], traits[i]
+        if not mark:
+            continue
+        forward = mark & _FORWARD
+        away = distance[i] = distance[i] + 1 if forward else 0
+        fused = trait & _FUSES
+        for p in joint.inputs[i]:
+            if away < distance[p]:
+                distance[p] = away
+            if not (fused and traits[p] & _FUSES or trait & _JOINS):
+                materialised[p] = 1
+                if not forward:
+                    feeds[p] = 1
+            if trait & _VIEWS and feeds[i]:
+                feeds[p] = 1
+    return _Seen(distance, materialised, feeds)
+
+
+def _banned(joint: Numbered, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
+    """PART-20: why the backward does not compute a value of the forward again."""
+    found = [""] * len(joint.graph.nodes)
+    for i, node in enumerate(joint.graph.nodes):
+        if node.op == "placeholder":
+            found[i] = "" if joint.tangents[i] else "it is an input"
+        elif marks[i] & _FORWARD and not traits[i] & _VIEWS and node.op == "call":
+            if node.recompute is not True:
+                found[i] = _ban(node, traits[i], feeds=seen.feeds[i])
+    return found
+
+
+def _ban(node: Node, trait: int, *, feeds: int) -> str:
+    if node.recompute is False:
+        return "it is to be saved"
+    if trait & _DEAR:
+        return f"a {node.target.cost.value} is dear to compute again"
+    if node.target.cost is Cost.REDUCTION and _is_lasting(node):
+        return "a reduction that is much smaller than what it reads, or as large, is kept"
+    return "an op of the backward reads it from memory" if feeds else ""
+
+
+def _is_lasting(node: Node) -> bool:
+    """A result of a quarter of the operands' bytes is cheap to keep; one that is as large as they
+    are is no fold: a normalisation, a running sum, a sort.
+    """
+    read = _bytes([value.meta for value in node.args if type(value) is Node])
+    made = _bytes(node.meta)
+    return 4 * made < read or made >= read
+
+
+def _bytes(meta: Any) -> int:
+    if type(meta) in (tuple, list):
+        return sum(map(_bytes, meta))
+    nbytes: int = meta.nbytes
+    return nbytes
+
+
+# ------------------------------------------------------------------------- who reads what, and when
+@attrs.frozen(eq=False)
+class _Reach:
+    """What of the forward the backward may come to read, seen from the gradients."""
+
+    live: list[int]
+    ends: list[int]
+    """Whether a node of the backward reads it that only the backward can compute."""
+    users: list[int]
+    needs: list[int]
+    """The tangents in whose backward it may be needed."""
+    reads: list[int]
+    """By root: the tangents whose backward reads this memory in eager, too, which checks it."""
+
+
+def _reach(joint: Numbered, marks: list[int], banned: list[str]) -> _Reach:
+    count = len(joint.graph.nodes)
+    live, ends, users = [0] * count, [0] * count, [0] * count
+    needs, reads = [0] * count, [0] * count
+    for _, i in joint.gradients:
+        if not joint.tangents[i]:
+            live[i] = ends[i] = 1
+            needs[i] = reads[joint.roots[i]] = -1
+    tangents, inputs, roots, nodes = joint.tangents, joint.inputs, joint.roots, joint.graph.nodes
+    for i in range(count - 2, -1, -1):
+        mask = tangents[i]
+        if mask:
+            if not marks[i] & _BACKWARD:
+                continue
+            last = 1
+        elif live[i] and not banned[i]:
+            mask, last = needs[i], nodes[i].recompute is True and nodes[i].op == "call"
+        else:
+            continue
+        recorded = nodes[i].phase is Phase.BACKWARD
+        for p in inputs[i]:
+            if tangents[p]:
+                continue
+            live[p] = 1
+            if last:
+                ends[p] = 1
+            else:
+                users[p] += 1
+            needs[p] |= mask
+            if recorded:
+                reads[roots[p]] |= mask
+    _drop_wished(joint, live)
+    return _Reach(live, ends, users, needs, reads)
+
+
+def _drop_wished(joint: Numbered, live: list[int]) -> None:
+    """PART-17: what is to be computed again is no candidate; what it reads ends at the sink."""
+    for i, node in enumerate(joint.graph.nodes):
+        if node.recompute is True and node.op == "call":
+            live[i] = 0
+
+
+def _copied(joint: Numbered, reach: _Reach) -> set[int]:
+    """PART-37, PART-31: values in memory that the caller may write without eager's backward
+    noticing, or that the call itself overwrites.
+    """
+    held, written = joint.callers_memory
+    found = set()
+    for i, root in enumerate(joint.roots):
+        if reach.live[i] and root in held:
+            if root in written or reach.needs[i] & ~reach.reads[root]:
+                found.add(i)
+    return found
+
+
+def _capacities(
+    joint: Numbered, seen: _Seen, reach: _Reach, copied: set[int]
+) -> list[int | float]:
+    """PART-18: bytes written and read again; once more for what is not in memory anyway."""
+    found: list[int | float] = [0] * len(joint.graph.nodes)
+    for i, node in enumerate(joint.graph.nodes):
+        if not reach.live[i]:
+            continue
+        meta: Any = node.meta
+        if type(meta) is tuple:
+            found[i] = UNLIMITED
+            continue
+        distance = seen.distance[i]
+        weight = int(meta.nbytes * _GROWTH[distance if distance < 100 else 100])
+        in_memory = node.op == "placeholder" or seen.materialised[i]
+        found[i] = weight if in_memory and i not in copied else 2 * weight
+    return found
+
+
+# ------------------------------------------------------------------------------------- reasons
+def _why(costs: Costs, i: int) -> str:
+    why = costs.banned[i]
+    if not why:
+        reason = "of all that the backward could start from it costs least"
+    elif costs.network.ends[i]:
+        reason = f"the backward uses it, and {why}"
+    else:
+        reason = f"what the backward uses is computed from it, and {why}"
+    return f"{reason} (a copy, for its memory is the caller's)" if i in costs.copied else reason
+
+
+def _no_cut(graph: Graph, costs: Costs, path: list[int]) -> ArgumentError:
+    """PART-24: why each value on a path can be neither saved nor computed again."""
+    nodes = graph.nodes
+    last = nodes[path[-1]]
+    notes = [
+        f"{graph.names[nodes[i]]}: it cannot be saved, having several results, and "
+        + (
+            f"it cannot be computed again: {costs.banned[i]}"
+            if costs.banned[i]
+            else f"is computed from {graph.names[nodes[path[k - 1]]]}"
+        )
+        for k, i in enumerate(path)
+    ]
+    return noted(
+        ArgumentError(
+            f"min-cut: {graph.names[last]} is needed by the backward and can be neither saved nor "
+            "computed again, expected one of them"
+        ),
+        *notes,
+        "A wish to recompute a result of it stands in the way, or a pass has broken the graph. "
+        "(PART-24)",
+    )

@@ -1,0 +1,220 @@
+"""Cuts of reduced networks are cuts of the whole ones, whoever solves them (PART-17, PART-24)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import networkx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.stages.networks import (
+    ALGORITHMS,
+    SINK,
+    SOURCE,
+    UNLIMITED,
+    Network,
+    minimum_cut,
+    unlimited_path,
+)
+
+
+@st.composite
+def networks(draw: Callable[[Any], Any]) -> Network:
+    """Of up to 14 values, a few of them without limit; all that are live lead to the sink."""
+    count = draw(st.integers(1, 14))
+    limits = st.integers(0, 9) if draw(st.booleans()) else st.sampled_from((1, 2, 7, UNLIMITED))
+    capacities = [draw(limits) for _ in range(count)]
+    starts = [i == 0 or draw(st.integers(0, 4)) == 0 for i in range(count)]
+    inputs = [
+        sorted({draw(st.integers(0, i - 1)) for _ in range(2)}) if i else [] for i in range(count)
+    ]
+    ends = [i == count - 1 or draw(st.integers(0, 3)) == 0 for i in range(count)]
+    return network_of(inputs, capacities, starts, ends)
+
+
+def network_of(inputs: Any, capacities: Any, starts: Any, ends: Any) -> Network:
+    """The network in which what reaches the sink is live."""
+    live, users = [int(end) for end in ends], [0] * len(ends)
+    for i in range(len(ends) - 1, -1, -1):
+        if live[i] and not starts[i]:
+            for p in inputs[i]:
+                live[p] = 1
+                users[p] += 1
+    return Network(inputs, capacities, live, list(map(int, starts)), list(map(int, ends)), users)
+
+
+def whole(network: Network) -> Any:
+    """The network as PART-17 words it, nothing reduced."""
+    digraph = networkx.DiGraph()
+    digraph.add_nodes_from((SOURCE, SINK))
+    for i, capacity in enumerate(network.capacities):
+        limit = {} if capacity == UNLIMITED else {"capacity": capacity}
+        digraph.add_edge(2 * i, 2 * i + 1, **limit)
+        if network.starts[i]:
+            digraph.add_edge(SOURCE, 2 * i)
+        if network.ends[i]:
+            digraph.add_edge(2 * i + 1, SINK)
+        for p in network.inputs[i]:
+            digraph.add_edge(2 * p + 1, 2 * i)
+    return digraph
+
+
+def separates(network: Network, values: set[int]) -> bool:
+    """Whether no path from source to sink avoids these values."""
+    reached = set()
+    for i in range(len(network.capacities)):
+        arrives = network.starts[i] or any(p in reached for p in network.inputs[i])
+        if arrives and i not in values:
+            if network.ends[i]:
+                return False
+            reached.add(i)
+    return True
+
+
+@settings(max_examples=600)
+@given(networks(), st.sampled_from(ALGORITHMS))
+def test_reduced_networks_have_the_cuts_of_the_whole_ones(network: Network, solver: str) -> None:
+    try:
+        expected, _ = networkx.minimum_cut(whole(network), SOURCE, SINK)
+    except networkx.NetworkXUnbounded:
+        assert unlimited_path(network)
+        return
+    assert [] == unlimited_path(network)
+    found = minimum_cut(network, solver)
+    assert expected == found.weight
+    assert separates(network, set(found.values))
+    assert expected == sum(network.capacities[i] for i in found.values)
+
+
+@settings(max_examples=200)
+@given(networks())
+def test_algorithms_agree_on_the_values(network: Network) -> None:
+    """The cut next to the sink is one and the same for all of them (PART-7)."""
+    if not unlimited_path(network):
+        assert 1 == len({minimum_cut(network, solver).values for solver in ALGORITHMS})
+
+
+def test_random_networks_have_something_to_solve() -> None:
+    """The laws above are not about networks that all reduce to nothing."""
+    solved = []
+
+    @settings(max_examples=200)
+    @given(networks())
+    def collect(network: Network) -> None:
+        if not unlimited_path(network):
+            solved.append(minimum_cut(network).edges > 0)
+
+    collect()
+    assert sum(solved) > 20
+
+
+@settings(max_examples=200)
+@given(networks())
+def test_paths_without_limit_lead_from_source_to_sink(network: Network) -> None:
+    path = unlimited_path(network)
+    if path:
+        assert network.starts[path[0]]
+        assert network.ends[path[-1]]
+        assert all(network.capacities[i] == UNLIMITED for i in path)
+        assert all(p in network.inputs[i] for p, i in itertools.pairwise(path))
+
+
+def ladder(steps: int) -> Network:
+    """Values of which each feeds the sink, too: what a chain of ops and its backward make."""
+    inputs = [[i - 1] if i else [] for i in range(steps)]
+    return network_of(inputs, [5] * steps, [i == 0 for i in range(steps)], [True] * steps)
+
+
+def test_long_chains_need_no_solver_and_no_stack() -> None:
+    steps = 30_000
+    inputs = [[i - 1] if i else [] for i in range(steps)]
+    starts = [i == 0 for i in range(steps)]
+    ends = [i == steps - 1 for i in range(steps)]
+    found = minimum_cut(network_of(inputs, [9] * steps, starts, ends), "no solver")
+    assert (9, (steps - 1,), 0) == (found.weight, found.values, found.edges)
+    assert (0,) == minimum_cut(ladder(steps), "no solver").values
+
+
+def crossed() -> Network:
+    """Two inputs that cross, and two values for the sink: not reducible to single edges."""
+    return network_of([[], [], [0, 1], [0, 1]], [3, 3, 2, 5], [1, 1, 0, 0], [0, 0, 1, 1])
+
+
+def test_what_cannot_be_reduced_is_solved() -> None:
+    found = minimum_cut(crossed())
+    assert (6, (0, 1)) == (found.weight, found.values)
+    assert found.edges > 1
+
+
+# ---------------------------------------------------------------------------------------- solvers
+def test_a_solver_of_ones_own_is_asked() -> None:
+    asked = []
+
+    def solve(digraph: Any, source: Any, sink: Any) -> Any:
+        asked.append(sorted(map(str, digraph)))
+        return networkx.minimum_cut(digraph, source, sink)
+
+    assert minimum_cut(crossed()) == minimum_cut(crossed(), solve)
+    assert {"sink", "source"} <= set(asked[0])
+
+
+def raises(digraph: Any, source: Any, sink: Any) -> Any:
+    raise KeyError("capacity")
+
+
+def says_nothing(digraph: Any, source: Any, sink: Any) -> Any:
+    return None
+
+
+def says_too_much(digraph: Any, source: Any, sink: Any) -> Any:
+    return 0, ({1}, {2}, {3})
+
+
+def loses_the_sink(digraph: Any, source: Any, sink: Any) -> Any:
+    value, (near, far) = networkx.minimum_cut(digraph, source, sink)
+    return value, (near, far - {sink})
+
+
+def takes_all(digraph: Any, source: Any, sink: Any) -> Any:
+    return 0, (set(digraph), set())
+
+
+def lies(digraph: Any, source: Any, sink: Any) -> Any:
+    value, sides = networkx.minimum_cut(digraph, source, sink)
+    return value - 1, sides
+
+
+def cuts_what_has_no_limit(digraph: Any, source: Any, sink: Any) -> Any:
+    return 0, ({source, 1}, set(digraph) - {source, 1})
+
+
+@pytest.mark.parametrize(
+    ("solver", "got"),
+    [
+        (raises, "KeyError: 'capacity', expected a cut"),
+        (says_nothing, "None, expected (value, (source side, sink side))"),
+        (says_too_much, "expected (value, (source side, sink side))"),
+        (loses_the_sink, "of the 6 vertices, expected each vertex on one side"),
+        (takes_all, "sides of 6 and 0 of the 6 vertices, expected each vertex on one side"),
+        (lies, "a cut of weight 6 and the value 5, expected equal numbers"),
+        (cuts_what_has_no_limit, "a cut of weight inf and the value 0, expected equal numbers"),
+    ],
+)
+def test_a_bad_solver_is_named(solver: Any, got: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        minimum_cut(crossed(), solver)
+    text = str(caught.value)
+    assert text.startswith(f"min-cut: the answer of solver '{solver.__name__}' is ")
+    assert got in text
+    assert any("PART-24" in note for note in caught.value.__notes__)
+
+
+def test_an_unknown_solver_is_refused() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        minimum_cut(crossed(), "simplex")
+    assert "min-cut: the solver is 'simplex', expected a function or one of" in str(caught.value)
