@@ -48,8 +48,8 @@ class AdamW(Optimizer):
     >>> optimizer = AdamW([w], lr=0.5, weight_decay=0.0)
     >>> (w * w).sum().backward()
     >>> optimizer.step()
-    >>> w.tolist()
-    [0.5, -1.5]
+    >>> w
+    tensor([ 0.5, -1.5], requires_grad=True)
     """
 
     param_groups: tuple[AdamWGroup, ...]
