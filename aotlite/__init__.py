@@ -81,6 +81,9 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
+    from aotlite.partition import (
+        min_cut_rematerialization_partition as min_cut_rematerialization_partition,
+    )
 
 # Public name -> module that defines it. No name may equal a submodule's: importing the submodule
 # would bind the module over it.
@@ -103,6 +106,7 @@ _LAZY: dict[str, str] = {
             FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError
             UnsupportedError
         """,
+        "aotlite.partition": "min_cut_rematerialization_partition",
     }.items()
     for name in names.split()
 }
