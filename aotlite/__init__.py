@@ -20,6 +20,7 @@ if not os.path.isdir(os.path.join(__path__[0], "ir")):
 if TYPE_CHECKING:
     from aotlite import autograd as autograd
     from aotlite import backends as backends
+    from aotlite import compilers as compilers
     from aotlite import data as data
     from aotlite import decompositions as decompositions
     from aotlite import inspect as inspect
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from aotlite import optim as optim
     from aotlite import partition as partition
     from aotlite import stages as stages
+    from aotlite.aot import aot_function as aot_function
+    from aotlite.aot import aot_module as aot_module
+    from aotlite.aot import aot_module_simplified as aot_module_simplified
     from aotlite.api import CompiledFunction as CompiledFunction
-    from aotlite.api import aot_function as aot_function
     from aotlite.api import capture as capture
     from aotlite.api import compile as compile
     from aotlite.eager.functions import arange as arange
@@ -90,7 +93,8 @@ if TYPE_CHECKING:
 _LAZY: dict[str, str] = {
     name: module
     for module, names in {
-        "aotlite.api": "CompiledFunction aot_function capture compile",
+        "aotlite.aot": "aot_function aot_module aot_module_simplified",
+        "aotlite.api": "CompiledFunction capture compile",
         "aotlite.eager.functions": """
             arange cat empty from_numpy full ones ones_like rand stack tensor where zeros zeros_like
         """,
@@ -114,7 +118,7 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends data decompositions inspect ir nn ops optim partition stages
+    autograd backends compilers data decompositions inspect ir nn ops optim partition stages
     """.split()
 )
 

@@ -203,29 +203,6 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     return CompiledFunction(fn, make_options(**options))
 
 
-def aot_function(
-    fn: Callable[..., Any],
-    fw_compiler: Any,
-    bw_compiler: Any = None,
-    partition_fn: Any = None,
-    **options: Any,
-) -> CompiledFunction:
-    """`compile` with a compiler for each graph, under PyTorch's name.
-
-    A compiler is a function graph -> (arrays -> arrays), or a Backend; `bw_compiler` defaults to
-    `fw_compiler`, `partition_fn` to the default partitioner.
-    """
-    return CompiledFunction(
-        fn,
-        make_options(
-            fw_compiler=fw_compiler,
-            bw_compiler=fw_compiler if bw_compiler is None else bw_compiler,
-            partition=partition_fn,
-            **options,
-        ),
-    )
-
-
 def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
     """A function that captures `fn` on its arguments: the imperative graph of what it runs.
 

@@ -48,6 +48,21 @@ class Options:
     observer: Observer | None = None
     fw_compiler: Backend | None = None
     bw_compiler: Backend | None = None
+    inference_compiler: Backend | None = None
+    """For functions without backward; `fw_compiler` where it is None."""
+    num_params_buffers: int = 0
+    """So many flat arguments, from the first on, are the same memory at every call."""
+    keep_inference_input_mutations: bool = False
+    """Graphs without backward write their inputs themselves (FUN-21)."""
+
+    def forward_backend(self, *, training: bool) -> Backend:
+        """Who compiles a forward."""
+        chosen = None if training else self.inference_compiler
+        return chosen or self.fw_compiler or self.backend
+
+    def backward_backend(self) -> Backend:
+        """Who compiles a backward."""
+        return self.bw_compiler or self.backend
 
 
 def make_options(
@@ -62,6 +77,9 @@ def make_options(
     observer: Observer | None = None,
     fw_compiler: Any = None,
     bw_compiler: Any = None,
+    inference_compiler: Any = None,
+    num_params_buffers: int = 0,
+    keep_inference_input_mutations: bool = False,
 ) -> Options:
     """Checked options, with what the environment says where an argument says nothing."""
     if observer is not None and not callable(observer):
@@ -77,9 +95,32 @@ def make_options(
         stages=_stages(stages or {}),
         dump=(dump and os.fspath(dump)) or os.environ.get("AOTLITE_DUMP") or None,
         observer=observer,
-        fw_compiler=None if fw_compiler is None else backend_from(fw_compiler),
-        bw_compiler=None if bw_compiler is None else backend_from(bw_compiler),
+        fw_compiler=_compiler("fw_compiler", fw_compiler),
+        bw_compiler=_compiler("bw_compiler", bw_compiler),
+        inference_compiler=_compiler("inference_compiler", inference_compiler),
+        num_params_buffers=_count(num_params_buffers),
+        keep_inference_input_mutations=_switch(keep_inference_input_mutations),
     )
+
+
+def _compiler(option: str, given: Any) -> Backend | None:
+    return None if given is None else backend_from(given, option)
+
+
+def _count(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise ArgumentError(
+            f"compile: num_params_buffers is {number!r}, expected a number of arguments"
+        )
+    return number
+
+
+def _switch(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ArgumentError(
+            f"compile: keep_inference_input_mutations is {value!r}, expected True or False"
+        )
+    return value
 
 
 def _level(verify: bool | int | None) -> int:

@@ -25,11 +25,12 @@ from typing import Any
 import attrs
 
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AotliteError, ArgumentError, noted
+from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Hidden, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
+from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.compiled_backward import plan_backward
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
@@ -42,6 +43,7 @@ from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import CompiledEntry
+from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
 from aotlite.verification import StageRunner
 
 
@@ -122,7 +124,10 @@ class _Journey:
         self._compare("7 simplify", simple)
         for each in self.options.passes:
             simple = self._apply(each, simple)
-        partition = self._partition(meta, simple)
+        if meta.training:
+            partition = self._partition(simple)
+        else:
+            partition, meta = self._whole(meta, simple)
         return self._assembled(captured, meta, calling, both, partition)
 
     def _decomposed(self, graph: Graph) -> Graph:
@@ -140,28 +145,26 @@ class _Journey:
         return result
 
     def _apply(self, each: Callable[[Graph], Graph], graph: Graph) -> Graph:
-        name = f"pass {getattr(each, '__name__', each)!r}"
-        result = each(graph)
-        if not isinstance(result, Graph):
-            raise ArgumentError(f"{name}: it returned {result!r}, expected a Graph")
-        if result.output_roles != graph.output_roles:
-            raise ArgumentError(f"{name}: it changed the roles of the outputs, expected the same")
-        self._check(name, result, functional=True)
-        self._compare(name, result, exact=False)
+        result = apply_pass(each, graph)
+        self._check(pass_name(each), result, functional=True)
+        self._compare(pass_name(each), result, exact=False)
         return result
 
-    def _partition(self, meta: FunctionMeta, graph: Graph) -> Partition:
-        if not meta.training:
-            whole = Partition(graph, None, ())
-            self._show("8 partition", whole)
-            return whole
+    def _whole(self, meta: FunctionMeta, graph: Graph) -> tuple[Partition, FunctionMeta]:
+        """A graph without backward; it may write its inputs itself (FUN-21)."""
+        kept = self.options.keep_inference_input_mutations
+        if kept:
+            graph, meta = with_closing_copies(graph, meta)
+        whole = Partition(graph, None, ())
+        self._show("8 partition", whole)
+        if kept and self.options.verify >= 1:
+            verify(graph, functional=True, closing_copies=True, stage="8 partition")
+        return whole, meta
+
+    def _partition(self, graph: Graph) -> Partition:
         chosen = self.options.partition or self.stage["partition"]
-        partition = chosen(graph)
-        if not isinstance(partition, Partition):
-            raise ArgumentError(
-                f"partition: {chosen!r} returned {partition!r}, expected a Partition"
-            )
-        _check_partition(graph, partition)
+        ours = chosen is default_partition
+        partition = default_partition(graph) if ours else call_partitioner(chosen, graph)
         self._show("8 partition", partition)
         self._check("8 partition, forward", partition.forward, functional=True)
         if partition.backward is not None:
@@ -178,8 +181,10 @@ class _Journey:
         forward, backward = partition.forward, partition.backward
         for graph in (forward, backward):
             _forget_origins(graph)
-        run = lowering(forward, options.fw_compiler or options.backend)
-        compiler = options.bw_compiler or options.backend
+        static = options.num_params_buffers
+        chosen = options.forward_backend(training=meta.training)
+        run = lowering(forward, told(chosen, static, partition))
+        compiler = told(options.backward_backend(), static, partition)
         plan = plan_backward(backward, partial(lowering, backend=compiler), both)
         recorder = captured.recorder
         reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
@@ -221,22 +226,6 @@ _STAGES: dict[str, Callable[..., Any]] = {
     "partition": default_partition,
     "lower": lower,
 }
-
-
-def _check_partition(joint_graph: Graph, partition: Partition) -> None:
-    """PART-8: the halves together give every result and gradient of the joint graph."""
-    given = list(partition.forward.output_roles)
-    if partition.backward is not None:
-        given += partition.backward.output_roles
-    for role in joint_graph.output_roles:
-        if role not in given:
-            raise noted(
-                ArgumentError(
-                    f"partition: the output {role} of the joint graph is in neither half, expected "
-                    "every output to be in one"
-                ),
-                "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs.",
-            )
 
 
 def _forget_origins(graph: Graph | None) -> None:

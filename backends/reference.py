@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.backends.closing import compiled_with_copies, has_copies
 from aotlite.backends.protocol import Run, Window
 from aotlite.ir.arrays import copied
 from aotlite.ir.errors import BackendError
@@ -28,6 +29,8 @@ class ReferenceBackend:
     name = "reference"
 
     def compile(self, graph: Graph) -> Run:
+        if has_copies(graph):
+            return compiled_with_copies(graph, self.compile)
         return _Compiler(graph).run()
 
 

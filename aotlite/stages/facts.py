@@ -88,6 +88,8 @@ class InputMeta:
     """A data write changed its tape edge: its new value is a differentiable result (META-16)."""
     version_bumps: int
     """How much a call raises the version counter of its storage family."""
+    in_graph: bool = False
+    """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
 
     @property
     def writes(self) -> bool:

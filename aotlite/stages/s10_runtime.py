@@ -157,7 +157,7 @@ class CompiledEntry:
                 raised.add(id(storage))
                 storage.version += each.version_bumps - copies.get(id(storage), 0)
         for each in self.written:
-            if each.writes_data:
+            if each.writes_data and not each.in_graph:
                 _write_data(tensors[each.role], values[MutatedInput(each.role)], each)
 
     def _set_versions(self, values: dict[Any, Tensor]) -> None:

@@ -1,12 +1,14 @@
 """Stage 9, lower: hands a pure graph to a backend.
 
 Input: a verified pure graph and a backend. Output: a callable on windows (`backends.protocol`).
-What a backend raises is told apart from errors of ours. Spec: `specs/s9_lower.md`.
+What a backend raises is told apart from errors of ours; what it computes is looked at (LOW-6).
+Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
 
-from aotlite.backends.protocol import Backend, Run
+from aotlite.backends.protocol import Backend, Run, checked_run
+from aotlite.backends.reference import ReferenceBackend
 from aotlite.ir.errors import AotliteError, BackendError, noted
 from aotlite.ir.graph import Graph
 
@@ -15,7 +17,8 @@ def lower(graph: Graph, backend: Backend) -> Run:
     """The compiled graph. Raises BackendError where the backend fails or gives nothing callable."""
     try:
         run = backend.compile(graph)
-    except AotliteError:
+    except AotliteError as error:
+        error.add_note(f"raised by backend {backend.name!r} on graph {graph.name}")
         raise
     except Exception as error:
         raise noted(
@@ -30,4 +33,6 @@ def lower(graph: Graph, backend: Backend) -> Run:
             f"lower: backend {backend.name!r} gave {run!r} for graph {graph.name}, expected a "
             "callable"
         )
-    return run
+    if isinstance(backend, ReferenceBackend) or getattr(backend, "trusted", False):
+        return run
+    return checked_run(backend.name, graph, run)

@@ -1,0 +1,266 @@
+"""`aot_function`, `aot_module`, `aot_module_simplified`: `compile` under PyTorch's names.
+
+Each takes a compiler for each graph (`aotlite.compilers` has some). Entries are guarded as those of
+`compile`: another shape compiles anew. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-5 to LOW-8.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aotlite.api import CompiledFunction
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.nn.module import Module
+from aotlite.nn.swap import functional_call
+from aotlite.options import make_options
+from aotlite.stages.frozen import PLAIN
+
+__all__ = ["aot_function", "aot_module", "aot_module_simplified"]
+
+
+def aot_function(
+    fn: Callable[..., Any],
+    fw_compiler: Any,
+    bw_compiler: Any = None,
+    partition_fn: Any = None,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    num_params_buffers: int = 0,
+    keep_inference_input_mutations: bool = False,
+    inference_compiler: Any = None,
+    *,
+    static_argnums: Sequence[int] | int | None = None,
+    **options: Any,
+) -> CompiledFunction | StaticFunction:
+    """`compile` with a compiler for each graph, under PyTorch's name.
+
+    A compiler is a function of a graph, or of a graph and its example inputs, which gives a
+    function of arrays (boxed if it says so) or a graph; or it is a Backend. `bw_compiler` and
+    `inference_compiler` default to `fw_compiler`, `partition_fn` to the default partitioner. The
+    first `num_params_buffers` flat arguments are told to compilers as static. Arguments at the
+    positions `static_argnums` are constants: of any hashable kind but tensors, compiled for anew
+    where they differ. Other options are those of `compile`.
+
+    >>> import aotlite as al
+    >>> def counting(graph, example_inputs):
+    ...     print(graph.name, "has", len(graph.calls), "ops and", len(example_inputs), "inputs")
+    ...     return al.compilers.nop(graph, example_inputs)
+    >>> f = al.aot_function(lambda x: x.sin().sum(), counting)
+    >>> f(al.zeros(2).requires_grad_()).backward()
+    <lambda>_forward has 2 ops and 1 inputs
+    <lambda>_backward has 4 ops and 2 inputs
+    """
+    settings = make_options(
+        fw_compiler=fw_compiler,
+        bw_compiler=fw_compiler if bw_compiler is None else bw_compiler,
+        inference_compiler=inference_compiler,
+        partition=partition_fn,
+        decompositions=decompositions,
+        num_params_buffers=num_params_buffers,
+        keep_inference_input_mutations=keep_inference_input_mutations,
+        **options,
+    )
+    if static_argnums is None:
+        return CompiledFunction(fn, settings)
+    positions = _positions(static_argnums)
+    return StaticFunction(fn, positions, lambda bound: CompiledFunction(bound, settings))
+
+
+# ------------------------------------------------------------------------------ static arguments
+class StaticFunction:
+    """A compiled function some of whose arguments are constants: one `CompiledFunction` for each
+    combination of them, in `variants`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        positions: tuple[int, ...],
+        compiled: Callable[[Callable[..., Any]], CompiledFunction],
+    ) -> None:
+        compiled(function)  # refuses what is no function
+        self.function = function
+        self.positions = positions
+        self.variants: dict[Any, CompiledFunction] = {}
+        self._compiled = compiled
+        if hasattr(function, "__name__"):
+            functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for position in self.positions:
+            if position >= len(args):
+                raise ArgumentError(
+                    f"aot_function: argument {position} is static and missing among {len(args)} "
+                    "positional arguments, expected it to be given by position"
+                )
+        constants = tuple([args[position] for position in self.positions])
+        rest = [value for i, value in enumerate(args) if i not in self.positions]
+        return self._variant(constants)(*rest, **kwargs)
+
+    def _variant(self, constants: tuple[Any, ...]) -> CompiledFunction:
+        key = tuple([_key(value, i) for value, i in zip(constants, self.positions, strict=True)])
+        found = self.variants.get(key)
+        if found is None:
+            bound = _bound(self.function, self.positions, constants)
+            found = self.variants.setdefault(key, self._compiled(bound))
+        return found
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"<compiled {name}: {len(self.variants)} variants by static arguments>"
+
+
+def _positions(given: Sequence[int] | int) -> tuple[int, ...]:
+    positions = (given,) if isinstance(given, int) else tuple(given)
+    if any(type(p) is not int or p < 0 for p in positions) or len(set(positions)) < len(positions):
+        raise ArgumentError(
+            f"aot_function: static_argnums is {given!r}, expected different positions from 0 on"
+        )
+    return tuple(sorted(positions))
+
+
+def _key(value: Any, position: int) -> Any:
+    """What tells constants apart: 1, 1.0 and True are three."""
+    where = f"aot_function: argument {position} is static and is"
+    if isinstance(value, (Tensor, Module)):
+        raise noted(
+            ArgumentError(f"{where} a {type(value).__name__}, expected a constant"),
+            "Tensors and Modules are arguments like any other: leave it out of static_argnums.",
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(
+            f"{where} {value!r}, which has no hash, expected a hashable constant"
+        ) from None
+    if type(value) is tuple:
+        return tuple([_key(item, position) for item in value])
+    # The bits of a number: 0.0 and -0.0 are two, and a nan is itself.
+    return type(value), repr(value) if type(value) in PLAIN else value
+
+
+def _bound(
+    function: Callable[..., Any], positions: tuple[int, ...], constants: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """`function` of the arguments that are not constants."""
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        full = list(args)
+        for position, value in zip(positions, constants, strict=True):
+            full.insert(position, value)
+        return function(*full, **kwargs)
+
+    bound.__name__ = getattr(function, "__name__", "function")
+    return bound
+
+
+# --------------------------------------------------------------------------------------- modules
+State = OrderedDict[str, Tensor]
+"""Tensors by name, in the order of the module's; a plain dict's would be that of the names."""
+
+
+class AOTModule(Module):
+    """A Module that behaves like `orig_module`, compiled."""
+
+    def __init__(self, module: Module, compiled: Callable[..., Any]) -> None:
+        self.orig_module = module
+        self._compiled = compiled
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        module = self.orig_module
+        return self._compiled(module, *_state(module), *args, **kwargs)
+
+
+def aot_module(mod: Module, *args: Any, **kwargs: Any) -> AOTModule:
+    """A Module that behaves like `mod`, compiled by `aot_function` with these further arguments.
+
+    Parameters and buffers become the first inputs of the graphs, static ones.
+
+    >>> import aotlite as al
+    >>> def shown(graph, inputs):
+    ...     print(*[f"{each.role} static={each.static}" for each in inputs])
+    ...     return al.compilers.nop(graph, inputs)
+    >>> layer = al.aot_module(al.nn.Linear(2, 1), shown)
+    >>> layer(al.ones(3, 2)).shape
+    primals_1 static=True primals_2 static=True primals_3 static=False
+    (3, 1)
+    """
+    return AOTModule(mod, _functional(mod, "aot_module", *args, **kwargs))
+
+
+def aot_module_simplified(
+    mod: Module,
+    args: Sequence[Any],
+    fw_compiler: Any,
+    bw_compiler: Any = None,
+    partition_fn: Any = None,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    keep_inference_input_mutations: bool = False,
+    inference_compiler: Any = None,
+    **options: Any,
+) -> Callable[..., Any]:
+    """`mod` compiled at once for arguments like `args`: a function of these arguments.
+
+    It has the module's `named_parameters`, `named_buffers` and `zero_grad`, as in PyTorch. Nothing
+    is run, and the backward is compiled when it first runs. Arguments of another form compile anew.
+    """
+    if not isinstance(args, (list, tuple)):
+        raise ArgumentError(
+            f"aot_module_simplified: args is {args!r}, expected a list of the module's arguments"
+        )
+    compiled = _functional(
+        mod,
+        "aot_module_simplified",
+        fw_compiler,
+        bw_compiler,
+        partition_fn,
+        decompositions,
+        keep_inference_input_mutations=keep_inference_input_mutations,
+        inference_compiler=inference_compiler,
+        **options,
+    )
+    compiled.prepare(mod, *_state(mod), *args)
+
+    def forward(*runtime_args: Any) -> Any:
+        return compiled(mod, *_state(mod), *runtime_args)
+
+    for name in ("named_parameters", "named_buffers", "zero_grad"):
+        setattr(forward, name, getattr(mod, name))
+    return forward
+
+
+def _functional(mod: Module, face: str, *args: Any, **kwargs: Any) -> CompiledFunction:
+    """The module as a compiled function of itself, its parameters, buffers and arguments.
+
+    The module is an argument so that what is read of it has a place, and is guarded.
+    """
+    if not isinstance(mod, Module):
+        raise ArgumentError(f"{face}: argument 'mod' is {mod!r}, expected a Module")
+    if "num_params_buffers" in kwargs or "static_argnums" in kwargs:
+        raise ArgumentError(
+            f"{face}: num_params_buffers or static_argnums is given, expected neither: arguments "
+            "begin with the module's own"
+        )
+
+    def functional(
+        module: Module, parameters: State, buffers: State, *args: Any, **kwargs: Any
+    ) -> Any:
+        return functional_call(module, {**parameters, **buffers}, args, kwargs)
+
+    functional.__name__ = type(mod).__name__
+    kwargs["num_params_buffers"] = 1 + sum(map(len, _state(mod)))
+    compiled = aot_function(functional, *args, **kwargs)
+    assert isinstance(compiled, CompiledFunction)
+    return compiled
+
+
+def _state(mod: Module) -> tuple[State, State]:
+    """Parameters and buffers by name, as they are now, in order."""
+    return State(mod.named_parameters()), State(mod.named_buffers())

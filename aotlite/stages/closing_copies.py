@@ -1,0 +1,45 @@
+"""The writes of an inference graph that stay in it: one `copy_` into each input, at the end.
+
+Behind stage 8, where `keep_inference_input_mutations` asks for it. Input: a pure graph without
+backward, and the analysis. Output: the graph, and the analysis that says which inputs it writes.
+Rules: META-3, FUN-21, FUN-22, FUN-26. Spec: `specs/s9_lower.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.ir.builder import Builder
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.ops.create import COPY_
+from aotlite.ir.role import MutatedInput
+from aotlite.stages.facts import FunctionMeta, InputMeta
+
+
+def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, FunctionMeta]:
+    """The graph that writes what it may, and the analysis that says so."""
+    kept = {each.role for each in meta.inputs if may_stay(each)}
+    inputs = tuple([attrs.evolve(i, in_graph=True) if i.role in kept else i for i in meta.inputs])
+    build = Builder(graph.name)
+    build.nodes.extend(graph.nodes[:-1])
+    results: list[tuple[Any, Any]] = []
+    for role, value in zip(graph.output_roles, graph.outputs, strict=True):
+        if not isinstance(role, MutatedInput) or role.of not in kept:
+            results.append((role, value))
+            continue
+        target = graph.input_with(role.of)
+        if value is not target:  # an input that gets its own value needs no copy
+            assert type(value) is Node
+            build.source = value  # the copy is of the line that made the value
+            build.emit(COPY_, (target, value))
+    build.source = None
+    closed = build.finish([value for _, value in results], [role for role, _ in results])
+    return closed, attrs.evolve(meta, inputs=inputs)
+
+
+def may_stay(each: InputMeta) -> bool:
+    """Whether the graph itself may write this input: nothing but its bytes changes (FUN-21)."""
+    seen_by_tape = each.changes_history or each.requires_grad and not each.under_no_grad
+    return each.writes_data and not each.writes_metadata and not seen_by_tape

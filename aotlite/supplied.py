@@ -1,0 +1,182 @@
+"""What users supply to a compilation: passes and partitioners are called here, and looked at.
+
+Whatever is wrong with one is an error that says whose it is; what it gives has the inputs and
+results that it was given. Spec: `specs/pipeline.md`, `specs/s8_partition.md`. Rules: PIP-3, PART-8,
+LOW-7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.backends.functions import ArrayFunctionBackend
+from aotlite.backends.protocol import Backend
+from aotlite.ir.errors import AotliteError, ArgumentError, noted
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.role import Gradient, MutatedInput, Primal, Role, Saved, Tangent
+from aotlite.stages.facts import Partition, SavedValue
+
+_HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
+
+
+def pass_name(function: Callable[..., Any]) -> str:
+    """How messages call a pass."""
+    return f"pass {getattr(function, '__name__', function)!r}"
+
+
+def apply_pass(function: Callable[[Graph], Graph], graph: Graph) -> Graph:
+    """The graph that a pass makes. Raises ArgumentError for one with other inputs or results."""
+    name = pass_name(function)
+    result = _called(name, function, graph, "a Graph")
+    if not isinstance(result, Graph):
+        raise ArgumentError(f"{name}: it returned {result!r}, expected a Graph")
+    if result.output_roles != graph.output_roles:
+        raise ArgumentError(f"{name}: it changed the roles of the outputs, expected the same")
+    if _inputs(result.placeholders) != _inputs(graph.placeholders):
+        raise ArgumentError(f"{name}: it changed the inputs, expected the same")
+    _check_results(name, graph.output_roles, result.outputs, graph.outputs)
+    return result
+
+
+def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partition:
+    """The partition that a partitioner makes. Raises ArgumentError where it is none of the graph.
+
+    PART-8: the halves together give every result and gradient, from the inputs and tangents.
+    """
+    name = f"partition: {getattr(function, '__name__', function)!r}"
+    partition = _called(name, function, graph, "a Partition", "")
+    if not isinstance(partition, Partition) or not _is_whole(partition):
+        raise ArgumentError(f"{name} returned {partition!r}, expected a Partition")
+    _check_nothing_lost(graph, partition)
+    _check_forward(graph, partition)
+    if partition.backward is not None:
+        _check_backward(graph, partition, partition.backward)
+    return partition
+
+
+def told(backend: Backend, count: int, partition: Partition) -> Backend:
+    """The backend, told which inputs are the same memory at every call: the first `count` flat
+    arguments, and what is saved of them (LOW-7).
+    """
+    if not count or not isinstance(backend, ArrayFunctionBackend):
+        return backend
+    static: set[Role] = {Primal(index) for index in range(count)}
+    saved = [Saved(i) for i, value in enumerate(partition.saved) if value.owner in static]
+    return backend.told(frozenset([*static, *saved]))
+
+
+def _called(
+    name: str, function: Callable[..., Any], graph: Graph, expected: str, it: str = ": it"
+) -> Any:
+    try:
+        return function(graph)
+    except AotliteError as error:
+        error.add_note(f"raised by {name.removeprefix('partition: ')}")
+        raise
+    except Exception as error:
+        raise noted(
+            ArgumentError(f"{name}{it} raised {type(error).__name__}, expected {expected}"),
+            str(error),
+        ) from error
+
+
+# ------------------------------------------------------------------------------------- results
+def _inputs(placeholders: Sequence[Node]) -> list[Any]:
+    return [(node.role, node.meta) for node in placeholders]
+
+
+def _check_results(
+    name: str, roles: Sequence[Role], got: Sequence[Any], expected: Sequence[Any]
+) -> None:
+    """Raises where a result is another: in bytes and, where the caller sees them, strides."""
+    for role, mine, its in zip(roles, expected, got, strict=True):
+        found, wanted = _form(role, its), _form(role, mine)
+        if found != wanted:
+            raise ArgumentError(
+                f"{name}: {role} is {_shown(its)}, expected {_shown(mine)} as in the graph it took"
+            )
+
+
+def _form(role: Role, value: Any) -> Any:
+    if type(value) is not Node:
+        return value
+    meta: Any = value.meta
+    if isinstance(role, (Gradient, MutatedInput)):  # their strides are nobody's business
+        return meta.shape, meta.dtype, meta.device
+    return meta
+
+
+def _shown(value: Any) -> str:
+    return str(value.meta if type(value) is Node else value)
+
+
+# ----------------------------------------------------------------------------------- partitions
+def _is_whole(partition: Partition) -> bool:
+    return (
+        isinstance(partition.forward, Graph)
+        and (partition.backward is None or isinstance(partition.backward, Graph))
+        and isinstance(partition.saved, tuple)
+        and all(isinstance(value, SavedValue) for value in partition.saved)
+    )
+
+
+def _check_nothing_lost(graph: Graph, partition: Partition) -> None:
+    given = list(partition.forward.output_roles)
+    if partition.backward is not None:
+        given += partition.backward.output_roles
+    for role in graph.output_roles:
+        if role not in given:
+            raise noted(
+                ArgumentError(
+                    f"partition: the output {role} of the joint graph is in neither half, expected "
+                    "every output to be in one"
+                ),
+                _HINT,
+            )
+
+
+def _check_forward(graph: Graph, partition: Partition) -> None:
+    forward = partition.forward
+    inputs = [node for node in graph.placeholders if not isinstance(node.role, Tangent)]
+    if _inputs(forward.placeholders) != _inputs(inputs):
+        raise _wrong("inputs of the forward", forward.placeholders, inputs)
+    roles = [role for role in graph.output_roles if not isinstance(role, Gradient)]
+    expected = [*roles, *[Saved(i) for i in range(len(partition.saved))]]
+    if list(forward.output_roles) != expected:
+        raise _wrong("results of the forward", forward.output_roles, expected)
+    wanted = dict(zip(graph.output_roles, graph.outputs, strict=True))
+    results = [*[wanted[role] for role in roles], *[None for _ in partition.saved]]
+    found = [*forward.outputs[: len(roles)], *[None for _ in partition.saved]]
+    _check_results("partition", forward.output_roles, found, results)
+    for value, kept in zip(partition.saved, forward.outputs[len(roles) :], strict=True):
+        if getattr(kept, "meta", None) != value.meta:
+            raise ArgumentError(
+                f"partition: {value.name} is saved as {value.meta}, expected {_shown(kept)} as in "
+                "the forward"
+            )
+
+
+def _check_backward(graph: Graph, partition: Partition, backward: Graph) -> None:
+    saved: list[Any] = [(Saved(i), value.meta) for i, value in enumerate(partition.saved)]
+    tangents = [node for node in graph.placeholders if isinstance(node.role, Tangent)]
+    expected = [*saved, *_inputs(tangents)]
+    if _inputs(backward.placeholders) != expected:
+        raise _wrong("inputs of the backward", backward.placeholders, [*saved, *tangents])
+    gradients = graph.outputs_with(Gradient)
+    roles = [role for role, _ in gradients]
+    if list(backward.output_roles) != roles:
+        raise _wrong("results of the backward", backward.output_roles, roles)
+    _check_results("partition", roles, backward.outputs, [value for _, value in gradients])
+
+
+def _wrong(what: str, got: Sequence[Any], expected: Sequence[Any]) -> ArgumentError:
+    texts = [", ".join(_role_text(each) for each in values) for values in (got, expected)]
+    return noted(
+        ArgumentError(f"partition: the {what} are {texts[0]}, expected {texts[1]}, of equal metas"),
+        _HINT,
+    )
+
+
+def _role_text(value: Any) -> str:
+    return str(value.role if type(value) is Node else value[0] if type(value) is tuple else value)

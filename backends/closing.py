@@ -1,0 +1,64 @@
+"""Graphs that end with `copy_` into inputs, for backends that compile pure graphs only.
+
+The copies are split off: what they copy becomes a result of the pure rest, and is written when all
+else is computed. Spec: `specs/s9_lower.md`. Rule: FUN-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aotlite.backends.protocol import Run, Window
+from aotlite.ir.graph import Graph, Node, output_node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.create import COPY_
+from aotlite.ir.role import MutatedInput
+
+Copy = tuple[int, TensorMeta, TensorMeta]
+"""(index of the input, its meta, the new value's meta)."""
+
+
+def has_copies(graph: Graph) -> bool:
+    """Whether the graph writes inputs at its end. Looks at its last calls only."""
+    last = graph.nodes[-2] if len(graph.nodes) > 1 else graph.nodes[-1]
+    return last.target is COPY_
+
+
+def compiled_with_copies(graph: Graph, compile_pure: Callable[[Graph], Run]) -> Run:
+    """The callable of a graph with closing copies, by a compiler of pure graphs."""
+    nodes = [node for node in graph.nodes[:-1] if node.target is not COPY_]
+    copies = [node for node in graph.nodes if node.target is COPY_]
+    values = [node.args[1] for node in copies]
+    roles = [MutatedInput(node.args[0].role) for node in copies]
+    closing = output_node([*graph.outputs, *values], [*graph.output_roles, *roles])
+    run = compile_pure(Graph((*nodes, closing), graph.name))
+    places = {node: index for index, node in enumerate(graph.placeholders)}
+    return _closing(run, len(graph.outputs), [_copy(node, places) for node in copies])
+
+
+def _copy(node: Node, places: dict[Node, int]) -> Copy:
+    target, value = node.args
+    return places[target], target.meta, value.meta
+
+
+def _closing(run: Run, count: int, copies: list[Copy]) -> Run:
+    def call(windows: list[Window]) -> list[Window | None]:
+        targets = [windows[index] for index, _, _ in copies]
+        results = run(windows)
+        for target, value, (_, meta, value_meta) in zip(
+            targets, results[count:], copies, strict=True
+        ):
+            _write(target, meta, value, value_meta)
+        return results[:count]
+
+    return call
+
+
+def _write(target: Window, meta: TensorMeta, value: Window | None, value_meta: TensorMeta) -> None:
+    assert value is not None
+    arrays = meta.device.arrays
+    into = arrays.strided(target[0], meta.dtype, meta.shape, meta.stride, target[1])
+    arrays.copy(
+        into,
+        arrays.strided(value[0], value_meta.dtype, value_meta.shape, value_meta.stride, value[1]),
+    )
