@@ -93,7 +93,7 @@ def role_fits(role: Role) -> bool:
 
 # ---------------------------------------------------------------------- calls whose rule is slow
 class Work:
-    """Counts what the meta rules of a graph of so many nodes cost, before they run."""
+    """Counts what the meta rules of a graph of so many nodes cost, before they run (SER-9)."""
 
     __slots__ = ("left", "most", "tangled")
 
@@ -116,7 +116,7 @@ class Work:
         check = _CHECKS.get(op)
         found = None if check is None else check(self, args, meta)
         if found is None and self.left < 0:
-            return "a call whose rule takes long", f"at most {self.most} steps for all rules"
+            return "a rule that takes long", f"at most {self.most} steps for all rules"
         return found
 
     def results(self, args: tuple[Any, ...], meta: Result, count: int | None) -> Any:

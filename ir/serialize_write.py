@@ -126,7 +126,7 @@ class _Writer:
             refuse(f"the target of node {index}", f"{op!r}", "an op of the table")
         fault = self.work.fault(op, node.args, node.meta) or _integer_fault(op, node.args)
         if fault is not None:
-            refuse(f"node {index} ({op.name})", *fault)
+            refuse(f"node {index}", f"a call of {op.name} with {fault[0]}", fault[1])
         args = [self.argument(value) for value in node.args]
         return {"op": "call", "target": op.name, "args": args, "meta": self.meta(node)}
 
@@ -197,9 +197,9 @@ def _integer_fault(op: Op, args: tuple[Any, ...]) -> tuple[str, str] | None:
         value = args[index]
         items = value if type(value) is tuple else () if value is None else (value,)
         if len(items) > RANK and not long_lists(op):
-            return f"a call with a list of {len(items)} numbers", f"at most {RANK}"
+            return f"a list of {len(items)} numbers", f"at most {RANK}"
         if any(abs(item) > INTEGER for item in items):
-            return f"a call with {max(items, key=abs)}", "numbers of less than 2**63"
+            return f"the number {max(items, key=abs)}", "numbers of less than 2**63"
     return None
 
 

@@ -330,15 +330,15 @@ REFUSED = {
     "a role is Gradient(of=Seed()), expected one whose text says what it is": lambda: odd_role(),
     "the meta f32[4611686018427387904] is 1 dimensions of 4611686018427387904 elements, expected "
     "less than 2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
-    "node 2 (select_scatter) is a call whose rule takes long, expected at most 5000400 steps for "
-    "all rules": lambda: built(
+    "node 2 is a call of select_scatter with a rule that takes long, expected at most 5000400 "
+    "steps for all rules": lambda: built(
         lambda x, y: x.select_scatter(y, 0, 0),
         tensor_meta((99, 99, 99), (1001, 1002, 1003)),
         tensor_meta((99, 99)),
     ),
-    "node 1 (as_strided) is a call with 9223372036854775808, expected numbers of less than "
-    "2**63": lambda: emitted("as_strided", (2,), (1,), 1 << 63),
-    "node 1 (view) is a call with a list of 65 numbers, expected at most 64": lambda: emitted(
+    "node 1 is a call of as_strided with the number 9223372036854775808, expected numbers of less "
+    "than 2**63": lambda: emitted("as_strided", (2,), (1,), 1 << 63),
+    "node 1 is a call of view with a list of 65 numbers, expected at most 64": lambda: emitted(
         "view", (1,) * 65
     ),
 }

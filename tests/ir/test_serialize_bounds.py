@@ -129,7 +129,7 @@ def test_every_rule_that_searches_for_overlaps_is_paid_for() -> None:
 
 def test_overlap_that_would_be_searched_for_ever_is_refused() -> None:
     text = call_text("select_scatter", ["%5", "%0", 0, 0], 5)
-    expected = "nodes[9] is a call of select_scatter with a call whose rule takes long, expected at"
+    expected = "nodes[9] is a call of select_scatter with a rule that takes long, expected at"
     assert expected in str(refusal(text))
 
 
@@ -151,7 +151,7 @@ def test_ranks_without_end_are_refused() -> None:
     ]
     nodes = [*inputs, *calls, {"op": "output", "args": [], "role": []}]
     text = json.dumps({**DOCUMENT, "metas": metas, "constants": [], "nodes": nodes})
-    assert "a call whose rule takes long, expected at most 5206100 steps" in str(refusal(text))
+    assert "with a rule that takes long, expected at most 5206100 steps" in str(refusal(text))
 
 
 # ------------------------------------------------------------------------------------ large files
