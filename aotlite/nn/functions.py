@@ -18,7 +18,12 @@ Ints = int | Sequence[int]
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias: (*, i), (o, i), (o,) -> (*, o)."""
-    product = input.matmul(weight.t())
+    if input.ndim <= 2:
+        product = input.matmul(weight.t())
+    else:
+        # As one matrix, so that the weight's gradient is one product and no sum of many.
+        rows = input.flatten(0, -2).matmul(weight.t())
+        product = rows.view(*input.shape[:-1], weight.size(0))
     return product if bias is None else product + bias
 
 
