@@ -9,7 +9,7 @@ from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, wide, widened
 
 Ints = tuple[int, ...]
 
@@ -67,6 +67,7 @@ def _normalized(input: Any, dims: Ints, eps: float) -> tuple[Any, Any]:
 
     Both are computed again from the input, two sums: no results are saved.
     """
+    input = widened(input)
     centered = input - input.mean(dims, True)
     scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
     return centered * scale, scale
@@ -79,8 +80,7 @@ def _to_input(
 ) -> Any:
     dims = tuple(range(-len(normalized_shape), 0))
     unit, scale = _normalized(input, dims, eps)
-    if weight is not None:
-        grad = grad * weight
+    grad = widened(grad) if weight is None else widened(grad) * weight
     rest = grad - grad.mean(dims, True)
     return (rest - unit * (grad * unit).mean(dims, True)) * scale
 
@@ -89,7 +89,7 @@ def _to_weight(
     grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
 ) -> Any:
     unit, _ = _normalized(input, tuple(range(-len(normalized_shape), 0)), eps)
-    return (grad * unit).sum_to(normalized_shape)
+    return (widened(grad) * unit).sum_to(normalized_shape)
 
 
 def _to_bias(grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any) -> Any:

@@ -15,6 +15,14 @@ def accumulator(dtype: DType) -> DType:
     return dtypes.float32 if dtype in _HALF else dtype
 
 
+def widened(operand: Any) -> Any:
+    """An operand of a gradient formula in the dtype in which sums that end in its own are formed.
+
+    The engine casts the gradient back.
+    """
+    return operand.to(accumulator(operand.dtype))
+
+
 def cast(xp: Any, a: Any, dtype: DType) -> Any:
     """The array in this dtype; itself, not a copy, if it is in it already."""
     return a if a.dtype == dtype.numpy else xp.astype(a, dtype.numpy)

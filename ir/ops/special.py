@@ -10,7 +10,7 @@ from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.ops.declare import COMPLEX, pointwise, pointwise_rule, to_float
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, wide, widened
 
 # erf(x) is x T(x^2) / U(x^2) up to 1, and 1 - exp(-x^2) P(x) / Q(x) from there on; highest power
 # first. Source: Cephes (Moshier 1984-2000), ndtr.c, good to 4e-16.
@@ -135,6 +135,7 @@ def _gelu_scalar(a: Any, tanh: bool) -> Any:
 
 
 def _gelu_vjp(grad: Any, self: Any, tanh: bool) -> Any:
+    self = widened(self)
     squares = self * self
     if tanh:
         bent = ((self + squares * self * _CUBE) * _INNER).tanh()

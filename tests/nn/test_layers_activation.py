@@ -121,6 +121,27 @@ def test_layer_norm_is_pytorchs(torch, options, sizes):
         same(expected.grad, got.grad)
 
 
+@pytest.mark.parametrize("dtype", [al.float16, al.bfloat16], ids=str)
+@pytest.mark.parametrize("what", ["none", "tanh", "norm"])
+def test_gradients_of_16_bits_are_formed_in_float32(dtype, what):
+    """They are those in float64, rounded. PyTorch keeps a 16-bit mean: its are off by more."""
+    values = np.linspace(-6, 6, 300).reshape(3, 100)
+    found = []
+    for computes in (al.float64, dtype):
+        x, w, cotangent = (
+            al.tensor(v).to(dtype).to(computes) for v in (values, values[0] * 3, values[::-1])
+        )
+        x.requires_grad_(), w.requires_grad_()
+        y = F.layer_norm(x, 100, w) if what == "norm" else F.gelu(x, what) * w
+        y.backward(cotangent)
+        found.append([t.double().numpy() for t in (x.grad, w.grad)])
+    unit = {al.float16: 2.0**-10, al.bfloat16: 2.0**-7}[dtype]
+    # The gradient of w * gelu(x) meets a rounded gelu(x), and sums over three rows.
+    scale = [unit, unit if what == "norm" else 3 * unit]
+    for expected, got, rtol in zip(*found, scale, strict=True):
+        np.testing.assert_allclose(got, expected, rtol, unit)
+
+
 def test_layer_norm_gives_contiguous_memory_whatever_it_is_given():
     x = al.rand(4, 3).t()
     assert x.stride() == (1, 3)
