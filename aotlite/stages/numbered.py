@@ -43,6 +43,12 @@ class Numbered:
         return _tangents(self.graph, self.inputs)
 
     @cached_property
+    def every_tangent(self) -> int:
+        """A mask of all tangents; at least one bit."""
+        count = sum(type(node.role) is Tangent for node in self.graph.nodes)
+        return (1 << max(count, 1)) - 1
+
+    @cached_property
     def roots(self) -> list[int]:
         """Whose memory each value is."""
         return _roots(self.graph, self.inputs)
@@ -76,7 +82,9 @@ def _inputs(graph: Graph, numbers: dict[Node, int]) -> list[list[int]]:
                 found.append(numbers[value])
             elif type(value) is tuple:
                 found += [numbers[item] for item in value if type(item) is Node]
-        inputs.append(found if len(found) < 2 else list(dict.fromkeys(found)))
+        if len(found) > 1:
+            found = list(dict.fromkeys(found)) if len(found) > 2 or found[0] == found[1] else found
+        inputs.append(found)
     return inputs
 
 

@@ -293,7 +293,7 @@ def _reach(joint: Numbered, marks: list[int], banned: list[str]) -> _Reach:
     for _, i in joint.gradients:
         if not joint.tangents[i]:
             live[i] = ends[i] = 1
-            needs[i] = reads[joint.roots[i]] = -1
+            needs[i] = reads[joint.roots[i]] = joint.every_tangent
     tangents, inputs, roots, nodes = joint.tangents, joint.inputs, joint.roots, joint.graph.nodes
     for i in range(count - 2, -1, -1):
         mask = tangents[i]
@@ -346,15 +346,18 @@ def _capacities(
 ) -> list[int | float]:
     """PART-18: bytes written and read again; once more for what is not in memory anyway."""
     found: list[int | float] = [0] * len(joint.graph.nodes)
-    for i, node in enumerate(joint.graph.nodes):
-        if not reach.live[i]:
+    known: dict[tuple[Any, int], int] = {}
+    for i, is_live in enumerate(reach.live):
+        if not is_live:
             continue
-        meta: Any = node.meta
-        if type(meta) is tuple:
+        node = joint.graph.nodes[i]
+        if type(node.meta) is tuple:
             found[i] = UNLIMITED
             continue
-        distance = seen.distance[i]
-        weight = int(meta.nbytes * _GROWTH[distance if distance < 100 else 100])
+        key = node.meta, seen.distance[i]
+        weight = known.get(key)
+        if weight is None:
+            weight = known[key] = int(node.meta.nbytes * _GROWTH[min(key[1], 100)])  # type: ignore[union-attr]
         in_memory = node.op == "placeholder" or seen.materialised[i]
         found[i] = weight if in_memory and i not in copied else 2 * weight
     return found

@@ -95,38 +95,39 @@ def _unchecked(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int
     The caller may write their memory before the backward, and eager would not mind. Only what is
     computed again makes such reads.
     """
-    if not any(
+    nodes, roots, held = joint.graph.nodes, joint.roots, joint.callers_memory[0]
+    shared = [i for i, is_kept in enumerate(kept) if is_kept and roots[i] in held]
+    if not shared or not any(
         is_needed and not is_kept and node.phase is Phase.FORWARD and node.op == "call"
-        for node, is_needed, is_kept in zip(joint.graph.nodes, needed, kept, strict=True)
+        for node, is_needed, is_kept in zip(nodes, needed, kept, strict=True)
     ):
         return set()
-    held, _ = joint.callers_memory
-    roots, tangents = joint.roots, joint.tangents
-    eager, ours = _times(joint, [False] * len(kept)), _times(joint, kept)
-    checked = dict.fromkeys(held, 0)
-    for i, node in enumerate(joint.graph.nodes):
-        if eager[i] and node.phase is Phase.BACKWARD:
+    checked = {roots[i]: 0 for i in shared}
+    eager, ours = _times(joint, None), _times(joint, kept)
+    for i, node in enumerate(nodes):
+        if node.phase is Phase.BACKWARD:
             for p in joint.inputs[i]:
-                if roots[p] in held:
-                    checked[roots[p]] |= tangents[i] or eager[i]
-    return {
-        i
-        for i, is_kept in enumerate(kept)
-        if is_kept and roots[i] in held and ours[i] & ~checked[roots[i]]
-    }
+                if roots[p] in checked:
+                    checked[roots[p]] |= joint.tangents[i] or eager[i]
+    return {i for i in shared if ours[i] & ~checked[roots[i]]}
 
 
-def _times(joint: Numbered, kept: list[bool]) -> list[int]:
+def _times(joint: Numbered, kept: list[bool] | None) -> list[int]:
     """For each value the tangents in whose backward it is needed, kept values being given.
 
-    All of them, where a gradient that depends on no tangent needs it.
+    All of them, where a gradient that depends on no tangent needs it. With one tangent there is
+    nothing to tell apart.
     """
-    found = [0] * len(kept)
+    count = len(joint.inputs)
+    every = joint.every_tangent
+    if every == 1:
+        return [1] * count
+    found = [0] * count
     for _, i in joint.gradients:
-        found[i] = joint.tangents[i] or -1
-    for i in range(len(kept) - 2, -1, -1):
+        found[i] = joint.tangents[i] or every
+    for i in range(count - 2, -1, -1):
         mask = found[i]
-        if mask and not kept[i]:
+        if mask and not (kept and kept[i]):
             mask = joint.tangents[i] or mask
             for p in joint.inputs[i]:
                 found[p] |= mask
@@ -209,7 +210,7 @@ def _backward(
     build.nodes += [node for node in graph.nodes if type(node.role) is Tangent]
     for i in order:
         node = graph.nodes[i]
-        args = tuple([_replaced(value, new) for value in node.args])
+        args = _replaced(node.args, new)
         if args != node.args:
             new[node] = node.with_args(args, node.meta)
         build.nodes.append(new.get(node, node))
@@ -220,13 +221,17 @@ def _backward(
     return build.finish(values, [role for role, _ in gradients])
 
 
-def _replaced(value: Any, new: dict[Node, Node]) -> Any:
-    """An argument with the nodes in it that stand for others."""
-    if type(value) is Node:
-        return new.get(value, value)
-    if type(value) is tuple:
-        return tuple([_replaced(item, new) for item in value])
-    return value
+def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
+    """Arguments with the nodes in them that stand for others."""
+    found = []
+    for value in args:
+        kind = type(value)
+        if kind is Node:
+            value = new.get(value, value)
+        elif kind is tuple:
+            value = _replaced(value, new)
+        found.append(value)
+    return tuple(found)
 
 
 def _in_time(joint: Numbered, needed: list[bool], kept: list[bool]) -> Iterator[int]:

@@ -293,11 +293,50 @@ def test_memory_that_eager_does_not_check_is_copied(partition: str) -> None:
     assert each.owner is None
 
 
+def result_is_read(x: Any) -> Any:
+    y = x * 2.0
+    return y, (y * 3.0).sin()
+
+
+def one_of_two_reads(x: Any) -> Any:
+    return (x * 2.0).sin(), x.sin()
+
+
+@pytest.mark.parametrize(
+    ("function", "kept", "written", "backward"),
+    [(result_is_read, "mul", "result", 1), (one_of_two_reads, "primals_0", "input", 0)],
+)
+def test_copies_are_a_matter_of_each_gradient(
+    function: Any, kept: str, written: str, backward: int
+) -> None:
+    """PART-37: eager's backward of *this* result does not read what is saved by this partition."""
+
+    def keep_one(graph: Graph) -> Partition:
+        return cut(graph, [node for node, name in graph.names.items() if name == kept])
+
+    grads = []
+    for called in (function, al.compile(function, partition=keep_one)):
+        x = leaf(3)
+        results = called(x)
+        with al.no_grad():
+            (x if written == "input" else results[0]).mul_(5.0)
+        results[backward].sum().backward()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1]
+
+
 def test_memory_that_eager_checks_is_shared() -> None:
     compiled = al.compile(lambda x: (x.sin() * x).sum(), partition="min_cut")
     compiled(leaf(3)).backward()
     assert [Primal(0)] == [each.owner for each in compiled.partition.saved]
     assert 0 == al.inspect.saved_bytes(compiled.partition)
+
+
+def test_cut_leaves_out_what_the_backward_does_not_use() -> None:
+    """PART-3."""
+    graph = joint_with(lambda x, y: (x.sin() * 2.0 + y).sum(), leaf(3), al.ones(3))
+    inputs = [node for node in graph.placeholders if isinstance(node.role, Primal)]
+    assert ["primals_0"] == [each.name for each in cut(graph, inputs).saved]
 
 
 def test_an_input_that_is_written_is_not_read_again() -> None:
