@@ -1,8 +1,8 @@
 """`compile` and `CompiledFunction`: the face that users meet.
 
-A compiled function keeps entries, each valid where its guards hold: the key of the call (arguments'
-metadata, alias pattern, numbers, grad mode) and what was read outside (hidden inputs, attributes).
-Spec: `specs/pipeline.md`. Rules: GEN-5..GEN-8, GRD-1, GRD-2.
+A compiled function keeps entries. Each is a function of flat arguments that says itself whether it
+is valid for them: their metadata, alias pattern, numbers, grad mode, and what was read outside.
+Spec: `specs/pipeline.md`. Rules: GEN-5..GEN-8, GRD-1, GRD-2, GRD-4.
 """
 
 from __future__ import annotations
@@ -13,93 +13,95 @@ import threading
 from collections.abc import Callable
 from typing import Any, overload
 
-import attrs
 import optree
 
-from aotlite.calls import (
-    Call,
-    call_of,
-    guards_hold,
-    refuse_foreign_overlap,
-    results_for_caller,
-    what_changed,
-)
+from aotlite.calls import Call, call_of, results_for_caller
 from aotlite.eager.state import STATE
-from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.stages.facts import FunctionMeta, Partition
-
-
-@attrs.frozen(eq=False)
-class Entry:
-    """A compiled variant with what its reuse checks, and the form of its results."""
-
-    compiled: Compiled
-    guard: Any
-    result_spec: Any
+from aotlite.stages.s10_guards import MISS
 
 
 class CompiledFunction:
     """A function that behaves like the one it was made of, only faster.
 
-    `entries` are the variants compiled so far; `forward_graph` and `backward_graph` those of the
-    newest.
+    `entries` are the variants compiled so far; `forward_graph`, `backward_graph` and `source` those
+    of the newest.
     """
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         _check_function(function)
         self.function = function
         self.options = options
-        self.entries: list[Entry] = []
-        self._table: dict[Any, list[Entry]] = {}
+        self.entries: list[Compiled] = []
+        self._runs: tuple[Callable[[Any], Any], ...] = ()
+        """The entries for positional arguments that are tensors and numbers as they stand."""
+        self._forms: dict[Any, list[Compiled]] = {}
         self._lock = threading.RLock()
         self._name = getattr(function, "__name__", type(function).__name__)
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            for run in self._runs:
+                result = run(args)
+                if result is not MISS:
+                    return result
+        return self._call_anyhow(args, kwargs)
+
+    def _call_anyhow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call by way of its flat arguments; compiles where no entry is valid."""
         if STATE.recorder is not None:  # inside another capture: part of that one
             return self.function(*args, **kwargs)
         call = call_of(args, kwargs)
-        entry, tensors = self._entry(call)
-        flat = entry.compiled.entry(tensors, call.leaves)
-        return optree.tree_unflatten(entry.result_spec, results_for_caller(flat, call))
+        result = self._try(call)
+        if result is MISS:
+            compiled = self._add(call)
+            result = compiled.entry.call(call.leaves)
+            if result is MISS:
+                self._remove(compiled, call)
+                raise self._unstable(compiled, call)
+        return results_for_caller(result, call)
 
-    def _entry(self, call: Call) -> tuple[Entry, Any]:
-        found = self._find(call)
-        if found is None:
-            with self._lock:
-                found = self._find(call)
-                if found is None:
-                    entry = self._compile(call)
-                    tensors = guards_hold(entry.guard, call)
-                    if tensors is None:
-                        raise self._unstable(entry, call)
-                    self._table.setdefault(call.key, []).append(entry)
-                    self.entries.append(entry)
-                    found = entry, tensors
-        return found
+    def _try(self, call: Call) -> Any:
+        for compiled in self._forms.get(call.form, ()):
+            result = compiled.entry.call(call.leaves)
+            if result is not MISS:
+                return result
+        return MISS
 
-    def _unstable(self, entry: Entry, call: Call) -> Exception:
-        place = what_changed(entry.guard, call)
-        return noted(
-            UnsupportedError(
-                f"compile: {self._name} changed {place} while it was captured, expected a function "
-                "that leaves in place what it can read"
-            ),
-            "Every call would compile again. Keep what changes in tensors written in place.",
-        )
+    # --- entries
+    def _valid(self, call: Call) -> Compiled | None:
+        """The entry that is valid for a call, without running it."""
+        found = self._forms.get(call.form, ())
+        return next((c for c in found if c.entry.why_not(call.leaves) is None), None)
 
-    def _find(self, call: Call) -> tuple[Entry, Any] | None:
-        for entry in self._table.get(call.key, ()):
-            tensors = guards_hold(entry.guard, call)
-            if tensors is not None:
-                return entry, tensors
-        return None
+    def _add(self, call: Call) -> Compiled:
+        """A new entry; or the one that another thread made while this one waited."""
+        with self._lock:
+            made_meanwhile = self._valid(call)
+            if made_meanwhile is not None:
+                return made_meanwhile
+            if len(self.entries) >= self.options.recompile_limit:
+                raise self._too_many(call)
+            compiled = self._compile(call)
+            self.entries.append(compiled)
+            self._forms.setdefault(call.form, []).append(compiled)
+            if call.is_flat:
+                self._runs = (*self._runs, compiled.entry.call)
+            return compiled
 
-    def _compile(self, call: Call) -> Entry:
+    def _remove(self, compiled: Compiled, call: Call) -> None:
+        with self._lock:
+            self.entries.remove(compiled)
+            self._forms[call.form].remove(compiled)
+            self._runs = tuple(run for run in self._runs if run is not compiled.entry.call)
+
+    def _compile(self, call: Call) -> Compiled:
         spec: list[Any] = []
 
         def flatten(result: Any) -> list[Any]:
@@ -111,16 +113,49 @@ class CompiledFunction:
             args, kwargs = optree.tree_unflatten(call.spec, leaves)
             return self.function(*args, **kwargs)
 
-        request = Request(self.function, run, call.leaves, call.tensors, flatten, self._name)
-        compiled = compile_once(request, self.options)
-        refuse_foreign_overlap(call, compiled)
-        guard = call.guard_of(compiled)
-        # What an entry keeps of its first call is what it checks: no tensor stays alive by it.
-        return Entry(attrs.evolve(compiled, hidden=()), guard, spec[0])
+        request = Request(
+            self.function, run, call.leaves, call.tensors(), flatten, lambda: spec[0], self._name
+        )
+        return compile_once(request, self.options)
+
+    # --- errors
+    def _unstable(self, compiled: Compiled, call: Call) -> Exception:
+        failure = compiled.entry.why_not(call.leaves)
+        place = "something that it reads" if failure is None else failure.subject
+        return noted(
+            UnsupportedError(
+                f"compile: {self._name} changed {place} while it was captured, expected a function "
+                "that leaves in place what it can read"
+            ),
+            "Every call would compile again. Keep what changes in tensors written in place.",
+        )
+
+    def _too_many(self, call: Call) -> Exception:
+        """GRD-4: the reasons why each of the entries is of no use to this call."""
+        known = self._forms.get(call.form, ())
+        reasons = []
+        for number, compiled in enumerate(self.entries):
+            why = compiled.entry.why_not(call.leaves) if compiled in known else None
+            text = "the containers or keywords of the arguments are others" if why is None else why
+            reasons.append(f"entry {number}: {text}")
+        limit = self.options.recompile_limit
+        return noted(
+            GuardError(
+                f"compile: {self._name} has {len(self.entries)} entries and none is valid for this "
+                f"call, expected at most {limit} (recompile_limit)"
+            ),
+            *reasons,
+            "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)",
+        )
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Compiles for arguments like these, if no entry is valid for them, and runs nothing."""
-        self._entry(call_of(args, kwargs))
+        call = call_of(args, kwargs)
+        if self._valid(call) is None:
+            compiled = self._add(call)
+            if compiled.entry.why_not(call.leaves) is not None:
+                self._remove(compiled, call)
+                raise self._unstable(compiled, call)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -141,6 +176,19 @@ class CompiledFunction:
         return self._newest().partition
 
     @property
+    def source(self) -> str:
+        """The run-time function of the newest entry, as Python.
+
+        >>> import aotlite as al
+        >>> double = al.compile(lambda x: x * 2)
+        >>> _ = double(al.ones(3))
+        >>> print(double.source)  # doctest: +ELLIPSIS
+        # F0: f32[3]
+        ...
+        """
+        return self._newest().entry.source
+
+    @property
     def meta(self) -> FunctionMeta:
         """The metadata of the newest entry."""
         return self._newest().meta
@@ -148,7 +196,7 @@ class CompiledFunction:
     def _newest(self) -> Compiled:
         if not self.entries:
             raise ArgumentError(f"compile: {self._name} has no entry yet, expected a call first")
-        return self.entries[-1].compiled
+        return self.entries[-1]
 
     def __repr__(self) -> str:
         return f"<compiled {self._name}: {len(self.entries)} entries>"
@@ -226,7 +274,7 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
             return optree.tree_leaves(result, none_is_leaf=True)
 
         name = getattr(fn, "__name__", "graph").strip("<>")
-        captured = capture_stage(fn, run, call.leaves, call.tensors, flatten, name)
+        captured = capture_stage(fn, run, call.leaves, call.tensors(), flatten, name)
         captured.recorder.close()
         return captured.graph
 

@@ -29,6 +29,7 @@ STAGES = (
     "simplify",
     "partition",
     "lower",
+    "runtime",
 )
 """Names under which `stages=` replaces a stage."""
 
@@ -50,6 +51,8 @@ class Options:
     bw_compiler: Backend | None = None
     inference_compiler: Backend | None = None
     """For functions without backward; `fw_compiler` where it is None."""
+    recompile_limit: int = 32
+    """So many entries a function may have (GRD-4)."""
     num_params_buffers: int = 0
     """So many flat arguments, from the first on, are the same memory at every call."""
     keep_inference_input_mutations: bool = False
@@ -78,6 +81,7 @@ def make_options(
     fw_compiler: Any = None,
     bw_compiler: Any = None,
     inference_compiler: Any = None,
+    recompile_limit: int = 32,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool = False,
 ) -> Options:
@@ -98,6 +102,7 @@ def make_options(
         fw_compiler=_compiler("fw_compiler", fw_compiler),
         bw_compiler=_compiler("bw_compiler", bw_compiler),
         inference_compiler=_compiler("inference_compiler", inference_compiler),
+        recompile_limit=_limit(recompile_limit),
         num_params_buffers=_count(num_params_buffers),
         keep_inference_input_mutations=_switch(keep_inference_input_mutations),
     )
@@ -111,6 +116,14 @@ def _count(number: Any) -> int:
     if type(number) is not int or number < 0:
         raise ArgumentError(
             f"compile: num_params_buffers is {number!r}, expected a number of arguments"
+        )
+    return number
+
+
+def _limit(number: Any) -> int:
+    if type(number) is not int or number < 1:
+        raise ArgumentError(
+            f"compile: recompile_limit is {number!r}, expected a number of entries, at least 1"
         )
     return number
 

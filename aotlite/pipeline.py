@@ -27,7 +27,7 @@ import attrs
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Hidden, Primal
+from aotlite.ir.role import Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.stages.closing_copies import with_closing_copies
@@ -42,7 +42,8 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_runtime import CompiledEntry
+from aotlite.stages.s10_guards import World, refuse_foreign_overlap
+from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
 from aotlite.verification import StageRunner
 
@@ -58,19 +59,17 @@ class Request:
     leaves: Sequence[Any]
     tensors: Sequence[tuple[int, Tensor]]
     flatten: Callable[[Any], list[Any]]
+    result_spec: Callable[[], Any]
+    """The containers of the results, once they have been flattened."""
     name: str
 
 
 @attrs.frozen(eq=False)
 class Compiled:
-    """A compiled entry, and what its reuse must check."""
+    """A compiled entry, and what it was made of."""
 
     entry: CompiledEntry
     meta: FunctionMeta
-    guards: tuple[Any, ...]
-    hidden: tuple[Tensor, ...]
-    """The hidden inputs of this first call, in order."""
-    fixed_offsets: frozenset[Primal | Hidden]
     partition: Partition
 
 
@@ -80,7 +79,7 @@ def compile_once(request: Request, options: Options) -> Compiled:
         journey = _Journey(options)
         captured = journey.capture(request)
         try:
-            return journey.rest(captured)
+            return journey.rest(captured, request)
         finally:
             captured.recorder.close()
 
@@ -106,7 +105,7 @@ class _Journey:
         self._check("1 capture", captured.graph)
         return captured
 
-    def rest(self, captured: Captured) -> Compiled:
+    def rest(self, captured: Captured, request: Request) -> Compiled:
         meta: FunctionMeta = self.stage["analyze"](captured)
         self._show("2 analyze", meta)
         calling = self.stage["convention"](captured, meta)
@@ -128,7 +127,12 @@ class _Journey:
             partition = self._partition(simple)
         else:
             partition, meta = self._whole(meta, simple)
-        return self._assembled(captured, meta, calling, both, partition)
+        world = _world(request, captured, meta, calling)
+        plan = self._lowered(meta, calling, both, partition)
+        entry: CompiledEntry = self.stage["runtime"](
+            RuntimePlan(name=request.name, world=world, result_spec=request.result_spec(), **plan)
+        )
+        return Compiled(entry, plan["meta"], partition)
 
     def _decomposed(self, graph: Graph) -> Graph:
         """The graph without ops of the table; a decomposition that is wrong names itself."""
@@ -173,33 +177,31 @@ class _Journey:
             self.runner.compare_partition(partition)
         return partition
 
-    def _assembled(
-        self, captured: Captured, meta: FunctionMeta, calling: Any, both: Any, partition: Partition
-    ) -> Compiled:
+    def _lowered(
+        self, meta: FunctionMeta, calling: Any, both: Any, partition: Partition
+    ) -> dict[str, Any]:
+        """What the run-time function calls, and what it knows of it."""
         options = self.options
         lowering = self.stage["lower"]
         forward, backward = partition.forward, partition.backward
         for graph in (forward, backward):
             _forget_origins(graph)
         static = options.num_params_buffers
-        chosen = options.forward_backend(training=meta.training)
-        run = lowering(forward, told(chosen, static, partition))
+        run = lowering(
+            forward, told(options.forward_backend(training=meta.training), static, partition)
+        )
         compiler = told(options.backward_backend(), static, partition)
-        plan = plan_backward(backward, partial(lowering, backend=compiler), both)
-        recorder = captured.recorder
-        reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
-        meta = attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases))
-        entry = CompiledEntry(
-            meta, calling.inputs, calling.consumed, forward, run, partition.saved, plan
-        )
-        return Compiled(
-            entry,
-            meta,
-            tuple(recorder.guards),
-            tuple(reals[role] for role in calling.hidden),
-            frozenset(recorder.offset_read),
-            partition,
-        )
+        compact = hasattr(run, "compact") and getattr(compiler, "is_compact", False)
+        lower_backward = partial(lowering, backend=compiler)
+        return {
+            "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
+            "inputs": calling.inputs,
+            "consumed": calling.consumed,
+            "forward": forward,
+            "run": run,
+            "is_compact": compact,
+            "backward": plan_backward(backward, lower_backward, both, is_compact=compact),
+        }
 
     # --- checking and showing
     def _check(self, stage: str, graph: Graph, *, functional: bool = False) -> None:
@@ -225,7 +227,23 @@ _STAGES: dict[str, Callable[..., Any]] = {
     "simplify": simplify,
     "partition": default_partition,
     "lower": lower,
+    "runtime": runtime,
 }
+
+
+def _world(request: Request, captured: Captured, meta: FunctionMeta, calling: Any) -> World:
+    """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
+    recorder = captured.recorder
+    reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
+    refuse_foreign_overlap(reals, meta)
+    return World(
+        leaves=tuple(request.leaves),
+        arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
+        hidden=tuple(reals[role] for role in calling.hidden),
+        guards=tuple(recorder.guards),
+        fixed_offsets=frozenset(recorder.offset_read),
+        writes=any(each.version_bumps for each in meta.inputs),
+    )
 
 
 def _forget_origins(graph: Graph | None) -> None:

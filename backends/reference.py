@@ -2,6 +2,7 @@
 
 Views cost nothing: a window moves. Every result has exactly the strides of its meta. Values are
 dropped after their last use. What it computes is, bit for bit, what the eager engine computes.
+From its third call on, a graph runs as straight-line Python (`straight`), unless it is a long one.
 Spec: `specs/s9_lower.md`.
 """
 
@@ -10,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from aotlite.backends.closing import compiled_with_copies, has_copies
 from aotlite.backends.protocol import Run, Window
-from aotlite.ir.arrays import copied
+from aotlite.backends.straight import LIMIT, straight
+from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.op import PureOp, ViewOp
@@ -27,11 +28,14 @@ class ReferenceBackend:
     """Runs graphs op by op through the ops' kernels."""
 
     name = "reference"
+    is_compact = True
+    """What it compiles has a compact face (`values`)."""
 
     def compile(self, graph: Graph) -> Run:
+        """The callable of a pure graph, which may end with copies into inputs."""
         if has_copies(graph):
             return compiled_with_copies(graph, self.compile)
-        return _Compiler(graph).run()
+        return ReferenceRun(graph, _Compiler(graph))
 
 
 REFERENCE = ReferenceBackend()
@@ -46,7 +50,8 @@ class _Compiler:
         self.constants: list[tuple[int, Window]] = []
         self.steps: list[Step] = []
 
-    def run(self) -> Run:
+    def number(self) -> None:
+        """Makes the steps."""
         dying = self._last_uses()
         for node in self.graph.nodes:
             if node.op == "output":
@@ -58,13 +63,6 @@ class _Compiler:
                 self._add(node, dying.get(node, ()))
             elif node.op == "get_attr":
                 self._constant(node)
-        return _runner(
-            len(self.graph.placeholders),
-            len(self.slots),
-            self.constants,
-            self.steps,
-            [self.slots[v] if type(v) is Node else None for v in self.graph.outputs],
-        )
 
     def _last_uses(self) -> dict[Node, list[Node]]:
         """For each node the values that nobody needs after it."""
@@ -201,22 +199,71 @@ def _kernel_step(
     return step
 
 
-def _runner(
-    inputs: int,
-    slots: int,
-    constants: list[tuple[int, Window]],
-    steps: list[Step],
-    outputs: list[int | None],
-) -> Run:
-    def run(given: list[Window]) -> list[Window | None]:
-        windows: list[Any] = given + [None] * (slots - inputs)
-        given.clear()
-        arrays: list[Any] = [None] * slots
-        for slot, window in constants:
-            windows[slot] = window
-        with np.errstate(all="ignore"):
-            for step in steps:
-                step(windows, arrays)
-        return [None if slot is None else windows[slot] for slot in outputs]
+class ReferenceRun:
+    """A compiled graph: called with windows, or through `compact` with values as they travel."""
 
-    return run
+    def __init__(self, graph: Graph, compiler: _Compiler) -> None:
+        compiler.number()
+        slots = compiler.slots
+        self.graph = graph
+        self.reads = is_read(graph)
+        self.source: str | None = None
+        """The straight-line form, once there is one."""
+        self.compact: Callable[[list[Value]], list[Value]] = self._by_list
+        self._inputs = len(graph.placeholders)
+        self._count = len(slots)
+        self._constants = compiler.constants
+        self._steps = compiler.steps
+        self._outputs = [slots[v] if type(v) is Node else None for v in graph.outputs]
+        self._calls = 0
+        self._forms: tuple[list[bool], list[Any]] | None = None
+
+    def __call__(self, given: list[Window]) -> list[Window | None]:
+        windows = list(given)
+        given.clear()
+        return NUMPY.quiet(self._run, windows, [None] * self._count)[0]
+
+    def _run(self, windows: list[Any], arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        windows += [None] * (self._count - self._inputs)
+        for slot, window in self._constants:
+            windows[slot] = window
+        for step in self._steps:
+            step(windows, arrays)
+        return [None if slot is None else windows[slot] for slot in self._outputs], arrays
+
+    # --- the compact face
+    def _by_list(self, values: list[Value]) -> list[Value]:
+        """The first calls: the straight-line form has yet to pay for its making."""
+        self._calls += 1
+        if self._calls > 2 and len(self.graph.nodes) <= LIMIT:
+            self.compact, self.source = straight(self.graph)
+            return self.compact(values)
+        as_arrays, metas = self._travel()
+        windows = [
+            (value, 0) if is_array and value is not None else value
+            for value, is_array in zip(values, as_arrays, strict=True)
+        ]
+        values.clear()
+        out, arrays = self._run(windows, [None] * self._count)
+        return [
+            window if meta is None else _array(arrays[slot], window, meta)  # type: ignore[index]
+            for window, slot, meta in zip(out, self._outputs, metas, strict=True)
+        ]
+
+    def _travel(self) -> tuple[list[bool], list[Any]]:
+        """Which inputs come as arrays; the metas of the outputs that leave as arrays."""
+        if self._forms is None:
+            graph = self.graph
+            returned = returned_as_arrays(graph)
+            self._forms = (
+                [travels_as_array(node.meta) for node in graph.placeholders],  # type: ignore[arg-type]
+                [v.meta if yes else None for v, yes in zip(graph.outputs, returned, strict=True)],
+            )
+        return self._forms
+
+
+def _array(array: Any, window: Any, meta: Any) -> Any:
+    if array is not None:
+        return array
+    buffer, start = window
+    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)

@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "aotlite.backends": ("aotlite.ir", "aotlite.backends"),
 }
 FOLDER_NAMES = ("ir", "backends")
-STAGE = re.compile(r"aotlite\.stages\.s\d+\w*")
+STAGE = re.compile(r"aotlite\.stages\.s\d+_")
 # In two parts, so that this file does not contain what it looks for.
 UNFINISHED = re.compile("TO" + r"DO\b|\bFIX" + "ME")
 REGISTRIES = re.compile("index" + "-url|" + "pypi" + r"\.|python" + "hosted|download.py" + "torch")
@@ -30,7 +30,7 @@ def imports_upwards(module: str, source: str) -> Iterator[str]:
 
 
 def imports_another_stage(module: str, source: str) -> Iterator[str]:
-    """Imports of a stage by another stage, or by what stages share."""
+    """Imports of a stage by another stage, or by what stages share; by number: s10_guards is s10."""
     if not module.startswith("aotlite.stages."):
         return
     own = STAGE.match(module)

@@ -132,7 +132,7 @@ def _items(functions: Functions) -> list[tuple[str, Any]]:
 def _written(name: str, compiled: Any) -> tuple[str, ...]:
     """Where what a function writes is found, its first argument called by its name."""
     first = "optimizer" if name == "update" else "model"
-    updated = compiled.entries[0].compiled.meta.updated
+    updated = compiled.entries[0].meta.updated
     return tuple([each.place.replace("argument 0", first, 1) for each in updated])
 
 

@@ -16,6 +16,7 @@ from aotlite.eager.autograd.history import (
     is_leaf_family,
     is_stale,
 )
+from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
 
@@ -57,7 +58,10 @@ _INTERNED: dict[Facts, Facts] = {}
 
 
 def facts_of(tensor: Tensor) -> Facts | TensorMeta:
-    """The facts of a tensor: the same object for equal facts."""
+    """The facts of a tensor: the same object for equal facts.
+
+    Raises UnsupportedError for a tensor of a capture, which has no data.
+    """
     found: Facts | TensorMeta | None = tensor.facts
     if found is None:
         found = _found(tensor)
@@ -67,6 +71,8 @@ def facts_of(tensor: Tensor) -> Facts | TensorMeta:
 
 
 def _found(tensor: Tensor) -> Facts | TensorMeta:
+    if tensor.storage.buffer is None:
+        raise no_data("compile")
     requires_grad = tensor.requires_grad_outside()
     kind = tensor._kind
     if type(tensor) is Tensor and not requires_grad and kind is None:

@@ -76,7 +76,8 @@ class Tensor(Operand):
         self.offset = offset
         self.value = None
         """The graph value of this object after its last write, while it is captured."""
-        self.facts = meta if type(self) is Tensor else None
+        plain = type(self) is Tensor and storage.buffer is not None
+        self.facts = meta if plain else None
         """What a compiled entry depends on (`eager.facts`); None where it must be asked for."""
         self._array = None
         self._leaf = False

@@ -13,14 +13,17 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Run, Window
+from aotlite.backends.protocol import Run
+from aotlite.backends.values import Value, travels_as_array
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.tape import Edge, TapeNode, next_sequence, released
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.arrays import NUMPY
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
@@ -29,6 +32,7 @@ from aotlite.stages.facts import InputRole, Joint, SavedOf
 
 Absent = frozenset[ResultRole]
 """Results to which no gradient arrives in a backward."""
+NOTHING_ABSENT: Absent = frozenset()
 
 
 @attrs.frozen(eq=False)
@@ -45,6 +49,12 @@ class BackwardPlan:
     reads: dict[ResultRole, tuple[SavedOf, ...]]
     """Whose memory the gradient of each result reads."""
     errors: dict[ResultRole, Exception]
+    is_compact: bool
+    """The backward is called by its compact face (`backends.values`)."""
+    links: tuple[SavedOf, ...]
+    """All that `reads` names, once each."""
+    shares_memory: bool
+    """Whether two gradients can lie in one buffer."""
 
 
 class CompiledBackward(TapeNode):
@@ -52,65 +62,71 @@ class CompiledBackward(TapeNode):
 
     __slots__ = ("links", "plan", "saved")
 
+    links: Sequence[tuple[Storage, int]]
+    """For each of the plan's `links` the storage, and its version at the end of the call."""
+
     def __init__(
-        self, plan: BackwardPlan, edges: tuple[Edge | None, ...], saved: list[Window]
+        self, plan: BackwardPlan, edges: tuple[Edge | None, ...], saved: list[Value]
     ) -> None:
         self.plan = plan
         self.edges = edges
-        self.saved: list[Window] | None = saved
-        self.links: dict[SavedOf, tuple[Storage, int]] = {}
+        self.saved: list[Value] | None = saved
+        self.links = ()
         self.sequence = next_sequence()
         self.origin = None
 
     def results(self) -> int:
         return len(self.plan.tangents)
 
-    def link(self, tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]) -> None:
-        """Notes the versions of the memory of inputs and results that gradients read (SAV-2)."""
-        for saved in self.plan.reads.values():
-            for each in saved:
-                owner: Any = each.owner
-                storage = (values[owner] if owner in values else tensors[owner]).storage
-                self.links[each] = storage, storage.version
-
     def run(self, grads: list[Any]) -> Sequence[Any]:
-        if self.saved is None:
+        saved, plan = self.saved, self.plan
+        if saved is None:
             raise released(self.name)
-        plan = self.plan
-        pairs = list(zip(plan.tangents, grads, strict=True))
-        absent = frozenset([role for (role, _), grad in pairs if grad is None])
+        absent = self._absent(grads)
         self._check(absent)
         if plan.variants is None:
             return ()
-        windows = list(self.saved)
-        windows += [_tangent(grad, meta) for (_, meta), grad in pairs if grad is not None]
-        found = _wrapped(plan.variants(absent)(windows), plan.gradients)
+        values = [*saved]
+        for (_, meta), grad in zip(plan.tangents, grads, strict=True):
+            if grad is not None:
+                values.append(_tangent(grad, meta, plan.is_compact))
+        run = plan.variants(absent)
+        out = NUMPY.quiet(run.compact, values) if plan.is_compact else run(values)
+        found = _wrapped(out, plan)
         if absent:
             self._forget_unreached(found, absent)
         if STATE.grad_mode:
             _forbid_second_order(found, [*self.edges, *map(_edge_of, grads)])
         return found
 
+    def _absent(self, grads: list[Any]) -> Absent:
+        for grad in grads:
+            if grad is None:
+                pairs = zip(self.plan.tangents, grads, strict=True)
+                return frozenset([role for (role, _), each in pairs if each is None])
+        return NOTHING_ABSENT
+
     def _check(self, absent: Absent) -> None:
-        for role, error in self.plan.errors.items():
+        """Raises what eager's backward raises for the gradients that arrived."""
+        plan = self.plan
+        for role, error in plan.errors.items():
             if role not in absent:
                 raise noted(type(error)(*error.args), *getattr(error, "__notes__", ()))
-        for role, saved in self.plan.reads.items():
-            if role not in absent:
-                for each in saved:
-                    self._check_version(each)
+        for i, (storage, version) in enumerate(self.links):
+            if storage.version != version:
+                each = plan.links[i]
+                if any(each in plan.reads[role] for role in plan.reads if role not in absent):
+                    raise self._modified(each, storage, version)
 
-    def _check_version(self, each: SavedOf) -> None:
-        storage, version = self.links[each]
-        if storage.version != version:
-            raise noted(
-                AutogradError(
-                    f"{self.name}: a saved tensor {each.meta} ({each.owner}) is at version "
-                    f"{storage.version}, expected version {version}: it was modified in place"
-                ),
-                "Its values at the time of the forward are needed for the gradient. Write to a "
-                "clone(), or after the backward. (SAV-2)",
-            )
+    def _modified(self, each: SavedOf, storage: Storage, version: int) -> Exception:
+        return noted(
+            AutogradError(
+                f"{self.name}: a saved tensor {each.meta} ({each.owner}) is at version "
+                f"{storage.version}, expected version {version}: it was modified in place"
+            ),
+            "Its values at the time of the forward are needed for the gradient. Write to a "
+            "clone(), or after the backward. (SAV-2)",
+        )
 
     def _forget_unreached(self, found: list[Any], absent: Absent) -> None:
         """TAN-8: inputs that only absent tangents lead to have no gradient, rather than zeros."""
@@ -126,22 +142,27 @@ class CompiledBackward(TapeNode):
         self.saved = None
 
 
-def _tangent(grad: Tensor, meta: TensorMeta) -> Window:
+def _tangent(grad: Tensor, meta: TensorMeta, is_compact: bool) -> Value:
     """TAN-3: the gradient in the layout that the backward was recorded for."""
     if grad.meta is not meta:
         grad = grad.detach().restride(meta.stride)
+    if is_compact and travels_as_array(meta):
+        return grad.array
     return grad.storage.buffer, grad.offset
 
 
-def _wrapped(
-    out: list[Any], gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
-) -> list[Any]:
+def _wrapped(out: list[Any], plan: BackwardPlan) -> list[Any]:
     """Gradients as tensors; those in one buffer share one storage, so that nobody adopts it
     alone.
     """
+    if not plan.shares_memory:
+        return [
+            None if window is None or meta is None else Tensor(Storage(window[0]), meta, window[1])
+            for window, (_, meta) in zip(out, plan.gradients, strict=True)
+        ]
     storages: dict[int, Storage] = {}
     found: list[Any] = []
-    for window, (_, meta) in zip(out, gradients, strict=True):
+    for window, (_, meta) in zip(out, plan.gradients, strict=True):
         if window is None or meta is None:
             found.append(None)
             continue
@@ -189,10 +210,10 @@ class Variants:
     def __init__(self, graph: Graph, lower: Callable[[Graph], Run]) -> None:
         self.graph = graph
         self._lower = lower
-        self._made: dict[Absent, Run] = {}
+        self._made: dict[Absent, Any] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, absent: Absent) -> Run:
+    def __call__(self, absent: Absent) -> Any:
         """The callable that takes the saved values and the tangents that are not absent."""
         run = self._made.get(absent)
         if run is None:
@@ -205,13 +226,21 @@ class Variants:
 
 
 def plan_backward(
-    graph: Graph | None, lower: Callable[[Graph], Run], both: Joint
+    graph: Graph | None, lower: Callable[[Graph], Run], both: Joint, *, is_compact: bool
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable."""
+    links = tuple(dict.fromkeys(each for saved in both.reads.values() for each in saved))
+    facts: dict[str, Any] = {
+        "reach": both.reach,
+        "reads": both.reads,
+        "errors": both.errors,
+        "is_compact": is_compact,
+        "links": links,
+    }
     if graph is None:
         metas = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
         dead = tuple((role, metas[role].meta) for role in both.reads)
-        return BackwardPlan(None, dead, (), both.reach, both.reads, both.errors) if dead else None
+        return BackwardPlan(None, dead, (), shares_memory=False, **facts) if dead else None
     tangents = tuple(
         (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
     )
@@ -220,5 +249,7 @@ def plan_backward(
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if isinstance(role, Gradient)
     )
+    roots = [storage_root(value) for value in graph.outputs if type(value) is Node]
+    shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
     variants = Variants(graph, lower)
-    return BackwardPlan(variants, tangents, gradients, both.reach, both.reads, both.errors)  # type: ignore[arg-type]
+    return BackwardPlan(variants, tangents, gradients, shares_memory=shares, **facts)  # type: ignore[arg-type]

@@ -118,6 +118,13 @@ _STEPS = {
     "grad": _gradient,
     "member": _member,
 }
+
+
+def take(value: Any, kind: str, key: Any) -> Any:
+    """What lies one step from `value`; NOTHING if the step leads nowhere."""
+    return _STEPS[kind](value, key)
+
+
 _TEXTS = {
     "attr": lambda text, key: f"{text}.{key}",
     "item": lambda text, key: f"{text}[{key!r}]",

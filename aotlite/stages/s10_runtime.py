@@ -1,40 +1,34 @@
-"""Stage 10, runtime: calls the compiled forward, puts every side effect back, hooks in the
-backward.
+"""Stage 10, runtime: one function per entry, written as straight-line Python.
 
-Input: metadata, convention, partition and the lowered graphs. Output: `CompiledEntry`, called with
-the tensors of one call. Order: check, run, hook the tape, write inputs (geometry, then data),
-rebuild
-aliased results, set grad mode. Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23.
-Spec: `specs/s10_runtime.md`.
+Input: metadata, convention, partition, the lowered graphs, and what the first call showed of the
+world. Output: `CompiledEntry`: a function of flat arguments that checks that it is valid for them,
+calls the compiled forward, puts every side effect back, hooks in the backward, and returns the
+results in their containers; MISS where it is not valid. Order: guards, run, hook the tape, write
+inputs, rebuild aliased results, change geometries, set grad mode. Its source can be printed.
+Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
-import numpy as np
+import attrs
+import optree
 
-from aotlite.backends.protocol import Run, Window
-from aotlite.eager.autograd.chain import Chain, Step
-from aotlite.eager.autograd.history import (
-    CreationKind,
-    change_geometry,
-    edge_of,
-    root_of,
-    view_node,
-)
-from aotlite.eager.autograd.tape import Edge
+from aotlite.backends.values import travels_as_array
+from aotlite.eager.autograd.chain import Chain
+from aotlite.eager.autograd.history import accumulator, edge_of
+from aotlite.eager.facts import Facts, facts_of
 from aotlite.eager.random import GENERATOR
-from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, noted
-from aotlite.ir.graph import Graph
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS
-from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Saved
+from aotlite.ir.op import ViewOp
+from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved
 from aotlite.stages.compiled_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.facts import (
     AliasOfBase,
@@ -44,263 +38,402 @@ from aotlite.stages.facts import (
     Fixed,
     FunctionMeta,
     InputMeta,
-    InputRole,
     IsInput,
-    OutputMeta,
     Plain,
     Repeated,
 )
+from aotlite.stages.s10_effects import (
+    arrays_of,
+    change_geometry_of,
+    drawn,
+    is_simple,
+    new_tensor,
+    plain_view,
+    read_only,
+    rebuilt,
+    write_window,
+    write_with_history,
+)
+from aotlite.stages.s10_guards import Check, Failure, World, name_of, what_fails, write_guards
+from aotlite.stages.s10_source import Source, listed
+
+_MANY = 16
+"""So many inputs are handled by a loop, not a line each: Python takes long to compile lines."""
+
+
+@attrs.frozen(eq=False)
+class RuntimePlan:
+    """All that an entry is written from."""
+
+    name: str
+    meta: FunctionMeta
+    inputs: tuple[Any, ...]
+    """The roles of the forward's inputs, in order."""
+    consumed: int
+    """Offsets of the generator that one call uses up (RNG-4)."""
+    forward: Graph
+    run: Any
+    is_compact: bool
+    """Forward and backward are called by their compact faces (`backends.values`)."""
+    backward: BackwardPlan | None
+    result_spec: Any
+    world: World
 
 
 class CompiledEntry:
-    """One compiled variant of a function: valid where its guards hold."""
+    """One compiled variant of a function: `call(leaves)` gives its results, or MISS."""
+
+    __slots__ = ("_checks", "_scope", "call", "source")
 
     def __init__(
-        self,
-        meta: FunctionMeta,
-        inputs: Sequence[Any],
-        consumed: int,
-        forward_graph: Graph,
-        forward: Run,
-        saved: Sequence[Any],
-        backward: BackwardPlan | None,
+        self, call: Callable[[Any], Any], source: str, scope: dict[str, Any], checks: Any
     ) -> None:
-        self.meta = meta
-        self.roles = tuple(inputs)
-        self.consumed = consumed
-        self.forward = forward
-        self.saved = tuple(saved)
-        self.backward = backward
-        self.results = tuple(
-            (role, value.meta) if value is not None else (role, None)
-            for role, value in zip(forward_graph.output_roles, forward_graph.outputs, strict=True)
-            if not isinstance(role, Saved)
-        )
-        self.written = tuple(each for each in meta.inputs if each.writes)
+        self.call = call
+        self.source = source
+        self._scope = scope
+        self._checks: tuple[Check, ...] = checks
 
-    def __call__(self, tensors: dict[InputRole, Tensor], leaves: Sequence[Any]) -> list[Any]:
-        """The flat results of one call; `tensors` by role, `leaves` the flat arguments as given."""
-        for each in self.written:
-            _check_writable(tensors[each.role], each)
-        edges = self._edges(tensors)
-        windows: list[Window] = [
-            (t.storage.buffer, t.offset) for t in map(tensors.get, self.roles) if t is not None
-        ]
-        state = GENERATOR.offset
-        if self.consumed:
-            windows += self._draw()
-        try:
-            out = self.forward(windows)
-        except BaseException:
-            GENERATOR.offset = state
-            raise
-        count = len(self.results)
-        values = {
-            role: Tensor(Storage(window[0]), meta, window[1])
-            for (role, meta), window in zip(self.results, out[:count], strict=True)
-            if window is not None and meta is not None
-        }
-        node = self._hook(values, out[count:], edges)
-        self._write_data(tensors, values)
-        self._set_versions(values)
-        if node is not None:
-            node.link(tensors, values)
-        results = self._results(tensors, values, leaves)
-        self._change_geometries(tensors, results)
+    def why_not(self, leaves: Sequence[Any]) -> Failure | None:
+        """What makes the entry not valid for these flat arguments; None if it is."""
+        return what_fails(self._checks, self._scope, leaves)
+
+
+def runtime(plan: RuntimePlan) -> CompiledEntry:
+    """The entry of a compiled function."""
+    source = Source()
+    checks = write_guards(source, plan.world)
+    _Writer(plan, source).write()
+    call, text = source.function(plan.name)
+    return CompiledEntry(call, text, source.scope, checks)
+
+
+class _Writer:
+    """Writes what follows the guards, in the order of RT-1."""
+
+    def __init__(self, plan: RuntimePlan, source: Source) -> None:
+        self.plan = plan
+        self.meta = plan.meta
+        self.source = source
+        self.tensors = plan.world.tensors()
+        self.written = [each for each in plan.meta.inputs if each.writes]
+        self.values: dict[Any, str] = {}
+        """Variables of what the forward returned, by role: tensors."""
+        self.raw: dict[Any, str] = {}
+        """The same before they are tensors: arrays or windows."""
+        self.results: list[str] = [""] * len(plan.meta.outputs)
+        self._detached = False
+
+    def write(self) -> None:
+        self._check_writable()
+        edges = self._edges()
+        self._run()
+        self._new_tensors()
+        self._hook(edges)
+        self._write_inputs()
+        self._set_versions()
+        self._link()
+        self._results()
+        self._geometries()
         if self.meta.grad_mode_after is not None:
-            STATE.grad_mode = self.meta.grad_mode_after
-        return results
+            self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
+        self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results))}")
 
-    def _draw(self) -> list[Window]:
-        seed, offset = GENERATOR.advance(self.consumed)
-        return [(np.array([seed], np.uint64), 0), (np.array([offset], np.uint64), 0)]
+    # --- before
+    def _check_writable(self) -> None:
+        self.source.use(read_only)
+        for each in self.written:
+            if each.writes_data:
+                place = self.source.constant(each.place, "V")
+                self.source.add(f"if not {name_of(each.role)}.storage.writable:")
+                self.source.add(f"    raise read_only({place})")
 
-    # --- the tape
-    def _edges(self, tensors: dict[InputRole, Tensor]) -> tuple[Edge | None, ...]:
+    def _edges(self) -> str:
         """Where the inputs' gradients go; asked before anything runs, since asking may raise.
 
         Not asked where no gradient comes (RT-9).
         """
-        if self.backward is None:
-            return ()
-        return tuple(
-            [
-                None if meta is None else edge_of(tensors[role])
-                for role, meta in self.backward.gradients
-            ]
-        )
+        if self.plan.backward is None:
+            return ""
+        self.source.use(edge_of, accumulator)
+        gradients = self.plan.backward.gradients
+        names = [name_of(role) for role, _ in gradients]
+        leaves = [meta is not None and self._is_leaf(role) for role, meta in gradients]
+        if len(names) > _MANY and all(leaves):
+            text = f"tuple([(t._accumulator or accumulator(t), 0) for t in {listed(names)}])"
+        else:
+            text = listed([self._edge(*each) for each in gradients])
+        self.source.add(f"edges = {text}")
+        return "edges"
 
-    def _hook(
-        self, values: dict[Any, Tensor], saved: list[Any], edges: tuple[Edge | None, ...]
-    ) -> CompiledBackward | None:
+    def _is_leaf(self, role: Any) -> bool:
+        facts = facts_of(self.tensors[role])
+        return isinstance(facts, Facts) and facts.is_leaf
+
+    def _edge(self, role: Any, meta: TensorMeta | None) -> str:
+        name = name_of(role)
+        if meta is None:
+            return "None"
+        if self._is_leaf(role):
+            return f"({name}._accumulator or accumulator({name}), 0)"
+        return f"edge_of({name})"
+
+    # --- the forward
+    def _run(self) -> None:
+        plan, source = self.plan, self.source
+        source.scope["run"] = plan.run
+        values, many = self._inputs()
+        if plan.consumed:
+            source.use(drawn)
+            source.scope["GENERATOR"] = GENERATOR
+            source.add("state = GENERATOR.offset", f"seed, offset = drawn({plan.consumed})")
+            values += ["seed", "offset"] if plan.is_compact else ["(seed, 0)", "(offset, 0)"]
+        given = many or f"[{', '.join(values)}]"
+        source.scope["quiet"] = NUMPY.quiet
+        call = f"quiet(run.compact, {given})" if plan.is_compact else f"run({given})"
+        names = self._outputs()
+        saved = [i for i, role in enumerate(plan.forward.output_roles) if isinstance(role, Saved)]
+        left = ", ".join([*names, "*saved"] if saved and names else names or ["saved"])
+        line = f"{left}{',' if len(names) == 1 and not saved else ''} = {call}"
+        if plan.consumed:
+            undo = ["except BaseException:", "    GENERATOR.offset = state", "    raise"]
+            source.add("try:", f"    {line}", *undo)
+        else:
+            source.add(line)
+
+    @cached_property
+    def _reads(self) -> list[bool]:
+        """Which of its inputs the forward reads."""
+        reads: list[bool] | None = getattr(self.plan.run, "reads", None)
+        return reads or [True] * len(self.plan.forward.placeholders)
+
+    def _inputs(self) -> tuple[list[str], str | None]:
+        """The forward's inputs, or one expression for all of them."""
+        roles = [role for role in self.plan.inputs if isinstance(role, (Primal, Hidden))]
+        if not self.plan.is_compact:
+            return [f"({name_of(r)}.storage.buffer, {name_of(r)}.offset)" for r in roles], None
+        pairs = list(zip(roles, self._reads, strict=False))
+        if (
+            len(roles) > _MANY
+            and not self.plan.consumed
+            and all(read and self._is_array(role) for role, read in pairs)
+        ):
+            self.source.use(arrays_of)
+            return [], f"arrays_of({listed([name_of(role) for role in roles])})"
+        return [self._input(role) if read else "None" for role, read in pairs], None
+
+    def _is_array(self, role: Any) -> bool:
+        return travels_as_array(self.tensors[role].meta)
+
+    def _input(self, role: Any) -> str:
+        name = name_of(role)
+        if not self._is_array(role):
+            return f"({name}.storage.buffer, {name}.offset)"
+        array = f"x{len(self.source.lines)}"
+        self.source.add(f"{array} = {name}._array", f"if {array} is None:")
+        self.source.add(f"    {array} = {name}.array")
+        return array
+
+    def _outputs(self) -> list[str]:
+        """Variables for what the forward returns, saved values aside."""
+        names: list[str] = []
+        for role in self.plan.forward.output_roles:
+            if not isinstance(role, Saved):
+                self.raw[role] = f"w{len(names)}"
+                names.append(self.raw[role])
+        return names
+
+    def _value_of(self, role: Any) -> Any:
+        graph = self.plan.forward
+        return graph.outputs[graph.output_roles.index(role)]
+
+    def _new_tensors(self) -> None:
+        """Results, bases, and new values that get a history become tensors."""
+        self.source.use(Tensor, Storage, new_tensor)
+        histories = {MutatedInput(e.role) for e in self.written if e.changes_history}
+        for role, name in self.raw.items():
+            value = self._value_of(role)
+            if type(value) is not Node or (
+                isinstance(role, MutatedInput) and role not in histories
+            ):
+                continue
+            meta: Any = value.meta
+            window = name
+            if isinstance(role, MutatedInput) and self.plan.is_compact and travels_as_array(meta):
+                window = f"({name}, 0)"
+            made = self.values[role] = f"t{len(self.values)}"
+            text = self.source.constant(meta, "M", str(meta))
+            if window == name:
+                self.source.add(f"{made} = Tensor(Storage({name}[0]), {text}, {name}[1])")
+            else:
+                self.source.add(f"{made} = new_tensor({window}, {text})")
+
+    # --- the tape
+    def _hook(self, edges: str) -> None:
         """Makes the differentiable results' histories one tape node (RT-2)."""
-        if self.backward is None:
-            return None
-        node = CompiledBackward(self.backward, edges, saved)
-        for index, (role, _) in enumerate(self.backward.tangents):
-            value = values[role]
-            value._node, value._index, value.facts = node, index, None
-        return node
+        backward = self.plan.backward
+        if backward is None:
+            return
+        self.source.use(CompiledBackward)
+        plan = self.source.constant(backward, "B", "the plan of the backward")
+        roles = self.plan.forward.output_roles
+        saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
+        self.source.add(f"node = CompiledBackward({plan}, {edges}, {saved})")
+        for index, (role, _) in enumerate(backward.tangents):
+            name = self.values[role]
+            self.source.add(f"{name}._node = node", f"{name}.facts = None")
+            if index:
+                self.source.add(f"{name}._index = {index}")
+
+    def _link(self) -> None:
+        """Notes the versions of the memory of inputs and results that gradients read (SAV-2)."""
+        backward = self.plan.backward
+        if backward is None or not backward.links:
+            return
+        owners = [self.values.get(e.owner) or name_of(e.owner) for e in backward.links]  # type: ignore[arg-type]
+        if len(owners) > _MANY:
+            self.source.add(f"storages = [t.storage for t in {listed(owners)}]")
+            self.source.add("node.links = [(s, s.version) for s in storages]")
+            return
+        pairs = []
+        for i, owner in enumerate(dict.fromkeys(owners)):
+            self.source.add(f"s{i} = {owner}.storage")
+        order = list(dict.fromkeys(owners))
+        pairs = [f"(s{order.index(o)}, s{order.index(o)}.version)" for o in owners]
+        self.source.add(f"node.links = {listed(pairs)}")
 
     # --- inputs
-    def _write_data(self, tensors: dict[InputRole, Tensor], values: dict[Any, Tensor]) -> None:
+    def _write_inputs(self) -> None:
         """RT-1 step 6: updated inputs are written whole; counters move as eager's do (FUN-23)."""
         copies: dict[int, int] = {}
         for each in self.written:
             if each.changes_history:
-                family = id(tensors[each.role].storage)
+                family = id(self.tensors[each.role].storage)
                 copies[family] = copies.get(family, 0) + 1
         raised: set[int] = set()
         for each in self.meta.inputs:
-            storage = tensors[each.role].storage
-            if each.version_bumps and id(storage) not in raised:
-                raised.add(id(storage))
-                storage.version += each.version_bumps - copies.get(id(storage), 0)
+            family = id(self.tensors[each.role].storage)
+            if each.version_bumps and family not in raised:
+                raised.add(family)
+                bump = each.version_bumps - copies.get(family, 0)
+                if bump:
+                    self.source.add(f"{name_of(each.role)}.storage.version += {bump}")
         for each in self.written:
             if each.writes_data and not each.in_graph:
-                _write_data(tensors[each.role], values[MutatedInput(each.role)], each)
+                self._write_data(each)
 
-    def _set_versions(self, values: dict[Any, Tensor]) -> None:
+    def _write_data(self, each: InputMeta) -> None:
+        """RT-2, RT-4: a differentiable copy where the history changes, bytes alone elsewhere."""
+        role, name = MutatedInput(each.role), name_of(each.role)
+        value = self._value_of(role)
+        if each.changes_history:
+            self.source.use(write_with_history)
+            self.source.add(f"write_with_history({name}, {self.values[role]})")
+        elif value.op == "placeholder" and value.role == each.role:
+            return  # all that was written is what was there
+        elif self.plan.is_compact and travels_as_array(value.meta):
+            arrays = self.source.constant(value.meta.device.arrays, "L", "the array library")
+            self.source.add(f"{arrays}.copy({name}.array, {self.raw[role]})")
+        else:
+            self.source.use(write_window)
+            meta = self.source.constant(value.meta, "M", str(value.meta))
+            self.source.add(f"write_window({name}, {self.raw[role]}, {meta})")
+
+    def _set_versions(self) -> None:
         """New storages count the writes that they went through in the function (TEN-10)."""
-        for index, output in enumerate(self.meta.outputs):
-            if isinstance(output, Plain):
-                values[Output(index)].storage.version = output.version
-        for index, base in enumerate(self.meta.bases):
-            values[IntermediateBase(index)].storage.version = base.version
+        made: list[tuple[Any, int]] = [
+            (Output(i), o.version) for i, o in enumerate(self.meta.outputs) if isinstance(o, Plain)
+        ]
+        made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
+        for role, version in made:
+            if version:
+                self.source.add(f"{self.values[role]}.storage.version = {version}")
 
-    def _change_geometries(self, tensors: dict[InputRole, Tensor], results: list[Any]) -> None:
+    def _geometries(self) -> None:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
-        for each in self.written:
-            if each.writes_metadata:
-                _change_geometry(tensors[each.role], each.geometry_steps)
-        for index, output in enumerate(self.meta.outputs):
+        changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
+        for name, output in zip(self.results, self.meta.outputs, strict=True):
             if isinstance(output, (Plain, AliasOfInput, AliasOfBase, AliasOfOutput)):
-                _change_geometry(results[index], output.geometry_steps)
+                changes.append((name, output.geometry_steps))
+        self.source.use(change_geometry_of)
+        for name, steps in changes:
+            if steps:
+                self.source.add(f"change_geometry_of({name}, {self.source.constant(steps, 'V')})")
 
     # --- results
-    def _results(
-        self,
-        tensors: dict[InputRole, Tensor],
-        values: dict[Any, Tensor],
-        leaves: Sequence[Any],
-    ) -> list[Any]:
-        outputs = self.meta.outputs
-        results: list[Any] = [None] * len(outputs)
-        detached: Detached = {}
-        later: list[tuple[int, OutputMeta]] = []
-        for index, output in enumerate(outputs):
+    def _results(self) -> None:
+        later = []
+        for index, output in enumerate(self.meta.outputs):
             match output:
                 case Plain(is_leaf=is_leaf):
-                    results[index] = values[Output(index)]
-                    results[index]._leaf = is_leaf
+                    name = self.results[index] = self.values[Output(index)]
                     if is_leaf:
-                        results[index].facts = None
+                        self.source.add(f"{name}._leaf, {name}.facts = True, None")
                 case IsInput(role):
-                    results[index] = tensors[role]
+                    self.results[index] = name_of(role)
                 case AliasOfInput(role):
-                    results[index] = _rebuilt(tensors[role], output, detached)
+                    self._rebuild(index, name_of(role), output)
                 case AliasOfBase(base):
-                    source = values[IntermediateBase(base)]
-                    results[index] = _rebuilt(source, output, detached)
+                    self._rebuild(index, self.values[IntermediateBase(base)], output)
                 case Fixed(ArgumentLeaf(leaf)):
-                    results[index] = leaves[leaf]
+                    self.results[index] = f"a{leaf}"
                 case Fixed(value):
-                    results[index] = value
+                    self.results[index] = self._literal(value)
                 case _:
                     later.append((index, output))
         for index, output in later:
             if isinstance(output, AliasOfOutput):
-                results[index] = _rebuilt(results[output.output], output, detached)
+                self._rebuild(index, self.results[output.output], output)
         for index, output in later:
             if isinstance(output, Repeated):
-                results[index] = results[output.output]
-        return results
+                self.results[index] = self.results[output.output]
+
+    def _literal(self, value: Any) -> str:
+        exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
+        return repr(value) if exact else self.source.constant(value, "V", _words(value))
+
+    def _rebuild(self, index: int, origin: str, view: Any) -> None:
+        """RT-6: the line that makes the view which eager's result is."""
+        name = self.results[index] = f"r{index}"
+        if is_simple(view) and len(view.chain):
+            self.source.use(plain_view)
+            steps = view.chain.steps
+            start = sum(_start(step) for step in steps)
+            kind = self.source.constant(view.kind, "K") if view.kind else "None"
+            chain = self.source.constant(steps, "V", _chain_text(view.chain))
+            self.source.add(f"{name} = plain_view({origin}, {chain}, {start}, {kind})")
+            return
+        if not self._detached:
+            self._detached = True
+            self.source.add("detached = {}")
+        self.source.use(rebuilt)
+        how = self.source.constant(view, "V", _chain_text(view.chain))
+        self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
+
+    def _tree(self, spec: Any, names: Any) -> str:
+        """The results in their containers."""
+        if spec.is_leaf():
+            return str(next(names))
+        if spec.type in (tuple, list):
+            items = [self._tree(child, names) for child in spec.children()]
+            return listed(items) if spec.type is tuple else f"[{', '.join(items)}]"
+        items = [next(names) for _ in range(spec.num_leaves)]
+        self.source.scope["unflatten"] = optree.tree_unflatten
+        return f"unflatten({self.source.constant(spec, 'V', str(spec)[:60])}, {listed(items)})"
 
 
-def _check_writable(tensor: Tensor, each: InputMeta) -> None:
-    if each.writes_data and not tensor.storage.writable:
-        raise noted(
-            ArgumentError(
-                f"runtime: {each.place} is read-only memory and the function writes it, expected "
-                "writable memory"
-            ),
-            "Pass a copy of the array.",
-        )
+def _start(step: Any) -> int:
+    op: ViewOp = step.op
+    start: int = op.rule(*_key(op, step))[1]
+    return start
 
 
-def _change_geometry(target: Tensor, steps: Iterable[Step]) -> None:
-    """RT-3: gives the caller's tensor the geometry that the function left."""
-    for step in steps:
-        root_of(target)
-        operand = _Meta(target.meta)
-        target.offset += step.op.start((operand, *step.args))
-        target.meta = step.result
-        target.facts = None
-        target._array = None
-        change_geometry(target, step)
+def _key(op: ViewOp, step: Any) -> tuple[Any, ...]:
+    return (step.operand, *step.args)
 
 
-class _Meta:
-    __slots__ = ("meta",)
-
-    def __init__(self, meta: TensorMeta) -> None:
-        self.meta = meta
+def _words(value: Any) -> str:
+    return repr(value) if isinstance(value, (float, str, bytes)) else f"a {type(value).__name__}"
 
 
-def _write_data(target: Tensor, value: Tensor, each: InputMeta) -> None:
-    """RT-2, RT-4: a differentiable copy where the history changes, bytes alone elsewhere."""
-    if each.changes_history:
-        mode = STATE.grad_mode
-        STATE.grad_mode = True
-        try:
-            target._apply(OPS["copy_"], (target, value))
-        finally:
-            STATE.grad_mode = mode
-    elif value.storage.buffer is not target.storage.buffer or value.offset != target.offset:
-        target.device.arrays.copy(target.array, value.array)
-
-
-Detached = dict[int, Tensor]
-"""The detached aliases made so far, by the step that made them: their views are one family."""
-
-
-def _rebuilt(
-    source: Tensor, view: AliasOfInput | AliasOfBase | AliasOfOutput, detached: Detached
-) -> Tensor:
-    """RT-6: the view of `source` that eager's result is."""
-    kind = view.kind
-    mode = STATE.grad_mode
-    try:
-        # A stale view may be viewed, but its history may not be asked for.
-        STATE.grad_mode = False
-        past = _last_detach(view.chain)
-        out = _replayed(source, view.chain[:past], detached)
-        STATE.grad_mode = view.under_grad and not view.is_dead_end and not view.stale
-        out = _replayed(out, view.chain[past:], detached)
-    finally:
-        STATE.grad_mode = mode
-    if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
-        out._kind = kind
-        if view.is_dead_end:
-            out._node, out._index = view_node(view.chain[-1], None), 0
-        if view.stale:
-            out._seen = -1
-    return out
-
-
-def _last_detach(chain: Chain) -> int:
-    """The number of steps up to the last detach: histories before it do not matter."""
-    return max([i + 1 for i, step in enumerate(chain) if step.op is DETACH], default=0)
-
-
-def _replayed(source: Tensor, chain: Iterable[Step], detached: Detached) -> Tensor:
-    """`source` seen through the chain."""
-    out = source
-    for step in chain:
-        if step.op is not DETACH:
-            out = out._apply(step.op, (out, *step.args))
-        elif id(step) in detached:
-            out = detached[id(step)]
-        else:
-            out = detached[id(step)] = out.detach()
-    return out
+def _chain_text(chain: Chain) -> str:
+    return f"views {', '.join(step.op.name for step in chain) or 'none'}"

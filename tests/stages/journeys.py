@@ -57,7 +57,7 @@ class Journey:
     @property
     def partition(self) -> Partition:
         """Forward and backward."""
-        partition: Partition = self.compiled.entries[-1].compiled.partition
+        partition: Partition = self.compiled.entries[-1].partition
         return partition
 
     def _graph(self, stage: str) -> Graph:

@@ -1,0 +1,166 @@
+"""What run-time functions call to put side effects back: copies, geometries, rebuilt views.
+
+Used by stage 10 alone, whose generated functions call these with constants of the entry.
+Rules: RT-2..RT-8, TEN-24. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.autograd.chain import Chain, Step
+from aotlite.eager.autograd.history import (
+    CreationKind,
+    change_geometry,
+    root_of,
+    view_node,
+)
+from aotlite.eager.random import GENERATOR
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS
+from aotlite.ir.ops.views import AS_STRIDED, DETACH
+from aotlite.stages.facts import AliasOfBase, AliasOfInput, AliasOfOutput
+
+View = AliasOfInput | AliasOfBase | AliasOfOutput
+Detached = dict[int, Tensor]
+"""The detached aliases made so far, by the step that made them: their views are one family."""
+
+
+def read_only(place: str) -> Exception:
+    """The error for an input that is written and cannot be."""
+    return noted(
+        ArgumentError(
+            f"runtime: {place} is read-only memory and the function writes it, expected "
+            "writable memory"
+        ),
+        "Pass a copy of the array.",
+    )
+
+
+def arrays_of(tensors: Iterable[Tensor]) -> list[Any]:
+    """The arrays over the tensors' memory."""
+    return [t.array if t._array is None else t._array for t in tensors]
+
+
+def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The generator's seed and offset, as 0-d uint64 arrays, for a call that uses up `count`."""
+    seed, offset = GENERATOR.advance(count)
+    return np.array(seed, np.uint64), np.array(offset, np.uint64)
+
+
+def new_tensor(window: tuple[Any, int], meta: TensorMeta) -> Tensor:
+    """A tensor on a storage of its own, from what the forward returned."""
+    return Tensor(Storage(window[0]), meta, window[1])
+
+
+def change_geometry_of(target: Tensor, steps: Iterable[Step]) -> None:
+    """RT-3: gives the caller's tensor the geometry that the function left."""
+    for step in steps:
+        root_of(target)
+        operand = _Meta(target.meta)
+        target.offset += step.op.start((operand, *step.args))
+        target.meta = step.result
+        target.facts = None
+        target._array = None
+        change_geometry(target, step)
+
+
+class _Meta:
+    __slots__ = ("meta",)
+
+    def __init__(self, meta: TensorMeta) -> None:
+        self.meta = meta
+
+
+def write_with_history(target: Tensor, value: Tensor) -> None:
+    """RT-2: a differentiable copy, so that gradients flow through the updated input."""
+    mode = STATE.grad_mode
+    STATE.grad_mode = True
+    try:
+        target._apply(OPS["copy_"], (target, value))
+    finally:
+        STATE.grad_mode = mode
+
+
+def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> None:
+    """RT-4: bytes alone, from a window; nothing where it is the target's own memory."""
+    buffer, start = window
+    if buffer is not target.storage.buffer or start != target.offset:
+        arrays = meta.device.arrays
+        arrays.copy(
+            target.array, arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
+        )
+
+
+def is_simple(view: View) -> bool:
+    """Whether a view may be rebuilt by `plain_view`: no history, and steps relative to its source.
+
+    A view under no_grad has a kind that says so; there is nothing else to it either.
+    """
+    return (
+        not (view.requires_grad or view.stale or view.is_dead_end)
+        and view.kind in (None, CreationKind.NO_GRAD)
+        and not any(step.op in (DETACH, AS_STRIDED) for step in view.chain)
+    )
+
+
+def plain_view(source: Tensor, steps: tuple[Step, ...], start: int, kind: Any) -> Tensor:
+    """RT-6: the view at the end of these steps, `start` elements from the source's first one."""
+    out = Tensor(source.storage, steps[-1].result, source.offset + start)
+    chain = source._chain
+    for step in steps:
+        chain = Chain(chain, step)
+    out._root = root_of(source)
+    out._base = source if source._base is None else source._base
+    out._chain = chain
+    out._seen = source.storage.version
+    out._kind = kind or source._kind
+    out.facts = None
+    return out
+
+
+def rebuilt(source: Tensor, view: View, detached: Detached) -> Tensor:
+    """RT-6: the view of `source` that eager's result is."""
+    kind = view.kind
+    mode = STATE.grad_mode
+    try:
+        # A stale view may be viewed, but its history may not be asked for.
+        STATE.grad_mode = False
+        past = _last_detach(view.chain)
+        out = _replayed(source, view.chain[:past], detached)
+        STATE.grad_mode = view.under_grad and not view.is_dead_end and not view.stale
+        out = _replayed(out, view.chain[past:], detached)
+    finally:
+        STATE.grad_mode = mode
+    if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
+        out._kind = kind
+        if view.is_dead_end:
+            out._node, out._index = view_node(view.chain[-1], None), 0
+        if view.stale:
+            out._seen = -1
+    return out
+
+
+def _last_detach(chain: Chain) -> int:
+    """The number of steps up to the last detach: histories before it do not matter."""
+    return max([i + 1 for i, step in enumerate(chain) if step.op is DETACH], default=0)
+
+
+def _replayed(source: Tensor, chain: Iterable[Step], detached: Detached) -> Tensor:
+    """`source` seen through the chain."""
+    out = source
+    for step in chain:
+        if step.op is not DETACH:
+            out = out._apply(step.op, (out, *step.args))
+        elif id(step) in detached:
+            out = detached[id(step)]
+        else:
+            out = detached[id(step)] = out.detach()
+    return out

@@ -1,0 +1,405 @@
+"""The first part of a run-time function: what a call must satisfy for an entry to be valid for it.
+
+Input: the first call's flat arguments and what capture noted of the outside. Output: lines that
+return MISS where something is not as it was, and the same checks one by one, for `explain`.
+Rules: GRD-1, GRD-2, DUP-5, CAP-3..CAP-12. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.facts import facts_of
+from aotlite.eager.observed import Observed
+from aotlite.eager.sharing import alias_pattern, are_apart, foreign_overlaps
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AliasError, noted
+from aotlite.ir.role import Hidden, Primal
+from aotlite.stages.facts import FunctionMeta
+from aotlite.stages.frozen import PLAIN, frozen_value
+from aotlite.stages.guards import HiddenPlace, NoGradient, PlainValue, SamePlace, Surroundings
+from aotlite.stages.places import NOTHING, Place, take
+from aotlite.stages.s10_source import Source, listed
+
+InputRole = Primal | Hidden
+
+MISS = object()
+"""What a run-time function returns for a call that its entry is not valid for."""
+
+GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+"""What looking at a place raises where something else lies than before."""
+
+
+@attrs.frozen(eq=False)
+class World:
+    """What the guards of an entry are made from: the first call, and what it read outside."""
+
+    leaves: Sequence[Any]
+    """The flat arguments, tensors for ndarrays."""
+    arguments: dict[InputRole, Tensor]
+    """The distinct tensor arguments by the role of their first place."""
+    hidden: tuple[Tensor, ...]
+    guards: tuple[Any, ...]
+    fixed_offsets: frozenset[InputRole]
+    writes: bool
+    """Something is written: which inputs share memory, and how, must be as it was (GRD-2)."""
+
+    def tensors(self) -> dict[InputRole, Tensor]:
+        """All inputs by role."""
+        return {**self.arguments, **{Hidden(i): t for i, t in enumerate(self.hidden)}}
+
+
+@attrs.frozen
+class Check:
+    """One guard: `test` is an expression, or a statement where `is_statement`."""
+
+    test: str
+    subject: str
+    """What it is about, for people."""
+    shown: str | None = None
+    """An expression for what was found."""
+    expected: str = "the same"
+    is_statement: bool = False
+    culprit: str | None = None
+    """An expression for the place at fault, where the check is about several."""
+
+
+def name_of(role: InputRole) -> str:
+    """The variable of an input in a run-time function."""
+    return f"a{role.index}" if isinstance(role, Primal) else f"h{role.index}"
+
+
+def write_guards(source: Source, world: World) -> tuple[Check, ...]:
+    """Adds the guards' lines to `source`; the checks one by one."""
+    writer = _Guards(source, world)
+    writer.arguments()
+    writer.modes()
+    writer.identities()
+    writer.outside()
+    writer.memory()
+    source.use(facts_of, frozen_value, alias_pattern, are_apart, take)
+    source.scope.update(
+        words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
+    )
+    _add_lines(source, len(world.leaves), writer.checks)
+    return tuple(writer.checks)
+
+
+def _add_lines(source: Source, count: int, checks: list[Check]) -> None:
+    source.add(f"if len(leaves) != {count}:", "    return MISS")
+    if count:
+        source.add(f"{listed([f'a{i}' for i in range(count)])} = leaves")
+    source.add("try:")
+    tests: list[str] = []
+    for check in [*checks, None]:
+        if check is not None and not check.is_statement:
+            tests.append(check.test)
+            continue
+        if tests:
+            source.add("    if not (", *[f"        {line}" for line in _joined(tests)], "    ):")
+            source.add("        return MISS")
+            tests = []
+        if check is not None:
+            source.add(f"    {check.test}")
+    source.add("except GUARD_ERRORS:", "    return MISS")
+
+
+def _joined(tests: list[str]) -> list[str]:
+    return [tests[0], *[f"and {test}" for test in tests[1:]]]
+
+
+def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta) -> None:
+    """ALI-1 for memory that different storages lie on, as ndarrays can lead to.
+
+    Raises AliasError where one of the tensors is written.
+    """
+    metas = [meta.input_of(role) for role in tensors]
+    for i, j in foreign_overlaps(list(tensors.values())):
+        if metas[i].writes_data or metas[j].writes_data:
+            raise noted(
+                AliasError(
+                    f"compile: {metas[i].place} and {metas[j].place} overlap in memory, by "
+                    "ndarrays, and one of them is written, expected written inputs that overlap no "
+                    "other input"
+                ),
+                "Pass one tensor, and take the views inside the function. (ALI-1)",
+            )
+
+
+class _Guards:
+    """Collects the checks."""
+
+    def __init__(self, source: Source, world: World) -> None:
+        self.source = source
+        self.world = world
+        self.checks: list[Check] = []
+        self._variables: dict[Any, str] = {}
+
+    def check(self, test: str, subject: str, shown: str | None, expected: str) -> None:
+        self.checks.append(Check(test, subject, shown, expected))
+
+    # --- arguments
+    def arguments(self) -> None:
+        """Each argument's facts; of plain values type and bits."""
+        first: dict[int, int] = {}
+        for i, leaf in enumerate(self.world.leaves):
+            name, subject = f"a{i}", f"argument {i}"
+            if isinstance(leaf, (Tensor, Observed)):
+                before = first.setdefault(id(leaf), i)
+                if before != i:
+                    what = f"the object that is argument {before}"
+                    self.check(f"{name} is a{before}", subject, None, what)
+                elif isinstance(leaf, Tensor):
+                    self._facts(name, leaf, subject)
+                else:
+                    kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
+                    what = f"a {type(leaf).__name__}"
+                    self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
+            else:
+                self._plain(name, leaf, subject, frozen_value(leaf))
+
+    def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
+        facts = facts_of(tensor)
+        expected = self.source.constant(facts, "F", str(facts))
+        test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
+        self.check(test, subject, f"facts_of({name})", str(facts))
+
+    def _plain(self, name: str, value: Any, subject: str, frozen: Any) -> None:
+        test = _exact_test(name, value)
+        if test is None:
+            test = f"frozen_value({name}) == {self.source.constant(frozen, 'V', _words(value))}"
+        self.check(test, subject, f"words({name})", _words(value))
+
+    def modes(self) -> None:
+        self.check("STATE.recorder is None", "a capture", None, "none running")
+        mode = STATE.grad_mode
+        self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
+
+    def identities(self) -> None:
+        """Objects that were different must be: a program can ask (DUP-5)."""
+        for kind in (Tensor, Observed):
+            names = {
+                id(leaf): f"a{i}"
+                for i, leaf in reversed(list(enumerate(self.world.leaves)))
+                if isinstance(leaf, kind)
+            }
+            different = list(names.values())[::-1]
+            if len(different) > 1:
+                what = "different objects"
+                self.check(self._distinct(different), "the arguments", None, what)
+
+    def _distinct(self, names: list[str]) -> str:
+        if len(names) <= 3:
+            pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+            return " and ".join([f"{a} is not {b}" for a, b in pairs])
+        whole = names == [f"a{i}" for i in range(len(self.world.leaves))]
+        items = "*leaves" if whole else ", ".join(names)
+        return f"len({{{items}}}) == {len(names)}"
+
+    # --- the outside
+    def outside(self) -> None:
+        """What the function reached without its being an argument (CAP-3, CAP-12)."""
+        for guard in self.world.guards:
+            match guard:
+                case HiddenPlace(index, place):
+                    name = f"h{index}"
+                    self._statement(f"{name} = {self._at(place)}", str(place))
+                    self._facts(name, self.world.hidden[index], str(place))
+        for guard in self.world.guards:
+            match guard:
+                case SamePlace(place, role):
+                    what = f"the object that is {role}"
+                    self.check(f"{self._at(place)} is {name_of(role)}", str(place), None, what)
+                case PlainValue(place, frozen):
+                    self._plain_at(place, frozen)
+                case NoGradient(place):
+                    self.check(f"{self._at(place)} is None", str(place), None, "None")
+                case Surroundings():
+                    self._surroundings(guard)
+
+    def _plain_at(self, place: Place, frozen: Any) -> None:
+        value = place.resolve(list(self.world.leaves))
+        if value is NOTHING:
+            *_, (kind, key) = place.path
+            owner = self._at(Place(place.argument, place.function, place.path[:-1]))
+            test = f"take({owner}, {kind!r}, {self._key(key)}) is NOTHING"
+            self.check(test, str(place), None, "nothing there")
+        else:
+            self._plain(self._at(place), value, str(place), frozen)
+
+    def _surroundings(self, guard: Surroundings) -> None:
+        """Immutable things one by one; containers, Modules and tensors by their image."""
+        rest: list[tuple[Place, Any]] = []
+        leaves = list(self.world.leaves)
+        for place, image in zip(guard.places, guard.images, strict=True):
+            value = place.resolve(leaves)
+            if value is NOTHING or isinstance(value, (Tensor, Observed, list, tuple, dict)):
+                rest.append((place, image))
+            elif not self._identity(place, value):
+                self._plain(self._at(place), value, str(place), image)
+        absent = [place for place, _ in rest if place.resolve(leaves) is NOTHING]
+        for place in absent:
+            self._plain_at(place, None)
+        kept = [each for each in rest if each[0] not in absent]
+        if kept:
+            places, images = zip(*kept, strict=True)
+            name = self.source.constant(Surroundings(places, images), "S", _places_text(places))
+            tensors = listed([name_of(role) for role in self.world.arguments])
+            changed = f"{name}.changed(leaves, {tensors})"
+            what = _places_text(places)
+            self.checks.append(
+                Check(f"{changed} is None", what, None, "as it was", culprit=changed)
+            )
+
+    def _identity(self, place: Place, value: Any) -> bool:
+        """Checks by identity what has nothing else: modules, functions, classes."""
+        if isinstance(value, (types.ModuleType, type)):
+            name = self.source.constant(value, "O", _words(value))
+            test = f"{self._at(place)} is {name}"
+        elif isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+            name = self.source.constant(weakref.ref(value), "W", _words(value))
+            test = f"{self._at(place)} is {name}() is not None"
+        else:
+            return False
+        self.check(test, str(place), None, _words(value))
+        return True
+
+    # --- places
+    def _at(self, place: Place) -> str:
+        """The variable that holds what lies at a place; each step of a path is taken once."""
+        at = self._root(place)
+        for i, (kind, key) in enumerate(place.path):
+            path = (id(place.function), place.argument, place.path[: i + 1])
+            name = self._variables.get(path)
+            if name is None:
+                name = self._variables[path] = f"p{len(self._variables)}"
+                here = Place(place.argument, place.function, place.path[: i + 1])
+                self._statement(f"{name} = {self._step(at, place, i, kind, key)}", str(here))
+            at = name
+        return at
+
+    def _root(self, place: Place) -> str:
+        if place.argument is not None:
+            return f"a{place.argument}"
+        return self.source.constant(place.function, "O", "the compiled function")
+
+    def _step(self, at: str, place: Place, i: int, kind: str, key: Any) -> str:
+        owner = Place(place.argument, place.function, place.path[:i]).resolve(
+            list(self.world.leaves)
+        )
+        own = getattr(owner, "__dict__", {})
+        match kind:
+            case "global" if i == 0 and place.argument is None:
+                return f"{self.source.constant(owner.__globals__, 'G')}[{key!r}]"
+            case "cell" if i == 0 and place.argument is None:
+                return f"{self.source.constant(owner.__closure__[key], 'C')}.cell_contents"
+            case "attr" | "module" if key in own:
+                return f"{at}.__dict__[{key!r}]"
+            case "item" if type(key) in (int, str):
+                return f"{at}[{key!r}]"
+            case "grad":
+                return f"{at}._grad"
+        return f"take({at}, {kind!r}, {self._key(key)})"
+
+    def _key(self, key: Any) -> str:
+        return repr(key) if type(key) in (int, str, type(None)) else self.source.constant(key, "K")
+
+    def _statement(self, text: str, subject: str) -> None:
+        self.checks.append(Check(text, subject, None, "something there", is_statement=True))
+
+    # --- memory
+    def memory(self) -> None:
+        """Where something is written: who shares memory with whom (GRD-2); offsets that count."""
+        tensors = self.world.tensors()
+        names = [name_of(role) for role in tensors]
+        if self.world.writes and len(names) > 1:
+            pattern = alias_pattern(list(tensors.values()))
+            test = self._sharing(names, pattern)
+            self.check(test, "memory that the inputs share", None, "as at the first call")
+        for role, tensor in tensors.items():
+            if role in self.world.fixed_offsets:
+                name = name_of(role)
+                test = f"{name}.offset == {tensor.offset}"
+                self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
+
+    def _sharing(self, names: list[str], pattern: Any) -> str:
+        everything = listed(names)
+        if pattern is not None:
+            return f"alias_pattern({everything}) == {self.source.constant(pattern, 'V')}"
+        if len(names) > 2:
+            return f"are_apart({everything})"
+        a, b = [f"{name}.storage" for name in names]
+        quick = f"not ({a}.exported and {b}.exported)"
+        return f"{a} is not {b} and ({quick} or are_apart({everything}))"
+
+
+def _words(value: Any) -> str:
+    """A value in a few words; what is not a plain one, by its type."""
+    plain = isinstance(value, (*PLAIN, types.ModuleType, types.FunctionType, type))
+    return repr(value)[:80] if plain else f"a {type(value).__name__}"
+
+
+def _exact_test(name: str, value: Any) -> str | None:
+    """A quick test for equal type and bits; None for values that need more."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return f"{name} is {value}"
+    if kind in (int, str, bytes) or (kind is float and value == value and value not in (0.0,)):
+        text = repr(value)
+        if len(text) <= 80 and "inf" not in text:
+            return f"type({name}) is {kind.__name__} and {name} == {text}"
+    return None
+
+
+def _places_text(places: Sequence[Place]) -> str:
+    text = ", ".join(map(str, places[:3]))
+    return text if len(places) <= 3 else f"{text} and {len(places) - 3} more"
+
+
+@attrs.frozen
+class Failure:
+    """Why an entry is not valid for a call."""
+
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def what_fails(
+    checks: Sequence[Check], scope: dict[str, Any], leaves: Sequence[Any]
+) -> Failure | None:
+    """The first check that does not hold for these arguments; None if all hold."""
+    here = {**scope, "leaves": leaves, **{f"a{i}": leaf for i, leaf in enumerate(leaves)}}
+    for check in checks:
+        try:
+            if check.is_statement:
+                exec(check.test, here)
+                continue
+            holds = eval(check.test, here)
+        except GUARD_ERRORS:
+            return _failure(check.subject, "something else", check)
+        if not holds:
+            subject = check.subject if check.culprit is None else str(eval(check.culprit, here))
+            return _failure(subject, _shown(check, here), check)
+    return None
+
+
+def _failure(subject: str, found: str, check: Check) -> Failure:
+    return Failure(subject, f"{subject} is {found}, expected {check.expected}")
+
+
+def _shown(check: Check, here: dict[str, Any]) -> str:
+    if check.shown is None:
+        return "something else"
+    try:
+        return str(eval(check.shown, here))[:200]
+    except GUARD_ERRORS:
+        return "something else"

@@ -1,0 +1,66 @@
+"""The text of a run-time function while it is written, with the values that its names stand for.
+
+Used by stage 10 alone. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+_NUMBERS = count()
+
+
+class Source:
+    """Lines of one function of `leaves`, and the scope in which they run."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {}
+        self.notes: list[str] = []
+        """What constants stand for, printed above the function."""
+        self._names: dict[tuple[str, int], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, *lines: str) -> None:
+        """Appends lines of the body, not indented."""
+        self.lines += lines
+
+    def use(self, *things: Callable[..., Any]) -> None:
+        """Makes functions and classes known by their own names."""
+        for thing in things:
+            self.scope[thing.__name__] = thing
+
+    def constant(self, value: Any, kind: str, note: str | None = None) -> str:
+        """A name for this very object: `kind` and a number."""
+        key = (kind, id(value))
+        name = self._names.get(key)
+        if name is None:
+            number = self._counts.get(kind, 0)
+            self._counts[kind] = number + 1
+            name = self._names[key] = f"{kind}{number}"
+            self.scope[name] = value
+            if note is not None:
+                self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
+        return name
+
+    def text(self, name: str) -> str:
+        """The function's source."""
+        body = [f"    {line}" for line in self.lines]
+        return "\n".join([*self.notes, f"def {name}(leaves):", *body]) + "\n"
+
+    def function(self, name: str) -> tuple[Callable[..., Any], str]:
+        """The function, made, and its source; tracebacks show its lines."""
+        name = name if name.isidentifier() else "call"
+        text = self.text(name)
+        file = f"<aotlite {name} {next(_NUMBERS)}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        exec(compile(text, file, "exec"), self.scope)
+        return self.scope[name], text
+
+
+def listed(names: list[str]) -> str:
+    """The names as a tuple display."""
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
