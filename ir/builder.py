@@ -102,19 +102,20 @@ class Builder:
         """Appends a call of `op` on canonical arguments (nodes, literals) and infers its meta."""
         source = self.source
         if source is None:
-            node = Node("call", op, args, meta=op.infer(args), phase=self.phase)
-        else:
+            node = Node("call", op, args, op.infer(args), phase=self.phase)
+        else:  # by position: keywords cost as much again
             node = Node(
                 "call",
                 op,
                 args,
-                meta=op.infer(args),
-                grad_mode=source.grad_mode,
-                phase=source.phase,
-                sequence=source.sequence,
-                location=source.location,
-                origin=source.origin or source,
-                recompute=source.recompute,
+                op.infer(args),
+                None,
+                source.grad_mode,
+                source.phase,
+                source.sequence,
+                source.location,
+                source.origin or source,
+                source.recompute,
             )
         self.nodes.append(node)
         return node

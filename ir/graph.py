@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -113,11 +114,15 @@ class Node:
 
 
 def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
-    """`value` (an argument, a tuple of arguments) with `function` applied to its nodes."""
+    """`value` (an argument, a tuple of arguments) with `function` applied to its nodes.
+
+    A tuple in which nothing changes is itself.
+    """
     if type(value) is Node:
         return function(value)
     if type(value) is tuple:
-        return tuple([map_nodes(item, function) for item in value])
+        mapped = [map_nodes(item, function) for item in value]
+        return value if all(map(is_, mapped, value)) else tuple(mapped)
     return value
 
 

@@ -11,7 +11,7 @@ import attrs
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 
@@ -40,30 +40,36 @@ class Family:
     meta: TensorMeta
 
 
-def sights(graph: Graph) -> dict[Node, Sight]:
-    """The sight of every node of an imperative graph."""
-    seen: dict[Node, Sight] = {}
-    for node in graph.nodes:
-        if node.op != "output":
-            seen[node] = _sight(node, seen)
-    return seen
+class Sights:
+    """The sight of every node of an imperative graph; that of a fresh value is made when asked."""
 
+    __slots__ = ("_seen",)
 
-def _sight(node: Node, seen: dict[Node, Sight]) -> Sight:
-    op = node.target
-    if node.op != "call":
+    def __init__(self, graph: Graph) -> None:
+        self._seen: dict[Node, Sight] = {}
+        for node in graph.nodes:
+            if type(node.target) is not PureOp and node.op == "call":
+                self._seen[node] = self._sight(node)
+
+    def __getitem__(self, node: Node) -> Sight:
+        found = self._seen.get(node)
+        if found is None:
+            found = self._seen[node] = _fresh(node)
+        return found
+
+    def _sight(self, node: Node) -> Sight:
+        op = node.target
+        if isinstance(op, ViewOp):
+            return _further(self[node.args[0]], op, node.args, node, node)
+        if isinstance(op, InplaceOp):
+            return self[node.args[0]]
+        if isinstance(op, GeometryOp):
+            return _moved(self, op, node)
+        if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
+            whole = node.args[0]
+            view, rest = whole.target.parts(whole.args)[node.args[1]]
+            return _further(self[whole.args[0]], view, (whole.args[0], *rest), node, node)
         return _fresh(node)
-    if isinstance(op, ViewOp):
-        return _further(seen[node.args[0]], op, node.args, node, node)
-    if isinstance(op, InplaceOp):
-        return seen[node.args[0]]
-    if isinstance(op, GeometryOp):
-        return _moved(seen, op, node)
-    if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
-        whole = node.args[0]
-        view, rest = whole.target.parts(whole.args)[node.args[1]]
-        return _further(seen[whole.args[0]], view, (whole.args[0], *rest), node, node)
-    return _fresh(node)
 
 
 def _fresh(node: Node) -> Sight:
@@ -71,7 +77,7 @@ def _fresh(node: Node) -> Sight:
     return Sight(node, EMPTY_CHAIN, 0, node, Family(EMPTY_CHAIN, 0, meta))
 
 
-def _moved(seen: dict[Node, Sight], op: GeometryOp, node: Node) -> Sight:
+def _moved(seen: Sights, op: GeometryOp, node: Node) -> Sight:
     before = seen[node.args[0]]
     after = _further(before, op.view, node.args, node, before.object)
     step, moves = after.chain[-1], before.moves

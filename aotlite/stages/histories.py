@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from aotlite.eager.autograd.engine import reachable
 from aotlite.eager.autograd.history import RESTRICTED
 from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode
 from aotlite.eager.tensor import Tensor
@@ -32,11 +33,28 @@ def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
 
 def behind(edge: Edge | None) -> list[TapeNode]:
     """The tape nodes that a gradient at this edge passes."""
-    found: dict[int, TapeNode] = {}
-    stack = [] if edge is None else [edge[0]]
-    while stack:
-        node = stack.pop()
-        if id(node) not in found:
-            found[id(node)] = node
-            stack.extend(e[0] for e in node.edges if e is not None)
-    return list(found.values())
+    order, accumulating = reachable([] if edge is None else [edge[0]])
+    return [*order, *accumulating]
+
+
+def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:
+    """For each tape node the edges, as bits of a number, whose gradients pass it.
+
+    In the order in which a backward runs them; those that accumulate at the end.
+    """
+    starts: dict[TapeNode, int] = {}
+    for place, edge in enumerate(edges):
+        if edge is not None:
+            starts[edge[0]] = starts.get(edge[0], 0) | 1 << place
+    order, accumulating = reachable(starts)
+    found = dict.fromkeys([*reversed(order), *accumulating], 0)
+    found.update(starts)
+    for node in order[::-1]:
+        bits = found[node]
+        for edge in node.edges:
+            if edge is not None:
+                found[edge[0]] |= bits
+    for node in accumulating:
+        for further in _accumulators(node):
+            found[further] |= found[node]
+    return found

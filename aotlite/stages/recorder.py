@@ -123,7 +123,12 @@ class CaptureRecorder:
         if type(op) is not PureOp:
             self._check_geometry(op, args, meta)
         values = tuple(
-            [value.value if isinstance(value, Tensor) else _listed(value) for value in args]
+            [
+                value.value
+                if isinstance(value, Tensor)
+                else (_listed(value) if type(value) is tuple else value)
+                for value in args
+            ]
         )
         node = self._add(op, values, meta)
         if type(meta) is not tuple:
@@ -431,9 +436,9 @@ def _addresses(meta: TensorMeta, start: int) -> set[int]:
     return found
 
 
-def _listed(value: Any) -> Any:
-    """The graph values of a list of tensors; anything else as it is."""
-    if type(value) is tuple and value and isinstance(value[0], Tensor):
+def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The graph values of a list of tensors; any other tuple as it is."""
+    if value and isinstance(value[0], Tensor):
         return tuple([item.value for item in value])
     return value
 

@@ -7,6 +7,7 @@ their autograd state; changes nothing. Rules: META-2..META-16, GEN-5. Spec: `spe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
@@ -20,7 +21,7 @@ from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap, overlaps
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.aliasing import Sight, sights
+from aotlite.stages.aliasing import Sight, Sights
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -45,7 +46,7 @@ def analyze(captured: Captured) -> FunctionMeta:
 
     Raises AliasError, before anything ran, for inputs that overlap while one of them is written.
     """
-    seen = sights(captured.graph)
+    seen = Sights(captured.graph)
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
     _refuse_written_overlap(captured, metas)
@@ -83,13 +84,13 @@ def _tangents(
 class _Inputs:
     """Collects the writes to each input."""
 
-    def __init__(self, captured: Captured, seen: dict[Node, Sight]) -> None:
+    def __init__(self, captured: Captured, seen: Sights) -> None:
         self.captured = captured
         self.seen = seen
         self.writes: dict[Node, list[Node]] = {}
         self.last: dict[Node, Node] = {}
         for node in captured.graph.nodes:
-            if isinstance(node.target, (InplaceOp, GeometryOp)):
+            if type(node.target) is InplaceOp or type(node.target) is GeometryOp:
                 sight = seen[node]
                 self.writes.setdefault(sight.root, []).append(node)
                 self.last[sight.object] = node
@@ -136,10 +137,11 @@ def _root_changed(given: CapturedInput) -> bool:
 
 def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
     """ALI-1: inputs that overlap while one is written are one memory; that is not built yet."""
-    for i, (a, first) in enumerate(zip(captured.inputs, metas, strict=True)):
-        for b, second in list(zip(captured.inputs, metas, strict=True))[i + 1 :]:
-            if a.fake.storage is not b.fake.storage:
-                continue
+    families: dict[int, list[tuple[CapturedInput, InputMeta]]] = {}
+    for given, meta in zip(captured.inputs, metas, strict=True):
+        families.setdefault(id(given.fake.storage), []).append((given, meta))
+    for family in families.values():
+        for (a, first), (b, second) in combinations(family, 2):
             if not (first.writes_data or second.writes_data):
                 continue
             if overlaps(_layout(a), _layout(b)):
@@ -174,11 +176,15 @@ def _layout(given: CapturedInput) -> tuple[tuple[int, ...], tuple[int, ...], int
 class _Outputs:
     """Decides the kind of each result, first match wins (META-7)."""
 
-    def __init__(self, captured: Captured, seen: dict[Node, Sight]) -> None:
+    def __init__(self, captured: Captured, seen: Sights) -> None:
         self.captured = captured
         self.seen = seen
         self.results = captured.results
-        self.tensors = [r for r in self.results if isinstance(r, Tensor)]
+        self.first = _first_places(self.results)
+        self.sharing: dict[Node, list[int]] = {}
+        """For each storage, by the node that made it, the places of the distinct results on it."""
+        for index in self.first.values():
+            self.sharing.setdefault(seen[self.results[index].value].root, []).append(index)
         self.inputs = {given.placeholder: given for given in captured.inputs}
         self.bases: list[BaseMeta] = []
         self.base_of: dict[Node, int] = {}
@@ -190,9 +196,9 @@ class _Outputs:
     def _kind(self, index: int, result: object) -> OutputMeta:
         if not isinstance(result, Tensor):
             return Fixed(result)
-        for earlier, other in enumerate(self.results[:index]):
-            if other is result:
-                return Repeated(earlier)
+        earlier = self.first[id(result)]
+        if earlier != index:
+            return Repeated(earlier)
         given = self.captured.recorder.input_of(result)
         if given is not None:
             return IsInput(given.role)
@@ -204,8 +210,7 @@ class _Outputs:
             return AliasOfInput(role, *self._view(result, sight))
         if sight.object is sight.root:
             return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
-        sharing = {id(t) for t in self.tensors if self.seen[t.value].root is sight.root}
-        if len(sharing) > 1 or result._kind is not None:
+        if len(self.sharing[sight.root]) > 1 or result._kind is not None:
             self._check_history(index, result, sight)
             return self._alias(sight, result)
         return _plain(result, result.meta, EMPTY_CHAIN)
@@ -223,8 +228,8 @@ class _Outputs:
         )
 
     def _alias(self, sight: Sight, result: Tensor) -> OutputMeta:
-        for output, other in enumerate(self.results):
-            if isinstance(other, Tensor) and self._is_base(other, sight):
+        for output in self.sharing[sight.root]:
+            if self._is_base(self.results[output], sight):
                 return AliasOfOutput(output, *self._view(result, sight))
         base = self.base_of.get(sight.root)
         if base is None:
@@ -240,13 +245,13 @@ class _Outputs:
     def _base(self, sight: Sight) -> BaseMeta:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
         version = 0
-        for output, other in enumerate(self.results):
-            if isinstance(other, Tensor) and self.seen[other.value].root is sight.root:
-                version = other.storage.version
-                if not _detached(self.seen[other.value].chain):
-                    root = other._root
-                    requires_grad = root is not None and root.requires_grad
-                    return BaseMeta(sight.root, meta, requires_grad, output, version)
+        for output in self.sharing[sight.root]:
+            other = self.results[output]
+            version = other.storage.version
+            if not _detached(self.seen[other.value].chain):
+                root = other._root
+                requires_grad = root is not None and root.requires_grad
+                return BaseMeta(sight.root, meta, requires_grad, output, version)
         return BaseMeta(sight.root, meta, False, -1, version)
 
     def _check_leaf_window(self, index: int, given: CapturedInput) -> None:
@@ -277,6 +282,15 @@ class _Outputs:
                 place,
                 "Return a clone() of it.",
             )
+
+
+def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
+    """The first place of each tensor among the results, by its id."""
+    first: dict[int, int] = {}
+    for index, result in enumerate(results):
+        if isinstance(result, Tensor):
+            first.setdefault(id(result), index)
+    return first
 
 
 def _detached(chain: Chain) -> bool:

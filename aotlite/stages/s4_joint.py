@@ -11,13 +11,13 @@ Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode, put
+from aotlite.eager.autograd.tape import AccumulateGrad, Edge, SavedTensor, TapeNode, put
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -39,7 +39,7 @@ from aotlite.stages.facts import (
     Plain,
     SavedOf,
 )
-from aotlite.stages.histories import behind
+from aotlite.stages.histories import passed
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -70,7 +70,9 @@ class _Recording:
         self.captured = captured
         self.meta = meta
         self.recorder = captured.recorder
+        self.fakes = {given.role: given.fake for given in captured.inputs}
         self.results: list[tuple[Role, Any]] = []
+        self.values: dict[Role, Any] = {}
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[InputRole]] = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
@@ -115,26 +117,53 @@ class _Recording:
     # --- backward
     def _edges(self) -> dict[ResultRole, Edge | None]:
         """Where the gradient of each result goes, with notes of what it meets there."""
-        owners = self._owners()
         edges: dict[ResultRole, Edge | None] = dict.fromkeys(self.meta.tangents)
         for result in edges:
             try:
                 edges[result] = self._edge(result)
             except AutogradError as error:
                 self.errors[result] = error
-            nodes = behind(edges[result])
-            self._refuse_inner_leaf(result, nodes)
-            self.reach[result] = self._reached(nodes)
-            self.reads[result] = tuple(_saved_of(nodes, owners))
-            try:
-                _check_versions(nodes)
-            except AutogradError as error:
-                self.errors.setdefault(result, error)
+        self._look_behind(edges)
         return edges
+
+    def _look_behind(self, edges: dict[ResultRole, Edge | None]) -> None:
+        """Notes the inputs that each result's gradient reaches, and what it reads on its way."""
+        owners = self._owners()
+        sinks = {e[0]: given.role for given in self.captured.inputs for e, _ in _sinks(given)}
+        reach: dict[ResultRole, set[InputRole]] = {result: set() for result in edges}
+        reads: dict[ResultRole, dict[SavedOf, None]] = {result: {} for result in edges}
+        for node, bits in passed(list(edges.values())).items():
+            saved = node.saved_tensors()
+            if node in sinks:
+                for result in _results(edges, bits):
+                    reach[result].add(sinks[node])
+            elif type(node) is AccumulateGrad:
+                self._refuse_inner_leaf(node, next(_results(edges, bits)))
+            for each in saved:
+                storage = each.tensor.storage
+                if storage.version != each.version:
+                    self._note_written(node, each, _results(edges, bits))
+                if id(storage) in owners:
+                    read = SavedOf(owners[id(storage)], each.tensor.meta)
+                    for result in _results(edges, bits):
+                        reads[result][read] = None
+        self.reach = {result: frozenset(found) for result, found in reach.items()}
+        self.reads = {result: tuple(found) for result, found in reads.items()}
+
+    def _note_written(
+        self, node: TapeNode, saved: SavedTensor, results: Iterator[ResultRole]
+    ) -> None:
+        """Eager's backward raises: it runs all these nodes, also those to no input."""
+        try:
+            saved.unpack(node)
+        except AutogradError as error:
+            for result in results:
+                self.errors.setdefault(result, error)
 
     def _backward(
         self, edges: dict[ResultRole, Edge | None]
     ) -> tuple[list[Node], list[tuple[Role, Any]]]:
+        self.values = dict(self.results)
         nodes: list[Node] = []
         roots: Roots = []
         for result, edge in edges.items():
@@ -188,7 +217,7 @@ class _Recording:
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:
             case MutatedInput(of):
-                return _whole_edge(next(g.fake for g in self.captured.inputs if g.role == of))
+                return _whole_edge(self.fakes[of])
             case Output(index):
                 tensor = self.captured.results[index]
                 steps = self.meta.outputs[index].geometry_steps  # type: ignore[union-attr]
@@ -198,27 +227,18 @@ class _Recording:
                 edge: Edge | None = root.edge()
                 return edge
 
-    def _reached(self, nodes: list[TapeNode]) -> frozenset[InputRole]:
-        """The inputs among whose entries these tape nodes are."""
-        sinks = {id(e[0]): g.role for g in self.captured.inputs for e, _ in _sinks(g)}
-        return frozenset([sinks[id(node)] for node in nodes if id(node) in sinks])
-
-    def _refuse_inner_leaf(self, result: ResultRole, nodes: list[TapeNode]) -> None:
+    def _refuse_inner_leaf(self, node: AccumulateGrad, result: ResultRole) -> None:
         """A gradient would have to arrive at a result of the same call."""
-        sinks = {id(e[0]) for given in self.captured.inputs for e, _ in _sinks(given)}
+        leaf = node.leaf
         tensors = [r for r in self.captured.results if isinstance(r, Tensor)]
-        for node in nodes:
-            leaf = node.leaf if isinstance(node, AccumulateGrad) else None
-            if leaf is None or id(node) in sinks:
-                continue
-            if any(leaf is each or leaf is each._base for each in tensors):
-                raise noted(
-                    UnsupportedError(
-                        f"joint: {result} depends on a leaf that the function makes and returns, "
-                        "expected leaves from outside"
-                    ),
-                    "Make the leaf outside, and pass it as an argument.",
-                )
+        if leaf is not None and any(leaf is each or leaf is each._base for each in tensors):
+            raise noted(
+                UnsupportedError(
+                    f"joint: {result} depends on a leaf that the function makes and returns, "
+                    "expected leaves from outside"
+                ),
+                "Make the leaf outside, and pass it as an argument.",
+            )
 
     def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
         """Whose memory each storage is, once the call has returned."""
@@ -234,7 +254,8 @@ class _Recording:
         return owners
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:
-        return next(value.meta for role, value in self.results if role == result)
+        meta: TensorMeta = self.values[result].meta
+        return meta
 
 
 def _sinks(given: CapturedInput) -> list[tuple[Edge, tuple[Step, ...]]]:
@@ -275,23 +296,9 @@ def _sum_at_entry(given: CapturedInput, parts: list[tuple[Any, tuple[Step, ...]]
     return total
 
 
-def _saved_of(nodes: list[TapeNode], owners: dict[int, Any]) -> Iterator[SavedOf]:
-    """What these tape nodes saved of inputs and results."""
-    seen: set[SavedOf] = set()
-    for node in nodes:
-        for saved in node.saved_tensors():
-            owner = owners.get(id(saved.tensor.storage))
-            each = None if owner is None else SavedOf(owner, saved.tensor.meta)
-            if each is not None and each not in seen:
-                seen.add(each)
-                yield each
-
-
-def _check_versions(nodes: list[TapeNode]) -> None:
-    """Raises what eager's backward raises: it runs all these nodes, also those to no input."""
-    for node in nodes:
-        for saved in node.saved_tensors():
-            saved.unpack(node)
+def _results(results: Iterable[ResultRole], bits: int) -> Iterator[ResultRole]:
+    """The results whose places are set in `bits`."""
+    return (result for place, result in enumerate(results) if bits >> place & 1)
 
 
 def _first_form(value: Node) -> Node:

@@ -11,7 +11,7 @@ Spec: `specs/s6_functionalize.md`.
 
 from __future__ import annotations
 
-from functools import cached_property
+from operator import is_
 from typing import Any
 
 import attrs
@@ -24,7 +24,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, RandomOp, ViewOp
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
@@ -34,6 +34,7 @@ from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH)
+_WINDOWS = (AS_STRIDED, OPS["as_strided_"])
 
 
 def functionalize(graph: Graph) -> Graph:
@@ -66,41 +67,47 @@ class Alias:
 
 
 class _Functionalizer:
+    """One run. `env` has the alias of each value whose storage is written, or spoken of by
+    as_strided, and the node that stands for any other; a node that stands for itself is not in it.
+    """
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.build = Builder(graph.name)
         self.env: dict[Node, Any] = {}
         self.memo: dict[tuple[Node, Any, tuple[Any, ...]], Node] = {}
+        self.storages = _Storages(graph)
         self.seed: Node | None = None
         self.offset: Node | None = None
         self.drawn = 0
 
     def run(self) -> Graph:
-        written = {storage_root(n) for n in self.graph.nodes if isinstance(n.target, InplaceOp)}
-        for node in self.graph.placeholders:
-            self._new_group(node, self.build.add(node))
-        if any(isinstance(node.target, RandomOp) for node in self.graph.nodes):
+        inputs = self.graph.placeholders
+        self.build.nodes.extend(inputs)
+        if self.storages.draws:
             scalar = tensor_meta((), None, uint64)
             self.seed = self.build.placeholder(scalar, Seed()).node
             self.offset = self.build.placeholder(scalar, Offset()).node
-        for node in self.graph.placeholders:
-            if node in written and self._needs_memory(node):
+        for node in inputs:
+            if node in self.storages.written and self._needs_memory(node):
                 self._memory_of(node)
         for node in self.graph.nodes:
-            if node.op in ("call", "get_attr"):
+            op = node.target
+            if type(op) is PureOp:
+                self._pure(node)
+            elif node.op in ("call", "get_attr"):
                 self.build.source = node
-                self._step(node)
+                self._step(node, op)
         self.build.source = None
         return self._finish()
 
     # --- one node
-    def _step(self, node: Node) -> None:
-        op = node.target
+    def _step(self, node: Node, op: Any) -> None:
         match op:
             case ViewOp():
                 self._view(node, node.args[0], op, node.args[1:])
             case MultiViewOp():
-                self.env[node] = node
+                pass
             case InplaceOp():
                 self._write(node)
             case GeometryOp():
@@ -115,34 +122,34 @@ class _Functionalizer:
                 self._pure(node)
 
     def _pure(self, node: Node) -> None:
-        if node.op == "get_attr":
-            value = self.build.add(node)
+        """A node whose operands stand for themselves is shared with the graph given."""
+        args = node.args
+        if self.env:
+            args = self._read(args)
+        if args is node.args:
+            self.build.nodes.append(node)
         else:
-            value = self.build.emit(node.target, tuple([self._read(a) for a in node.args]))
-        if type(node.meta) is tuple:
-            self.env[node] = value
-        else:
-            self._new_group(node, value)
+            self.build.source = node
+            self.env[node] = self.build.emit(node.target, args)
 
     def _random(self, node: Node) -> None:
         op: RandomOp = node.target
         args = (self.seed, self.offset, self.drawn, *node.args)
-        self._new_group(node, self.build.emit(op.functional, args))
+        self.env[node] = self.build.emit(op.functional, args)
         self.drawn += op.consumes(node.meta)  # type: ignore[arg-type]
 
-    def _new_group(self, node: Node, value: Node) -> None:
-        meta: TensorMeta = node.meta  # type: ignore[assignment]
-        self.env[node] = Alias(Group(meta, value), EMPTY_CHAIN, 0, meta, value, 0)
+    def _alias(self, node: Node) -> Alias:
+        """The alias of a value; the first question for the maker of a storage makes its group."""
+        found = self.env.get(node, node)
+        if type(found) is not Alias:
+            meta: TensorMeta = node.meta  # type: ignore[assignment]
+            found = self.env[node] = Alias(Group(meta, found), EMPTY_CHAIN, 0, meta, found, 0)
+        return found
 
     def _needs_memory(self, node: Node) -> bool:
         """Whether places in memory count: two elements in one, or as_strided on one with gaps."""
         meta: TensorMeta = node.meta  # type: ignore[assignment]
-        return _repeats(meta) or not meta.dense and node in self._windowed
-
-    @cached_property
-    def _windowed(self) -> set[Node]:
-        strided = (OPS["as_strided"], OPS["as_strided_"])
-        return {storage_root(node) for node in self.graph.nodes if node.target in strided}
+        return _repeats(meta) or not meta.dense and node in self.storages.windowed
 
     def _memory_of(self, node: Node) -> None:
         """Makes a written input a window on its memory, which holds each element once."""
@@ -155,11 +162,13 @@ class _Functionalizer:
 
     # --- reading
     def _read(self, argument: Any) -> Any:
+        """The argument with the values of its nodes; itself if they stand for themselves."""
         if type(argument) is Node:
-            found = self.env[argument]
+            found = self.env.get(argument, argument)
             return self._sync(found) if type(found) is Alias else found
         if type(argument) is tuple:
-            return tuple([self._read(item) for item in argument])
+            read = [self._read(item) for item in argument]
+            return argument if all(map(is_, read, argument)) else tuple(read)
         return argument
 
     def _sync(self, alias: Alias) -> Node:
@@ -196,7 +205,10 @@ class _Functionalizer:
 
     # --- views
     def _view(self, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]) -> None:
-        parent: Alias = self.env[operand]
+        if not self.storages.needs_alias(operand):
+            self.env[node] = self._plain_view(node, operand, op, rest)
+            return
+        parent = self._alias(operand)
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         start = parent.start + op.start((operand, *rest))
         if op is AS_STRIDED:
@@ -209,6 +221,21 @@ class _Functionalizer:
             alias.value, alias.seen = parent.value, parent.seen
         elif not parent.group.pending:
             alias.value, alias.seen = self._seen_from(parent, chain), parent.group.version
+
+    def _plain_view(self, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]) -> Node:
+        """The value of a view of a storage that is never written."""
+        value: Node = self._read(operand)
+        if op in _SAME:
+            return value
+        key = (value, op, rest)
+        found = self.memo.get(key)
+        if found is None:
+            if value is operand and op is node.target:
+                found = self.build.add(node)
+            else:
+                found = self.build.emit(op, (value, *rest))
+            self.memo[key] = found
+        return found
 
     def _seen_from(self, parent: Alias, chain: Chain) -> Node:
         """The value at the end of a chain that goes on from a parent's, or starts anew."""
@@ -231,7 +258,7 @@ class _Functionalizer:
     # --- writes
     def _write(self, node: Node) -> None:
         op: InplaceOp = node.target
-        alias: Alias = self.env[node.args[0]]
+        alias = self._alias(node.args[0])
         if not alias.meta.numel:  # nothing is written, and views of nothing cannot be undone
             self.env[node] = alias
             return
@@ -325,6 +352,39 @@ class _Functionalizer:
                 value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
         self.build.source = None
         return value
+
+
+class _Storages:
+    """What a graph does to the storages of its values, each named by the node that made it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.root: dict[Node, Node] = {}
+        """For values that share another's storage."""
+        self.written: set[Node] = set()
+        self.windowed: set[Node] = set()
+        """Those of which as_strided shows a window."""
+        self.draws = False
+        for node in graph.nodes:
+            if node.op == "call" and type(node.target) is not PureOp:
+                self._note(node, node.target)
+
+    def _note(self, node: Node, op: Any) -> None:
+        if type(op) is RandomOp:
+            self.draws = True
+            return
+        if op is GETITEM and not isinstance(node.args[0].target, MultiViewOp):
+            return
+        operand = node.args[0]
+        root = self.root[node] = self.root.get(operand, operand)
+        if type(op) is InplaceOp:
+            self.written.add(root)
+        if op in _WINDOWS:
+            self.windowed.add(root)
+
+    def needs_alias(self, node: Node) -> bool:
+        """Whether more must be known of this value than the node that stands for it."""
+        root = self.root.get(node, node)
+        return root in self.written or root in self.windowed
 
 
 def _lens(alias: Alias) -> Chain:

@@ -24,7 +24,11 @@ def eliminate_dead_code(graph: Graph) -> Graph:
     live: set[Node] = {value for value in graph.outputs if type(value) is Node}
     for node in reversed(graph.nodes):
         if node in live:
-            live.update(node.inputs())
+            for value in node.args:
+                if type(value) is Node:
+                    live.add(value)
+                elif type(value) is tuple:
+                    live.update(item for item in value if type(item) is Node)
     kept = [n for n in graph.nodes if n in live or n.op in ("placeholder", "output")]
     return graph if len(kept) == len(graph.nodes) else Graph(tuple(kept), graph.name)
 
@@ -33,28 +37,34 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     """The graph with equal pure calls computed once."""
     escaping = _escaping(graph)
     new: dict[Node, Node] = {}
+    """For nodes that are not in the result: those that stand for them."""
     seen: dict[Any, Node] = {}
     nodes: list[Node] = []
-    for node in graph.nodes:
-        if node.op == "output":
-            break
-        if node.op != "call":
-            new[node] = node
-            nodes.append(node)
-            continue
-        args = map_nodes(node.args, new.__getitem__)
-        key = None if node in escaping else (node.target, _literal(args), node.meta)
-        found = seen.get(key) if key is not None else None
-        if found is None:
-            same = all(a is b for a, b in zip(args, node.args, strict=True))
-            found = node if same else node.with_args(args, node.meta)
-            nodes.append(found)
-            if key is not None:
-                seen[key] = found
-        new[node] = found
-    values = [new[v] if type(v) is Node else v for v in graph.outputs]
+    for old in graph.nodes[:-1]:
+        is_call = old.op == "call"
+        node = _renewed(old, new) if new and is_call else old
+        if is_call and old not in escaping:
+            key = node.target, tuple([_literal(value) for value in node.args]), node.meta
+            found = seen.setdefault(key, node)
+            if found is not node:
+                new[old] = found
+                continue
+        if node is not old:
+            new[old] = node
+        nodes.append(node)
+    if len(nodes) == len(graph.nodes) - 1:
+        return graph
+    values = [new.get(v, v) if type(v) is Node else v for v in graph.outputs]
     nodes.append(output_node(values, graph.output_roles))
     return Graph(tuple(nodes), graph.name)
+
+
+def _renewed(node: Node, new: dict[Node, Node]) -> Node:
+    """The node with arguments that are in the result; itself if its own are."""
+    args = map_nodes(node.args, lambda value: new.get(value, value))
+    if all(a is b for a, b in zip(args, node.args, strict=True)):
+        return node
+    return node.with_args(args, node.meta)
 
 
 def _escaping(graph: Graph) -> set[Node]:
@@ -64,7 +74,7 @@ def _escaping(graph: Graph) -> set[Node]:
     found: set[Node] = set()
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
         if isinstance(role, (Output, IntermediateBase, MutatedInput)) and type(value) is Node:
-            while value.op == "call":
+            while value.op == "call" and value not in found:
                 found.add(value)
                 if not (value.target.views or value.target is GETITEM):
                     break
@@ -74,10 +84,19 @@ def _escaping(graph: Graph) -> set[Node]:
 
 def _literal(value: Any) -> Any:
     """A key that tells 1 from 1.0 and True, and 0.0 from -0.0."""
-    if type(value) is tuple:
+    kind = type(value)
+    if kind is Node or value is None:
+        return value
+    if kind is tuple:
+        if _INT.issuperset(map(type, value)):
+            return int, value
         return tuple([_literal(item) for item in value])
-    if type(value) is float:
-        return float, value.hex()
-    if type(value) in (int, bool, complex):
-        return type(value), repr(value)
-    return value
+    if kind is float:
+        # Equal but for the sign of zero; what is not a number equals nothing.
+        return float, value if value and value == value else value.hex()
+    if kind is complex:
+        return complex, repr(value)
+    return (kind, value) if kind is int or kind is bool else value
+
+
+_INT = frozenset((int,))

@@ -8,7 +8,7 @@ Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -51,7 +51,10 @@ class Run:
                 if edge is not None:
                     self._wanted.setdefault(edge[0], []).append((edge[1], i))
         starts = [edge[0] for edge, _ in roots if edge is not None]
-        order = self._reachable(starts)
+        ends = self._wanted if self.cut else ()
+        order, self._waiting = reachable(starts, ends)
+        if self.sinks is not None:
+            self._useful = self._leading_to_sinks(order, ends)
         for edge, grad in roots:
             if edge is not None and grad is not None:
                 self._give(edge, grad)
@@ -60,34 +63,6 @@ class Run:
         while ready or order:
             self._step(ready.pop() if ready else order.pop())
         return self.collected
-
-    def _reachable(self, starts: list[TapeNode]) -> list[TapeNode]:
-        """The nodes that do not accumulate, the last made at the end."""
-        ends = self._wanted if self.cut else ()
-        waiting = self._waiting
-        seen = set(starts)
-        stack = list(seen)
-        order: list[TapeNode] = []
-        while stack:
-            node = stack.pop()
-            if node.sequence == LAST:
-                waiting.setdefault(node, 0)
-            else:
-                order.append(node)
-            if node in ends:
-                continue
-            for edge in node.edges:
-                if edge is not None:
-                    target = edge[0]
-                    if target.sequence == LAST:
-                        waiting[target] = waiting.get(target, 0) + 1
-                    if target not in seen:
-                        seen.add(target)
-                        stack.append(target)
-        order.sort(key=attrgetter("sequence"))
-        if self.sinks is not None:
-            self._useful = self._leading_to_sinks(order, ends)
-        return order
 
     def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
         """The nodes of which some edge leads, over any number of steps, to a sink."""
@@ -139,6 +114,38 @@ class Run:
             buffer = self._buffers[node] = [None] * node.results()
         before = buffer[index]
         buffer[index] = grad if before is None else before + grad
+
+
+def reachable(
+    starts: Iterable[TapeNode], ends: Container[TapeNode] = ()
+) -> tuple[list[TapeNode], dict[TapeNode, int]]:
+    """The nodes that a gradient at `starts` passes; those of `ends` are not gone beyond.
+
+    First those that do not accumulate, the last made at the end; then, for each that does, how
+    many edges lead into it.
+    """
+    waiting: dict[TapeNode, int] = {}
+    seen = set(starts)
+    stack = list(seen)
+    order: list[TapeNode] = []
+    while stack:
+        node = stack.pop()
+        if node.sequence == LAST:
+            waiting.setdefault(node, 0)
+        else:
+            order.append(node)
+        if node in ends:
+            continue
+        for edge in node.edges:
+            if edge is not None:
+                target = edge[0]
+                if target.sequence == LAST:
+                    waiting[target] = waiting.get(target, 0) + 1
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+    order.sort(key=attrgetter("sequence"))
+    return order, waiting
 
 
 def _towards_ends(accumulating: dict[TapeNode, int]) -> list[TapeNode]:

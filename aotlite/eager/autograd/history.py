@@ -26,7 +26,6 @@ from aotlite.eager.autograd.tape import (
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, noted
-from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import InplaceOp, Op, PureOp, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
 

@@ -54,8 +54,9 @@ class SavedTensor:
         if tensor.storage.version != self.version:
             raise noted(
                 AutogradError(
-                    f"{node.name}: a saved tensor {tensor.meta} is at version {tensor.storage.version}, "
-                    f"expected version {self.version}: it was modified in place"
+                    f"{node.name}: a saved tensor {tensor.meta} is at version "
+                    f"{tensor.storage.version}, expected version {self.version}: it was modified "
+                    "in place"
                 ),
                 "Its values at the time of the forward are needed for the gradient. Write to a "
                 "clone(), or write before the value is used. (TEN-12)",
@@ -198,8 +199,10 @@ class OpNode(TapeNode):
     def saved_tensors(self) -> list[SavedTensor]:
         found = list(self.saved_results.values())
         for kept in self.kept or ():
-            each = kept if type(kept) is list else (kept,)
-            found += [one for one in each if type(one) is SavedTensor]
+            if type(kept) is SavedTensor:
+                found.append(kept)
+            elif type(kept) is list:
+                found += kept
         return found
 
     def release(self) -> None:
