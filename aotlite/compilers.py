@@ -13,6 +13,7 @@ from typing import Any
 
 from aotlite.backends.functions import ExampleInput, GraphFunction, graph_function
 from aotlite.backends.protocol import Window
+from aotlite.backends.reference import REFERENCE
 from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, Interpreter
 
@@ -46,6 +47,7 @@ def nop(graph: Graph, example_inputs: Sequence[ExampleInput]) -> GraphFunction:
     return graph_function(graph)
 
 
+nop.backend = REFERENCE  # type: ignore[attr-defined]
 boxed_nop = nop
 """`nop`, whose result is boxed."""
 

@@ -33,7 +33,7 @@ def core_table() -> dict[Op, Callable[..., Any]]:
     >>> [node.target.name for node in f.forward_graph.calls]
     ['amax', 'sub', 'exp', 'sum', 'div']
     """
-    return {OPS[name]: function for name, function in _FUNCTIONS.items() if name in OPS}
+    return {OPS[name]: function for name, function in _FUNCTIONS.items()}
 
 
 # ----------------------------------------------------------------------------------- what is shared
@@ -163,6 +163,14 @@ def _layer_norm(
 
 
 # --------------------------------------------------------------------------------------- indexing
+def _embedding(
+    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False
+) -> Any:
+    """What the last two change is the gradient, which is not decomposed."""
+    rows = weight.index_select(0, indices.reshape(-1))
+    return rows.view((*indices.shape, *weight.shape[1:]))
+
+
 def _stack(tensors: tuple[Any, ...], dim: int = 0) -> Any:
     return ops.cat(tuple([x.unsqueeze(dim) for x in tensors]), dim)
 
@@ -211,6 +219,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "layer_norm": _layer_norm,
+    "embedding": _embedding,
     "stack": _stack,
     "roll": _roll,
     "tril": _tril,

@@ -8,6 +8,7 @@ LOW-5 to LOW-8.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -202,10 +203,18 @@ class _ArrayRun:
         if len(self.outs) == 1 and hasattr(results, "dtype"):
             results = [results]
         self._check(results)
-        return [
-            None if meta is None else (_adopted(meta, result, results[:i]), 0)
-            for i, (meta, result) in enumerate(zip(self.outs, results, strict=True))
-        ]
+        # What the function keeps of its results, or returns twice, stays its own: a refcount tells.
+        kept = _holders(results) > _LISTED
+        found: list[Window | None] = []
+        for index, meta in enumerate(self.outs):
+            result = results[index]
+            if meta is None:
+                found.append(None)
+            elif kept or _holders(result) > _RESULT:
+                found.append((copied(meta.device.arrays, result, meta), 0))
+            else:
+                found.append((meta.device.arrays.adopt(result, meta), 0))
+        return found
 
     def _check(self, results: Any) -> None:
         """Raises BackendError for results of another number, shape or dtype than the graph's."""
@@ -232,12 +241,18 @@ class _ArrayRun:
         )
 
 
-def _adopted(meta: TensorMeta, result: Any, earlier: Sequence[Any]) -> Any:
-    """A buffer of its own for a result, which the function may have returned before."""
-    arrays = meta.device.arrays
-    if any(result is other for other in earlier):
-        return copied(arrays, result, meta)
-    return arrays.adopt(result, meta)
+_holders: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: sys.maxsize)
+"""How many references there are; where nobody counts them, everything is copied."""
+
+
+def _counted() -> tuple[int, int]:
+    """The references to a list of results, and to a result, that nobody else keeps."""
+    results = [object()]
+    result = results[0]
+    return _holders(results), _holders(result)
+
+
+_LISTED, _RESULT = _counted()
 
 
 def _array(meta: Any, window: Window) -> Any:

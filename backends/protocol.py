@@ -45,6 +45,9 @@ def backend_from(given: Any, option: str = "backend") -> Backend:
         )
     if isinstance(given, Backend) and not isinstance(given, type):
         return given
+    stands_for = getattr(given, "backend", None)
+    if isinstance(stands_for, Backend):  # a compiler that is also a backend, such as `nop`
+        return stands_for
     if callable(given):
         from aotlite.backends.functions import ArrayFunctionBackend
 

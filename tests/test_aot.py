@@ -200,6 +200,56 @@ def test_a_single_result_may_come_without_a_list():
     assert [2.0, 2.0] == aot(al.ones(2)).tolist()
 
 
+@pytest.mark.parametrize("keep", [lambda a: a, lambda a: a[:], lambda a: [a]])
+def test_what_a_compiled_function_keeps_is_not_the_callers(keep):
+    """Another result is written without the function's own array changing."""
+    kept = []
+
+    def compiler(graph):
+        def run(x):
+            if not kept:
+                kept.append(keep(np.float32(2) * x))
+            owner = kept[0] if isinstance(kept[0], list) else [kept[0]]
+            return owner if owner[0].base is None else [owner[0].base]
+
+        return run
+
+    aot = al.aot_function(lambda x: x * 2.0, compiler)
+    first = aot(al.ones(2))
+    first.mul_(100.0)
+    second = aot(al.ones(2))
+    assert [2.0, 2.0] == second.tolist()
+    assert first.storage is not second.storage
+
+
+def test_one_array_returned_twice_is_two_results():
+    def compiler(graph):
+        def run(x):
+            y = x * np.float32(2)
+            return [y, y]
+
+        return run
+
+    y, z = al.aot_function(lambda x: (x * 2.0, x * 2.0), compiler)(al.ones(2))
+    y.mul_(3.0)
+    assert ([6.0, 6.0], [2.0, 2.0]) == (y.tolist(), z.tolist())
+
+
+def test_fresh_results_are_taken_over_without_a_copy():
+    made = []
+
+    def compiler(graph):
+        def run(x):
+            y = x * np.float32(2)
+            made.append(y.__array_interface__["data"][0])
+            return [y]
+
+        return run
+
+    y = al.aot_function(lambda x: x * 2.0, compiler)(al.ones(2))
+    assert made == [y.numpy().__array_interface__["data"][0]]
+
+
 def test_partitioners_and_decompositions_have_pytorchs_names():
     aot = al.aot_function(
         lambda x: x.softmax(0).sum(),
