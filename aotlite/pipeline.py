@@ -16,9 +16,7 @@ with typed input and output; stages never import each other. Spec: `specs/pipeli
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +29,7 @@ from aotlite.ir.role import Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.stages.closing_copies import with_closing_copies
+from aotlite.stages.collector import collector_paused
 from aotlite.stages.compiled_backward import plan_backward
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
@@ -75,7 +74,7 @@ class Compiled:
 
 def compile_once(request: Request, options: Options) -> Compiled:
     """Takes a function through all stages. The garbage collector rests meanwhile."""
-    with _collector_paused():
+    with collector_paused():
         journey = _Journey(options)
         captured = journey.capture(request)
         try:
@@ -258,18 +257,6 @@ def _dumper(options: Options) -> Callable[[str, Any], None] | None:
     from aotlite.inspect import dump_to
 
     return dump_to(options.dump)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """The cyclic collector is the largest cost of a compilation that builds many objects."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 __all__ = ["AotliteError", "Compiled", "Request", "compile_once"]

@@ -7,6 +7,7 @@ Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -218,7 +219,11 @@ class FunctionMeta:
 
     def input_of(self, role: InputRole) -> InputMeta:
         """The record of the input with this role."""
-        return next(each for each in self.inputs if each.role == role)
+        return self._by_role[role]
+
+    @cached_property
+    def _by_role(self) -> dict[InputRole, InputMeta]:
+        return {each.role: each for each in self.inputs}
 
     @property
     def updated(self) -> tuple[InputMeta, ...]:
