@@ -227,13 +227,24 @@ def test_weights_are_bytes_by_distance_and_memory() -> None:
     def function(x: Any, w: Any) -> Any:
         return (x @ w).sin().exp().sum()
 
-    joint = numbered(joint_with(function, al.ones(4, 4), leaf(4, 4)))
-    network = costs_of(joint).network
-    names = joint.graph.names
-    pairs = zip(joint.graph.nodes, network.capacities, network.live, strict=True)
-    found = {names[node]: capacity for node, capacity, is_live in pairs if is_live}
     expected = {"primals_0": 70, "matmul": 70, "sin": 154, "exp": 140, "cos": 140, "transpose": 70}
-    assert expected == found
+    assert expected == weights_of(joint_with(function, al.ones(4, 4), leaf(4, 4)))
+
+
+def weights_of(graph: Graph) -> dict[str, float]:
+    """The weights of the candidates, by name."""
+    network = costs_of(numbered(graph)).network
+    pairs = zip(graph.nodes, network.capacities, network.live, strict=True)
+    return {graph.names[node]: capacity for node, capacity, is_live in pairs if is_live}
+
+
+def test_a_copy_of_the_callers_memory_weighs_twice() -> None:
+    """PART-18: so that here not `x` is saved, by a copy, but what the backward makes of `x * 2`."""
+    graph = joint_with(lambda x: (x * 2.0).sin().sum(), leaf(4))
+    weights = weights_of(graph)
+    assert (38, 34) == (weights["primals_0"], weights["mul"])
+    assert weights_of(joint_with(lambda x: (x * 2.0 * x).sin().sum(), leaf(4)))["primals_0"] == 17
+    assert ["cos"] == [graph.names[node] for node in min_cut(graph).saved]
 
 
 def test_reasons_tell_all_values_apart() -> None:
@@ -339,8 +350,12 @@ def test_cut_leaves_out_what_the_backward_does_not_use() -> None:
     assert ["primals_0"] == [each.name for each in cut(graph, inputs).saved]
 
 
-def test_an_input_that_is_written_is_not_read_again() -> None:
+@pytest.mark.parametrize("partition", ["min_cut", "inputs"])
+def test_an_input_that_is_written_is_not_read_again(partition: str) -> None:
     """PART-31: not even to compute `x + 1` again; PyTorch's gradient is 1 here."""
+
+    def inputs(graph: Graph) -> Partition:
+        return cut(graph, [n for n in graph.placeholders if isinstance(n.role, Primal)])
 
     def function(x: Any, w: Any) -> Any:
         y = (x + 1) * w
@@ -348,7 +363,8 @@ def test_an_input_that_is_written_is_not_read_again() -> None:
         return y
 
     w = leaf(3)
-    compiled = al.compile(function, partition="min_cut", verify=True)
+    chosen: Any = partition if partition == "min_cut" else inputs
+    compiled = al.compile(function, partition=chosen, verify=True)
     compiled(al.ones(3), w).sum().backward()
     assert [2.0, 2.0, 2.0] == w.grad.tolist()
 
