@@ -112,6 +112,15 @@ def test_graphs_that_write_their_inputs_leave_eagers_world(form, case):
     assert [] == found
 
 
+@pytest.mark.parametrize("form", sorted(FORMS.keys() - WRITES.keys()))
+@settings(max_examples=25, deadline=None)
+@given(case=cases())
+def test_graphs_on_arrays_leave_eagers_world(form, case):
+    """LOW-5: whatever the function of arrays does with the list it is given."""
+    found, _ = check(case, fw_compiler=FORMS[form], bw_compiler=FORMS[form], verify=1)
+    assert [] == found
+
+
 # ----------------------------------------------------------------------------------- who is called
 def test_each_graph_goes_to_its_compiler():
     called = []

@@ -33,6 +33,11 @@ from aotlite.ir.ops.structure import GETITEM
 Decomposition = Callable[..., Any]
 Table = Mapping[Op, Decomposition]
 
+_EFFECTS: dict[type, str] = {
+    InplaceOp: "writes",
+    GeometryOp: "changes a geometry",
+    RandomOp: "draws",
+}
 _DEPTH = 100
 """Decompositions within each other; only arguments that grow without end lead so deep."""
 
@@ -151,8 +156,8 @@ class _Expander(Builder):
     def __init__(self, name: str, table: Table) -> None:
         super().__init__(name)
         self.table = table
-        self.open: dict[Any, str] = {}
-        """The decompositions under way, outermost first: what they see, and the op's name."""
+        self.open: list[tuple[Op, Any]] = []
+        """The decompositions under way, outermost first: ops and their arguments."""
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
         """What a decomposition calls: emitted, or decomposed itself (DEC-2)."""
@@ -166,10 +171,9 @@ class _Expander(Builder):
         """The proxy, or proxies, that the decomposition of `op` gives; NotImplemented if it gives
         that: the op stays (DEC-3).
         """
-        seen = (op, _seen(args))
-        self._check_depth(op, seen)
+        self._check_depth(op, args)
         start = len(self.nodes)
-        self.open[seen] = op.name
+        self.open.append((op, args))
         try:
             result = _run(self.table[op], op, args)
             if result is NotImplemented:
@@ -177,7 +181,7 @@ class _Expander(Builder):
                 return result
             return self._fitted(op, args, result, start)
         finally:
-            del self.open[seen]
+            self.open.pop()
 
     # --- what comes back
     def _fitted(self, op: Op, args: Any, result: Any, start: int) -> Any:
@@ -211,8 +215,7 @@ class _Expander(Builder):
 
     # --- what is refused
     def _check_call(self, op: Op, args: tuple[Any, ...]) -> None:
-        effects = {InplaceOp: "writes", GeometryOp: "changes a geometry", RandomOp: "draws"}
-        effect = effects.get(type(op))
+        effect = _EFFECTS.get(type(op))
         if effect is not None:
             raise self._inside(f"it calls {op.name}, which {effect}", "ops without effects (TRC-2)")
         for value in op.operands(args):
@@ -222,21 +225,19 @@ class _Expander(Builder):
                 )
 
     def _inside(self, got: str, expected: str) -> ArgumentError:
-        name = next(reversed(self.open.values()), "an op")
+        name = self.open[-1][0].name if self.open else "an op"
         return ArgumentError(f"decomposition of {name!r}: {got}, expected {expected}")
 
-    def _check_depth(self, op: Op, seen: Any) -> None:
-        path = [*self.open.values(), op.name]
-        if seen in self.open:
-            path = path[list(self.open).index(seen) :]
-            raise _wrong(
-                op, f"it leads back to itself ({' -> '.join(path)})", "an end in other ops (DEC-2)"
-            )
+    def _check_depth(self, op: Op, args: Any) -> None:
+        path = [*[each.name for each, _ in self.open], op.name]
+        for index, (other, given) in enumerate(self.open):
+            if other is op and _seen(given) == _seen(args):
+                way = " -> ".join(path[index:])
+                raise _wrong(op, f"it leads back to itself ({way})", "an end in other ops (DEC-2)")
         if len(self.open) >= _DEPTH:
+            way = " -> ".join(path[-4:])
             raise _wrong(
-                op,
-                f"it is {_DEPTH} deep in others ({' -> '.join(path[-4:])})",
-                "an end in other ops (DEC-2)",
+                op, f"it is {_DEPTH} deep in others ({way})", "an end in other ops (DEC-2)"
             )
 
 
@@ -246,7 +247,7 @@ def _run(function: Decomposition, op: Op, args: Any) -> Any:
     for parameter, value in zip(op.schema.parameters, args, strict=True):
         if not parameter.keyword_only:
             positional.append(value)
-        elif _seen(value) != _seen(parameter.default):
+        elif value is not parameter.default and _seen(value) != _seen(parameter.default):
             named[parameter.name] = value
     try:
         return function(*positional, **named)
