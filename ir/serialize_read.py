@@ -228,9 +228,9 @@ class _NodeReader:
         if op is None:
             raise Unread(target, "the name of an op", ".target")
         args = self._args(op, entry["args"])
-        value = entry["meta"]
-        if type(value) is list:
-            meta: Result = tuple(each(self.tables.meta, value, ".meta"))
+        position = entry["meta"]
+        if type(position) is list:
+            meta: Result = tuple(each(self.tables.meta, position, ".meta"))
         else:
             meta = field(entry, "meta", self.tables.meta)
         self._check(op, args, meta)

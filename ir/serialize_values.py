@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -147,7 +148,7 @@ def text_from(value: Any) -> str:
 def float_from(value: Any) -> float:
     """A float, also one that JSON has no number for."""
     if type(value) is float:
-        return value
+        return _finite(value)
     if type(value) is str and value in _WORDS:
         return _WORDS[value]
     raise Unread(value, 'a number with a fraction, "nan", "inf" or "-inf"')
@@ -156,8 +157,10 @@ def float_from(value: Any) -> float:
 def number_from(value: Any) -> bool | int | float | complex:
     """A number of any of Python's types."""
     kind = type(value)
-    if kind is int or kind is float or kind is bool:
-        number: bool | int | float = value
+    if kind is float:
+        return _finite(value)
+    if kind is int or kind is bool:
+        number: bool | int = value
         return number
     if kind is dict and value.keys() == {"complex"}:
         parts = value["complex"]
@@ -166,6 +169,13 @@ def number_from(value: Any) -> bool | int | float | complex:
     if kind is str and value in _WORDS:
         return _WORDS[value]
     raise Unread(value, "a number")
+
+
+def _finite(value: float) -> float:
+    """What JSON spells `1e999` is no infinity."""
+    if math.isfinite(value):
+        return value
+    raise Unread(Said("a number of more than 1e308"), "one that a float holds")
 
 
 def named(table: Mapping[str, Any], what: str) -> Read:
@@ -199,7 +209,7 @@ def role_from(value: Any) -> Role:
         text, extra = value["role"], field(value, key, text_from)
     # The length also bounds the recursion of `parse_role`.
     role = parse_role(text) if type(text) is str and len(text) <= 60 else None
-    if role is None or str(role) != text or not role_fits(role):
+    if role is None or not role_fits(role):
         raise Unread(text, "the text of a role, such as primals_0")
     return _completed(role, key, extra) if key else role
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from typing import Any
@@ -330,6 +331,9 @@ REFUSED = {
     "a role is Gradient(of=Seed()), expected one whose text says what it is": lambda: odd_role(),
     "the meta f32[4611686018427387904] is 1 dimensions of 4611686018427387904 elements, expected "
     "less than 2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
+    f"the meta f32[{', '.join('1' * 65)}] is 65 dimensions, expected at most 64": lambda: built(
+        lambda x: x, tensor_meta((1,) * 65)
+    ),
     "node 2 is a call of select_scatter with a rule that takes long, expected at most 5000400 "
     "steps for all rules": lambda: built(
         lambda x, y: x.select_scatter(y, 0, 0),
@@ -384,6 +388,21 @@ def test_broken_graph_is_not_written() -> None:
     broken = Graph((graph.nodes[0], edited, graph.output_node.with_args(((edited,),), None)))
     with pytest.raises(GraphError, match=r"serialize: the meta of mul is f32\[3\], expected"):
         serialize.dumps(broken)
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_garbage_collector_is_left_as_it_was(was_on: bool) -> None:
+    """It is paused, also where an error is raised."""
+    text, before = serialize.dumps(located()), gc.isenabled()
+    try:
+        (gc.enable if was_on else gc.disable)()
+        serialize.loads(text)
+        assert was_on == gc.isenabled()
+        with pytest.raises(FormatError):
+            serialize.loads(text[:-9])
+        assert was_on == gc.isenabled()
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_text_of_another_type_is_refused() -> None:
