@@ -206,24 +206,69 @@ def _leaves(tree: Tree) -> Iterator[int]:
 
 
 # --------------------------------------------------------------------------------------- solving
+Link = tuple[Vertex, Vertex]
+"""An edge by its ends."""
+Shape = tuple[tuple[Vertex, Vertex, Capacity], ...]
+"""Edges between vertices that are numbered as they appear."""
+
+
 def _solved(into: dict[Vertex, Edges], solver: Solver | str) -> list[tuple[Capacity, Tree]]:
-    """The edges of a minimum cut, as a solver finds it."""
+    """The edges of a minimum cut. Parts that are joined by source and sink alone are solved one by
+    one, and parts of one shape, as layers make them, once.
+    """
+    known: dict[Shape, list[int]] = {}
+    cut = []
+    for part in _parts(into):
+        shape = _shape(into, part)
+        if shape not in known:
+            known[shape] = _cut_of(shape, solver)
+        cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, known[shape])]
+    return cut
+
+
+def _parts(into: dict[Vertex, Edges]) -> list[list[Link]]:
+    links = [(origin, vertex) for vertex, edges in into.items() for origin in edges]
+    near: dict[Vertex, list[Vertex]] = {}
+    for origin, vertex in links:
+        near.setdefault(origin, []).append(vertex)
+        near.setdefault(vertex, []).append(origin)
+    part_of: dict[Vertex, int] = {}
+    count = 0
+    for start in near:
+        if start in part_of or start in (SOURCE, SINK):
+            continue
+        stack = [start]
+        while stack:
+            vertex = stack.pop()
+            if vertex not in part_of and vertex not in (SOURCE, SINK):
+                part_of[vertex] = count
+                stack += near[vertex]
+        count += 1
+    parts: list[list[Link]] = [[] for _ in range(count)]
+    for origin, vertex in links:
+        parts[part_of[vertex if origin == SOURCE else origin]].append((origin, vertex))
+    return parts
+
+
+def _shape(into: dict[Vertex, Edges], part: list[Link]) -> Shape:
+    numbers: dict[Vertex, Vertex] = {SOURCE: SOURCE, SINK: SINK}
+    for link in part:
+        for vertex in link:
+            numbers.setdefault(vertex, len(numbers) - 2)
+    return tuple([(numbers[o], numbers[v], into[v][o][0]) for o, v in part])
+
+
+def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
+    """The positions of the edges of a minimum cut, as a solver finds it."""
     import networkx
 
     digraph = networkx.DiGraph()
-    digraph.add_nodes_from((SOURCE, SINK))
-    for vertex, edges in into.items():
-        for origin, (capacity, _) in edges.items():
-            limit = {} if capacity == UNLIMITED else {"capacity": capacity}
-            digraph.add_edge(origin, vertex, **limit)
+    for origin, vertex, capacity in shape:
+        limit = {} if capacity == UNLIMITED else {"capacity": capacity}
+        digraph.add_edge(origin, vertex, **limit)
     value, side = _answer(digraph, solver)
-    cut = [
-        edge
-        for vertex, edges in into.items()
-        for origin, edge in edges.items()
-        if origin in side and vertex not in side
-    ]
-    weight = sum(capacity for capacity, _ in cut)
+    cut = [k for k, (o, v, _) in enumerate(shape) if o in side and v not in side]
+    weight = sum(shape[k][2] for k in cut)
     if weight != value:
         raise _refused(solver, f"a cut of weight {weight} and the value {value!r}", "equal numbers")
     return cut

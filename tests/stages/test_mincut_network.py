@@ -151,6 +151,26 @@ def test_what_cannot_be_reduced_is_solved() -> None:
     assert found.edges > 1
 
 
+def test_parts_are_solved_one_by_one_and_equal_ones_once() -> None:
+    """Three layers that only the source joins, two of them alike."""
+    inputs: list[list[int]] = []
+    capacities: list[int] = []
+    for k, weights in enumerate(([3, 3, 2, 5], [9, 9, 1, 5], [3, 3, 2, 5])):
+        at = 4 * k
+        inputs += [[], [], [at, at + 1], [at, at + 1]]
+        capacities += weights
+    asked = []
+
+    def solve(digraph: Any, source: Any, sink: Any) -> Any:
+        asked.append(len(digraph))
+        return networkx.minimum_cut(digraph, source, sink)
+
+    layers = network_of(inputs, capacities, [1, 1, 0, 0] * 3, [0, 0, 1, 1] * 3)
+    found = minimum_cut(layers, solve)
+    assert (18, (0, 1, 6, 7, 8, 9)) == (found.weight, found.values)
+    assert [6, 6] == asked
+
+
 # ---------------------------------------------------------------------------------------- solvers
 def test_a_solver_of_ones_own_is_asked() -> None:
     asked = []
@@ -190,7 +210,8 @@ def lies(digraph: Any, source: Any, sink: Any) -> Any:
 
 
 def cuts_what_has_no_limit(digraph: Any, source: Any, sink: Any) -> Any:
-    return 0, ({source, 1}, set(digraph) - {source, 1})
+    tail = next(tail for tail, _, edge in digraph.edges(data=True) if not edge)
+    return 0, ({source, tail}, set(digraph) - {source, tail})
 
 
 @pytest.mark.parametrize(
