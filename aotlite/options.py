@@ -6,6 +6,8 @@ a stage), AOTLITE_LOG, AOTLITE_CACHE. Everything else is an argument.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -84,8 +86,11 @@ def make_options(
     recompile_limit: int = 32,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool = False,
+    **unknown: Any,
 ) -> Options:
     """Checked options, with what the environment says where an argument says nothing."""
+    if unknown:
+        raise _unknown(next(iter(unknown)))
     if observer is not None and not callable(observer):
         raise ArgumentError(f"compile: observer is {observer!r}, expected a function")
     if dump is not None and not isinstance(dump, (str, os.PathLike)):
@@ -106,6 +111,12 @@ def make_options(
         num_params_buffers=_count(num_params_buffers),
         keep_inference_input_mutations=_switch(keep_inference_input_mutations),
     )
+
+
+def _unknown(name: str) -> ArgumentError:
+    known = [p.name for p in inspect.signature(make_options).parameters.values()][:-1]
+    near = difflib.get_close_matches(name, known, 3) or known
+    return ArgumentError(f"compile: {name!r} is no option, expected {', '.join(near)}")
 
 
 def _compiler(option: str, given: Any) -> Backend | None:

@@ -47,7 +47,7 @@ WRITES = {
 @pytest.mark.parametrize("kind", WRITES)
 def test_the_writes_that_stay_in_the_graph_are_pytorchs(torch, kind):
     """FUN-21, FUN-22: so many `copy_`, and the same bytes afterwards."""
-    from functorch.compile import aot_function
+    from torch._functorch.aot_autograd import aot_function
 
     f, requires_grad = WRITES[kind]
     copies = []
@@ -75,7 +75,7 @@ def test_the_writes_that_stay_in_the_graph_are_pytorchs(torch, kind):
 @pytest.mark.parametrize("own", [{}, {"bw_compiler"}, {"bw_compiler", "inference_compiler"}])
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_compilers_are_called_when_pytorchs_are(torch, own, requires_grad):
-    from functorch.compile import aot_function
+    from torch._functorch.aot_autograd import aot_function
 
     def events(aot, x, boxed):
         seen = []
@@ -110,7 +110,7 @@ def test_compilers_are_called_when_pytorchs_are(torch, own, requires_grad):
 @pytest.mark.torch
 def test_modules_have_pytorchs_names(torch):
     """aot_module wraps the module; the simplified form keeps its methods."""
-    from functorch.compile import aot_module, aot_module_simplified
+    from torch._functorch.aot_autograd import aot_module, aot_module_simplified
 
     def theirs(graph, inputs):
         return make_boxed_func(graph.forward)

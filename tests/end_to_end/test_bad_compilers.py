@@ -147,6 +147,8 @@ def test_what_is_no_compiler_is_refused_when_it_is_given(compiler, text):
         ({"num_params_buffers": True}, "num_params_buffers is True, expected a number of arg"),
         ({"keep_inference_input_mutations": 1}, "keep_inference_input_mutations is 1, expected T"),
         ({"inference_compiler": 3}, "inference_compiler is 3, expected a name, a Backend"),
+        ({"partitionn": 3}, "'partitionn' is no option, expected partition"),
+        ({"dynamic": True}, "'dynamic' is no option, expected backend, partition, verify, passe"),
         ({"bw_compiler": 3}, "bw_compiler is 3, expected a name, a Backend or a function"),
     ],
 )
