@@ -89,9 +89,16 @@ def run_job(job: Job, timeout: float) -> dict[str, Any]:
 
 
 def measure(
-    rows: Sequence[str], columns: Sequence[Column], rounds: int, timeout: float
+    rows: Sequence[str],
+    columns: Sequence[Column],
+    rounds: int,
+    timeout: float,
+    clock: str = "seconds",
 ) -> dict[tuple[str, Column], Measured]:
-    """Every column of every row; in each round the columns follow each other."""
+    """Every column of every row; in each round the columns follow each other.
+
+    The `clock` is "seconds" or "cpu_seconds".
+    """
     runs: dict[tuple[str, Column], list[dict[str, Any]]] = {}
     wanted = [(row, column) for row in rows for column in columns if _belongs(row, column)]
     with progress() as bar:
@@ -106,7 +113,7 @@ def measure(
                     peer, partition, verify = column
                     taken.append(run_job(Job(row, peer, partition, verify), timeout))
                 bar.advance(task)
-    return {key: _best(taken) for key, taken in runs.items()}
+    return {key: _best(taken, clock) for key, taken in runs.items()}
 
 
 def _belongs(row: str, column: Column) -> bool:
@@ -118,11 +125,11 @@ def _goes_on(taken: Sequence[dict[str, Any]]) -> bool:
     return all(run.get("seconds", math.inf) <= ONCE_ABOVE for run in taken)
 
 
-def _best(taken: Sequence[dict[str, Any]]) -> Measured:
+def _best(taken: Sequence[dict[str, Any]], clock: str) -> Measured:
     failed = next((run["failed"] for run in taken if "failed" in run), None)
     if failed is not None:
         return Measured(len(taken), None, None, failed)
-    seconds, growth = (min(run[key] for run in taken) for key in ("seconds", "bytes"))
+    seconds, growth = (min(run[key] for run in taken) for key in (clock, "bytes"))
     return Measured(len(taken), seconds, growth, None)
 
 
@@ -229,13 +236,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     console = wide_console()
     peers = [] if args.ours_only else installed_peers(("torch", "jax"), console)
     columns = [column for column in COLUMNS if column[0] in ("aotlite", *peers)]
-    results = measure(args.rows, columns, args.rounds, args.timeout)
-    for line in machine():
+    clock = "cpu_seconds" if args.cpu_time else "seconds"
+    results = measure(args.rows, columns, args.rounds, args.timeout, clock)
+    for line in [*machine(), *(["processor time"] if args.cpu_time else [])]:
         console.print(line)
     report(results, console)
     if args.json:
         found = [{"row": row, "column": c, **attrs.asdict(m)} for (row, c), m in results.items()]
-        text = json.dumps({"machine": list(machine()), "results": found}, indent=1)
+        text = json.dumps({"machine": [*machine()], "clock": clock, "results": found}, indent=1)
         args.json.write_text(text, "utf-8")
 
 
@@ -246,6 +254,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=number(1), default=5, help="fresh processes of each kind")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of one process")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="processor time, for a machine that is not idle"
+    )
     parser.add_argument("--ours-only", action="store_true", help="neither PyTorch nor JAX")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there")
     return parser

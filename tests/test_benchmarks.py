@@ -54,10 +54,11 @@ def test_unknown_row_is_refused(text, capsys):
 # ------------------------------------------------------------------------------------- the pipeline
 def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
     file = tmp_path / "found.json"
-    options = ["--rounds", "1", "--ours-only", "--json", str(file)]
+    options = ["--rounds", "1", "--ours-only", "--cpu-time", "--json", str(file)]
     pipeline.main(["--rows", "chain:4,chain:8,mlp:1", *options])
     printed = capsys.readouterr().out
-    for text in ("| chain:4", "| mlp:1", "exponent of aotlite default over chains of 4, 8: "):
+    fitted = "exponent of aotlite default over chains of 4, 8: "
+    for text in ("processor time", "| chain:4", "| mlp:1", fitted):
         assert text in printed
     found = json.loads(file.read_text("utf-8"))["results"]
     default = [each for each in found if each["column"] == ["aotlite", "default", 0]]
@@ -104,6 +105,18 @@ def test_the_best_round_counts_and_peers_sit_out_the_longest_chain(monkeypatch):
     )
     found = pipeline.measure(pipeline.OURS_ONLY, [OURS, TORCH], 3, 1.0)
     assert found == {(pipeline.OURS_ONLY[0], OURS): Measured(3, 1.0, 1, None)}
+
+
+def test_processor_time_counts_where_it_is_asked_for(monkeypatch):
+    run = {"seconds": 9.0, "cpu_seconds": 4.0, "bytes": 1}
+    monkeypatch.setattr(pipeline, "run_job", lambda *_: run)
+    found = pipeline.measure(["chain:4"], [OURS], 1, 1.0, "cpu_seconds")
+    assert {("chain:4", OURS): Measured(1, 4.0, 1, None)} == found
+
+
+def test_processor_time_is_that_of_the_measured_process():
+    found = pipeline.run_job(Job("chain:200", "aotlite"), 60)
+    assert 0 < found["cpu_seconds"] <= found["seconds"] * 1.5 + 0.1  # the clocks tick differently
 
 
 @given(
