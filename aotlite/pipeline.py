@@ -160,8 +160,10 @@ class _Journey:
             graph, meta = with_closing_copies(graph, meta)
         whole = Partition(graph, None, ())
         self._show("8 partition", whole)
+        if kept:
+            self._show("8 partition, forward", graph)
         if kept and self.options.verify >= 1:
-            verify(graph, functional=True, closing_copies=True, stage="8 partition")
+            verify(graph, functional=True, closing_copies=True, stage="8 partition, forward")
         return whole, meta
 
     def _partition(self, graph: Graph) -> Partition:

@@ -83,7 +83,8 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         moved = f", {each.final_start} elements further on" if each.final_start else ""
         yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
     if each.writes_data:
-        yield f"  Its bytes are written in place; version counter +{each.version_bumps}."
+        by = ", by the graph itself" if each.in_graph else ""
+        yield f"  Its bytes are written in place{by}; version counter +{each.version_bumps}."
         yield f"  Its new value needs {_tangent_reason(each)}."
     elif each.version_bumps:
         yield f"  Its bytes are not written; version counter +{each.version_bumps}."

@@ -309,6 +309,16 @@ def test_which_writes_stay_in_the_graph(f, args, written):
     assert expected == writes(graph)
 
 
+def test_a_write_in_the_graph_is_shown_and_explained():
+    seen = {}
+    f = al.compile(
+        lambda x: x.mul_(2.0), keep_inference_input_mutations=True, observer=seen.__setitem__
+    )
+    f(al.ones(2))
+    assert ["primals_0"] == writes(seen["8 partition, forward"])
+    assert "Its bytes are written in place, by the graph itself" in f.meta.explain()
+
+
 def test_training_graphs_write_nothing():
     f = al.aot_function(
         lambda x, w: (x.mul_(2.0) * w).sum(), nop, keep_inference_input_mutations=True
