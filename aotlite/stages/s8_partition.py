@@ -63,14 +63,15 @@ def cut(
     kept = [node in reasons for node in graph.nodes]
     needed = _needed(joint, kept)
     order = [i for i, is_kept in enumerate(kept) if is_kept and needed[i]]
-    nodes = [graph.nodes[i] for i in order]
-    forward, owners = _forward(graph, joint, order, _unchecked(joint, needed, kept))
-    backward = _backward(graph, joint, nodes, list(_in_time(joint, needed, kept)))
     names = graph.names
+    saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
+    copied = _unchecked(joint, needed, kept)
+    forward, owners = _forward(joint, order, list(saving.values()), copied)
+    backward = _backward(graph, saving, list(_in_time(joint, needed, kept)))
     values = tuple(
         [
-            SavedValue(names[node], node.meta, owner, reasons[node])  # type: ignore[arg-type]
-            for node, owner in zip(nodes, owners, strict=True)
+            SavedValue(role.name, node.meta, owner, reasons[node])  # type: ignore[arg-type]
+            for (node, role), owner in zip(saving.items(), owners, strict=True)
         ]
     )
     return Partition(forward, backward, values)
@@ -136,9 +137,10 @@ def _times(joint: Numbered, kept: list[bool] | None) -> list[int]:
 
 # -------------------------------------------------------------------------------------- forward
 def _forward(
-    graph: Graph, joint: Numbered, saved: list[int], unchecked: set[int]
+    joint: Numbered, saved: list[int], saving: list[Saved], copied: set[int]
 ) -> tuple[Graph, list[Any]]:
     """The forward, and whose memory each saved value is."""
+    graph = joint.graph
     results = [
         (role, value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
@@ -149,19 +151,17 @@ def _forward(
     owners = _owners(results)
     written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
     values = [value for _, value in results]
-    roles: list[Role] = [role for role, _ in results]
     linked: list[Any] = []
-    for k, i in enumerate(saved):
+    for i in saved:
         node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
         owner = root.role if type(root.role) in (Primal, Hidden) else owners.get(root)
-        roles.append(Saved(k, graph.names[node]))
         # PART-31: the memory of a written input holds the new value when the backward runs.
-        if i in unchecked or owner in written:
+        if i in copied or owner in written:
             build.source = node
             node, owner = build.emit(CLONE, (node,)), None
         values.append(node)
         linked.append(owner)
-    return build.finish(values, roles), linked
+    return build.finish(values, [*(role for role, _ in results), *saving]), linked
 
 
 def _forward_nodes(joint: Numbered, saved: list[int]) -> Iterator[Node]:
@@ -194,19 +194,15 @@ def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
 
 
 # ------------------------------------------------------------------------------------- backward
-def _backward(
-    graph: Graph, joint: Numbered, saved: list[Node], order: list[int]
-) -> Graph | None:
+def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Graph | None:
     gradients = graph.outputs_with(Gradient)
     if not gradients:
         return None
     build = Builder(f"{graph.name}_backward")
-    new: dict[Node, Node] = {}
-    for i, node in enumerate(saved):
-        role = Saved(i, graph.names[node])
-        new[node] = build.add(
-            Node("placeholder", Saved(i), meta=node.meta, role=role, origin=node)
-        )
+    new = {
+        node: build.add(Node("placeholder", role, meta=node.meta, role=role, origin=node))
+        for node, role in saving.items()
+    }
     build.nodes += [node for node in graph.nodes if type(node.role) is Tangent]
     for i in order:
         node = graph.nodes[i]
