@@ -9,6 +9,7 @@ stands in it; what is read has been verified. Spec: `specs/serialize.md`.
     serialize_write   graph -> text
     serialize_parse   text -> JSON values, bounded
     serialize_read    JSON values -> graph
+    serialize_windows no view leaves the memory of its operand
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from contextlib import contextmanager
 from typing import Final
 
 from aotlite.ir.device import Device
-from aotlite.ir.errors import ArgumentError, FormatError, GraphError, noted
+from aotlite.ir.errors import ArgumentError, FormatError, GraphError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.serialize_parse import parsed
 from aotlite.ir.serialize_read import graph_of
+from aotlite.ir.serialize_windows import stray_window
 from aotlite.ir.serialize_write import text_of
 from aotlite.ir.source import HOST
 from aotlite.ir.verify import verify
@@ -58,6 +60,8 @@ def dumps(graph: Graph, *, places: bool = True) -> str:
     """
     with _collector_paused():
         verify(graph, stage="serialize")
+        if (stray := stray_window(graph.nodes)) is not None:
+            raise UnsupportedError(_stray(f"node {stray[0]}", stray[1]))
         return text_of(graph, places=places)
 
 
@@ -87,7 +91,13 @@ def loads(
             # Somebody made this graph up: its lines may be of any length.
             notes = [note[:1_000] for note in error.__notes__]
             raise noted(FormatError(str(error)[:1_000]), *notes) from None
+        if (stray := stray_window(graph.nodes)) is not None:
+            raise FormatError(_stray(f"nodes[{stray[0]}]", stray[1]))
     return graph
+
+
+def _stray(node: str, shown: str) -> str:
+    return f"serialize: {node} is a window on {shown}, expected one inside its operand's storage"
 
 
 @contextmanager

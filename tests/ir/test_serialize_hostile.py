@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 
 from aotlite.ir import dtypes, serialize
 from aotlite.ir.builder import Builder
-from aotlite.ir.errors import FormatError
+from aotlite.ir.errors import FormatError, UnsupportedError
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.location import Place
 from aotlite.ir.meta import tensor_meta
@@ -325,6 +325,62 @@ def test_constant_whose_meta_spans_more_than_a_file_is_refused() -> None:
 def test_error_of_the_verifier_names_its_rule() -> None:
     error = refusal(changed("nodes.1.role", "primals_0"))
     assert "rule: VER-3 (specs/verify.md)" == error.__notes__[-1]
+
+
+# ------------------------------------------------------------------------------------------ windows
+def windows(*calls: tuple[str, list[Any]]) -> Graph:
+    """A graph of an input of six elements and these calls, each on the result of the one before."""
+    build = Builder()
+    x: Any = build.placeholder(tensor_meta((2, 3)))
+    for name, args in calls:
+        op = OPS[name]
+        x = build.call(op, op.bind((x, *args), {}))
+        x = x[1] if type(x) is tuple else x
+    return build.finish([x])
+
+
+STRAYS: list[tuple[list[tuple[str, list[Any]]], str]] = [
+    ([("as_strided", [(7,), (1,)])], "elements 0 to 6 of 6"),
+    ([("as_strided", [(2,), (1,), -1])], "elements -1 to 0 of 6"),
+    ([("as_strided_", [(2,), (1,), 5])], "elements 5 to 6 of 6"),
+    ([("select", [0, 1]), ("as_strided", [(2, 2), (2, 1), 0])], "elements 3 to 6 of 6"),
+    ([("select", [0, 1]), ("as_strided", [(1,), (1,), -4])], "elements -1 to -1 of 6"),
+    ([("split", [1]), ("as_strided", [(4,), (1,)])], "elements 3 to 6 of 6"),
+    ([("unbind", [1]), ("mul_", [2.0]), ("as_strided", [(3,), (3,)])], "elements 1 to 7 of 6"),
+    ([("t_", []), ("exp", []), ("as_strided", [(2,), (6,)])], "elements 0 to 6 of 6"),
+    ([("max_dim", [1]), ("as_strided", [(3,), (1,)])], "elements 0 to 2 of 2"),
+]
+
+
+@pytest.mark.parametrize(("calls", "shown"), STRAYS)
+def test_window_outside_its_storage_is_refused(
+    calls: list[tuple[str, list[Any]]], shown: str
+) -> None:
+    """Compiled code would read, or write, memory that is somebody else's."""
+    graph = windows(*calls)
+    expected = f"is a window on {shown}, expected one inside its operand's storage"
+    with pytest.raises(UnsupportedError) as caught:
+        serialize.dumps(graph)
+    index = len(graph) - 2
+    assert f"serialize: node {index} {expected}" == str(caught.value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serialize, "stray_window", lambda nodes: None)
+        text = serialize.dumps(graph)
+    assert f"serialize: nodes[{index}] {expected}" == str(refusal(text))
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("as_strided", [(6,), (1,)])],
+        [("select", [0, 1]), ("as_strided", [(6,), (1,), -3])],
+        [("split", [1]), ("as_strided", [(3, 2), (1, 0)])],
+        [("as_strided", [(0,), (1,), 99])],
+        [("as_strided_", [(2,), (1,), 4]), ("as_strided_", [(2,), (1,), -4])],
+    ],
+)
+def test_window_inside_its_storage_is_read(calls: list[tuple[str, list[Any]]]) -> None:
+    assert check(serialize.dumps(windows(*calls))) is not None
 
 
 # ---------------------------------------------------------------------------------------- mutations
