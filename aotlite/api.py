@@ -23,6 +23,7 @@ from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.stages.facts import FunctionMeta, Partition
 from aotlite.stages.s10_guards import MISS
+from aotlite.trees import flattened
 
 
 class CompiledFunction:
@@ -105,7 +106,7 @@ class CompiledFunction:
         spec: list[Any] = []
 
         def flatten(result: Any) -> list[Any]:
-            leaves, tree = optree.tree_flatten(result, none_is_leaf=True)
+            leaves, tree = flattened(result, "the results")
             spec.append(tree)
             return leaves
 
@@ -271,7 +272,7 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
             return fn(*given, **named)
 
         def flatten(result: Any) -> list[Any]:
-            return optree.tree_leaves(result, none_is_leaf=True)
+            return flattened(result, "the results")[0]
 
         name = getattr(fn, "__name__", "graph").strip("<>")
         captured = capture_stage(fn, run, call.leaves, call.tensors(), flatten, name)

@@ -18,6 +18,7 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.stages.recorder import check_leaf
+from aotlite.trees import dict_orders, flattened
 
 
 @attrs.frozen(eq=False)
@@ -74,24 +75,13 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """The call with these arguments."""
     whole: Any = (args, kwargs)
     given: list[Any]
-    given, spec = optree.tree_flatten(whole, none_is_leaf=True)
+    given, spec = flattened(whole, "the arguments")
     leaves = given
     if any(isinstance(leaf, np.ndarray) for leaf in given):
         wrapped = _Wrapped()
         leaves = [wrapped.tensor(x) if isinstance(x, np.ndarray) else x for x in given]
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
     return Call(args, kwargs, given, leaves, spec, (spec, dict_orders(whole)))
-
-
-def dict_orders(value: Any) -> Any:
-    """The order of keys of every dict in nested containers; None where there is none."""
-    if isinstance(value, dict):
-        items = value.items()
-        return tuple([(type(key), key, dict_orders(item)) for key, item in items]) or None
-    if type(value) in (list, tuple):
-        found = [dict_orders(item) for item in value]
-        return tuple(found) if any(item is not None for item in found) else None
-    return None
 
 
 class _Wrapped:

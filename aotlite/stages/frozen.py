@@ -57,7 +57,8 @@ class Freezer:
     """Makes images that share one memory of which objects were met before.
 
     With `deep`, a Module's image has the form of its attributes (their values are guarded one by
-    one, as they are read); without, its class alone.
+    one, as they are read); without, its class alone. The image of a container is flat: one entry
+    for each value in it, however deep, in the order in which a reader meets them.
     """
 
     def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
@@ -65,18 +66,43 @@ class Freezer:
         self.deep = deep
         self.left = _IN_ALL
 
-    def image(self, value: Any, *, inside: bool = False) -> Any:
-        """The image of a value; of one `inside` a Module only the form."""
+    def image(self, value: Any) -> Any:
+        """The image of a value."""
+        entry, items = self._entry(value, inside=False)
+        if items is None:
+            return entry
+        found = [entry]
+        stack = [iter(items)]
+        while stack:
+            for label, item, inside in stack[-1]:
+                entry, items = self._entry(item, inside=inside)
+                if entry is False and label is not None and label[0] is _FORM:
+                    continue  # a plain value is guarded where it is read: it is not of the form
+                found.append(entry if label is None else (label, entry))
+                if items is not None:
+                    stack.append(iter(items))
+                    break
+            else:
+                stack.pop()
+                found.append(_END)
+        return tuple(found)
+
+    def _entry(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
+        """A value's entry, and the items that its image goes on with.
+
+        Of what is `inside` a Module only the form counts.
+        """
         kind = type(value)
         if kind in _EXACT:
-            return (kind, value) if not inside else value is None
+            return (value is None if inside else (kind, value)), None
         if isinstance(value, Tensor):
-            return kind, self._number(value)[0], value.meta  # a shape can be read without an op
+            # Its shape can be read without an op.
+            return (kind, self._number(value)[0], value.meta), None
         if isinstance(value, Observed):
             return self._observed(value)
-        if kind in (list, tuple, dict) or isinstance(value, (list, tuple, dict)):
+        if isinstance(value, (list, tuple, dict)):
             return self._container(value, inside=inside)
-        return False if inside else _leaf(value)
+        return (False if inside else _leaf(value)), None
 
     def _number(self, thing: Any) -> tuple[int, bool]:
         known = self.met.get(id(thing))
@@ -85,29 +111,31 @@ class Freezer:
         self.met[id(thing)] = len(self.met)
         return len(self.met) - 1, False
 
-    def _observed(self, value: Observed) -> Any:
+    def _observed(self, value: Observed) -> tuple[Any, list[_Item] | None]:
         if not self.deep:
-            return type(value)
+            return type(value), None
         number, known = self._number(value)
         if known:
-            return number
-        items = [(k, self.image(v, inside=True)) for k, v in vars(value).items()]
-        # A plain value is guarded where it is read; that it is there is no part of the form.
-        return type(value), tuple([item for item in items if item[1] is not False])
+            return number, None
+        return type(value), [((_FORM, name), item, True) for name, item in vars(value).items()]
 
-    def _container(self, value: Any, *, inside: bool) -> Any:
+    def _container(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
         kind = type(value)
         if len(value) > min(_MANY, self.left):
-            return kind, len(value)
+            return (kind, len(value)), None
         self.left -= len(value)
         if kind is not tuple:
             number, known = self._number(value)
             if known:
-                return kind, number
+                return (kind, _AGAIN, number), None
         if isinstance(value, dict):
-            items = value.items()
-            return kind, tuple([(type(k), k, self.image(v, inside=inside)) for k, v in items])
-        return kind, tuple([self.image(item, inside=inside) for item in value])
+            return kind, [((type(key), key), item, inside) for key, item in value.items()]
+        return kind, [(None, item, inside) for item in value]
+
+
+_Item = tuple[Any, Any, bool]
+"""What an entry is called, the value, whether it is inside a Module."""
+_FORM, _AGAIN, _END = "attribute of a Module", "a container met before", "the end of a container"
 
 
 def _leaf(value: Any) -> Any:

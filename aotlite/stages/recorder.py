@@ -316,16 +316,24 @@ class CaptureRecorder:
         if not isinstance(value, Tensor):
             self.guards.append(PlainValue(place, frozen_value(value)))
 
-    def _learn(self, value: Any, place: Place, within: tuple[int, ...] = ()) -> None:
-        if isinstance(value, (Tensor, Observed)):
-            self._alive.append(value)
-            known = self._places.setdefault(id(value), place)
-            if known is not place and isinstance(value, Tensor):
-                self._same(value, place)
-        elif isinstance(value, (dict, list, tuple)) and id(value) not in within:
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, item in items:
-                self._learn(item, place.then("item", key), (*within, id(value)))
+    def _learn(self, value: Any, place: Place) -> None:
+        """Remembers the places of the tensors and objects in nested containers, in order."""
+        above: set[int] = set()
+        stack: list[tuple[Any, Place | None]] = [(value, place)]
+        while stack:
+            value, at = stack.pop()
+            if at is None:  # all that is in this container has been seen
+                above.discard(id(value))
+            elif isinstance(value, (Tensor, Observed)):
+                self._alive.append(value)
+                known = self._places.setdefault(id(value), at)
+                if known is not at and isinstance(value, Tensor):
+                    self._same(value, at)
+            elif isinstance(value, (dict, list, tuple)) and id(value) not in above:
+                above.add(id(value))
+                stack.append((value, None))
+                items = list(value.items() if isinstance(value, dict) else enumerate(value))
+                stack.extend((item, at.then("item", key)) for key, item in reversed(items))
 
     def _same(self, tensor: Tensor, place: Place) -> None:
         role = self._inputs[id(self.here(tensor))].role
