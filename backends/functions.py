@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from aotlite.backends.protocol import Run, Window, ran
 from aotlite.ir.arrays import copied
 from aotlite.ir.errors import ArgumentError, BackendError, UnsupportedError
@@ -190,9 +192,12 @@ class _ArrayRun:
         self.boxed = bool(getattr(function, "_boxed_call", False))
         self.ins = [node.meta for node in graph.placeholders]
         self.outs: list[Any] = [v.meta if type(v) is Node else None for v in graph.outputs]
+        written = {n.args[0] for n in graph.calls if isinstance(n.target, InplaceOp)}
+        self.read_only = [node not in written for node in graph.placeholders]
 
     def __call__(self, windows: list[Window]) -> list[Window | None]:
         arrays = [_array(meta, window) for meta, window in zip(self.ins, windows, strict=True)]
+        self._protect(arrays)
         windows.clear()
         try:
             results = self.function(arrays) if self.boxed else self.function(*arrays)
@@ -215,6 +220,12 @@ class _ArrayRun:
             else:
                 found.append((meta.device.arrays.adopt(result, meta), 0))
         return found
+
+    def _protect(self, arrays: list[Any]) -> None:
+        """Makes read-only what the graph does not write: the caller's memory, or saved values."""
+        for array, read_only in zip(arrays, self.read_only, strict=True):
+            if read_only and type(array) is np.ndarray:
+                array.setflags(write=False)
 
     def _check(self, results: Any) -> None:
         """Raises BackendError for results of another number, shape or dtype than the graph's."""

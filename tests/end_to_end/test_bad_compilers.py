@@ -238,6 +238,29 @@ def test_an_error_of_compiled_code_says_whose_it_is(make):
     assert f"raised by what '{name}' made of graph loss_forward" in notes(error)
 
 
+def in_place(graph, inputs):
+    """A compiler of functions that compute in place."""
+
+    def run(*arrays):
+        for array in arrays:
+            array *= 2
+        return Interpreter(graph).run(*arrays)
+
+    return run
+
+
+def test_a_function_that_writes_its_inputs_is_stopped():
+    """LOW-5: the caller's memory, in the forward, and what is saved, in the backward."""
+    error, _ = refused("read-only", ValueError, fw_compiler=in_place)
+    assert "raised by what 'in_place' made of graph loss_forward" in notes(error)
+    x, w = tensors()
+    value = al.aot_function(loss, nop, in_place)(x, w)
+    with pytest.raises(ValueError, match="read-only") as caught:
+        value.backward()
+    assert "raised by what 'in_place' made of graph loss_backward" in notes(caught.value)
+    assert ([2.0, 2.0], [1.0, 1.0], None) == (x.tolist(), w.tolist(), w.grad)
+
+
 @pytest.mark.parametrize(
     ("compiler", "kind", "text"),
     [
