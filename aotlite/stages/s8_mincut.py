@@ -9,6 +9,7 @@ part of this. Rules: PART-14 to PART-25, PART-37. Spec: `specs/s8_mincut.md`.
 from __future__ import annotations
 
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
 import attrs
@@ -39,6 +40,8 @@ _TRAITS = {
 }
 """PART-19, PART-20: what fuses with its neighbours, and what is not computed twice."""
 _FORWARD, _BACKWARD = 1, 2
+_LONG = 100
+"""PART-22: positions that a run of ops that fuse may be long."""
 _FAR = 1_000_000_000
 _GROWTH = [1.1 ** max(1, distance) for distance in range(101)]
 """PART-18: a value far from the backward is dearer: of two equal ones the nearer is kept."""
@@ -157,6 +160,7 @@ def costs_of(joint: Numbered) -> Costs:
     traits = _traits(joint)
     seen = _seen(joint, marks, traits)
     banned = _banned(joint, marks, traits, seen)
+    _break_runs(joint, marks, traits, banned)
     reach = _reach(joint, marks, banned)
     copied = _copied(joint, reach)
     capacities = _capacities(joint, seen, reach, copied)
@@ -253,6 +257,38 @@ def _ban(node: Node, trait: int, *, feeds: int) -> str:
     if node.target.cost is Cost.REDUCTION and _is_lasting(node):
         return "a reduction that is much smaller than what it reads, or as large, is kept"
     return "an op of the backward reads it from memory" if feeds else ""
+
+
+def _break_runs(
+    joint: Numbered, marks: list[int], traits: list[int], banned: list[str]
+) -> None:
+    """PART-22: bans a value each hundred positions of a run, where all of the run goes through it.
+
+    Computed again from its start, the whole of a run would be alive at once in the backward.
+    """
+    users: list[list[int]] = [[] for _ in joint.inputs]
+    for i, read in enumerate(joint.inputs):
+        if marks[i] & _FORWARD and traits[i] & _FUSES and not banned[i]:
+            for p in read:
+                if traits[p] & _FUSES:
+                    users[p].append(i)
+    walked = bytearray(len(users))
+    for start in range(len(users)):
+        frontier = [start] if users[start] and not walked[start] else []
+        while frontier:
+            i = heappop(frontier)
+            while frontier and frontier[0] == i:
+                heappop(frontier)
+            if walked[i]:
+                continue
+            walked[i] = 1
+            if i > start + _LONG and not frontier:
+                node = joint.graph.nodes[i]
+                if not traits[i] & _VIEWS and node.recompute is not True:
+                    banned[i] = "a run of a hundred ops that fuse ends with it"
+                break
+            for user in users[i]:
+                heappush(frontier, user)
 
 
 def _is_lasting(node: Node) -> bool:

@@ -388,6 +388,51 @@ def test_values_are_computed_again_just_before_they_are_read() -> None:
     assert backward.calls[0].phase is Phase.BACKWARD
 
 
+def test_long_runs_are_computed_again_in_pieces() -> None:
+    """PART-22: of 1,000 steps ten are saved, and few values are alive at any time."""
+
+    def function(x: Any) -> Any:
+        for _ in range(1_000):
+            x = x.sin()
+        return x.sum()
+
+    x = leaf(4)
+    compiled = al.compile(function, partition="min_cut")
+    compiled(x).backward()
+    expected = leaf(4)
+    function(expected).backward()
+    assert expected.grad.tolist() == x.grad.tolist()
+    assert 10 == len(compiled.partition.saved)
+    backward = compiled.partition.backward
+    assert backward is not None
+    assert most_alive(backward) < 10 + 2 * 100 + 10
+
+
+def most_alive(graph: Graph) -> int:
+    """The most values that are alive at one time when the graph runs in order."""
+    most = alive = 0
+    for node in graph.nodes:
+        alive += 1
+        most = max(most, alive)
+        alive -= len(graph.last_uses[node])
+    return most
+
+
+def test_a_wide_run_is_broken_where_it_ends() -> None:
+    """PART-22: of two strands no value is the only one that leads on, until they are added."""
+
+    def function(x: Any) -> Any:
+        x = y = x.exp()
+        for _ in range(200):
+            x, y = x.sin() + y, y.tanh()
+        return (x + y).sum()
+
+    graph = joint_with(function, leaf(4))
+    banned = costs_of(numbered(graph)).banned
+    (end,) = [n for n, why in zip(graph.nodes, banned, strict=True) if "a run of" in why]
+    assert ["sum"] == [user.target.name for user in graph.users[end]]
+
+
 # ------------------------------------------------------------------------------------------- wishes
 def wishing(op: str, recompute: bool) -> Any:
     """A pass that notes a wish on each call of an op."""
