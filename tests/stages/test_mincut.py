@@ -16,9 +16,9 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.op import Cost
 from aotlite.ir.role import Gradient, Offset, Primal, Role, Saved, Seed, Tangent
 from aotlite.partition import Partition, cut, min_cut, min_cut_rematerialization_partition
+from aotlite.stages.costs import TRAITS, costs_of
 from aotlite.stages.networks import UNLIMITED
 from aotlite.stages.numbered import numbered
-from aotlite.stages.s8_mincut import costs_of
 from tests.end_to_end.cases import Case, cases
 from tests.end_to_end.worlds import check
 from tests.stages.journeys import journeys, run_graph, values_for
@@ -495,9 +495,8 @@ def test_an_impure_graph_is_refused() -> None:
 
 
 def test_costs_cover_every_class() -> None:
-    from aotlite.stages.s8_mincut import _TRAITS
-
-    assert set(Cost) == set(_TRAITS)
+    """PART-25."""
+    assert set(Cost) == set(TRAITS)
 
 
 def test_an_unknown_partition_is_refused() -> None:
