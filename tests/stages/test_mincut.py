@@ -464,6 +464,24 @@ def test_wishes_are_kept(op: str, recompute: bool) -> None:
     assert expected.grad.tolist() == w.grad.tolist()
 
 
+def test_a_draw_that_is_computed_again_is_the_same_draw() -> None:
+    """Seed and offset are saved in its stead: 16 bytes for a mask of any size."""
+
+    def function(x: Any) -> Any:
+        return (x * al.rand(64)).sin().sum()
+
+    compiled = al.compile(function, partition="min_cut", passes=[wishing("uniform", True)])
+    grads = []
+    for called in (function, compiled):
+        al.manual_seed(5)
+        x = leaf(64)
+        called(x).backward()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1]
+    assert {"seed", "offset"} <= {each.name for each in compiled.partition.saved}
+    assert "uniform" not in {each.name for each in compiled.partition.saved}
+
+
 def test_a_value_that_can_be_neither_saved_nor_recomputed_is_explained() -> None:
     """PART-24: values and indices of a maximum are a pair, which is no tensor, and dear."""
 
