@@ -64,6 +64,8 @@ def geometry_fault(shape: Shape, stride: Stride, itemsize: int) -> tuple[str, st
         return f"{len(shape)} dimensions", f"at most {RANK}"
     if len(stride) != len(shape):
         return f"{len(shape)} sizes and {len(stride)} strides", "a stride for each size"
+    if min((*shape, *stride), default=0) < 0:
+        return f"the number {min(*shape, *stride)}", "none below 0"
     count, reach = 1, 1
     for size, step in zip(shape, stride, strict=True):
         count *= max(size, 1)

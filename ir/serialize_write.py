@@ -60,7 +60,7 @@ def text_of(graph: Graph, *, places: bool) -> str:
         "format": FORMAT,
         "version": VERSION,
         "name": _name("the name of the graph", graph.name),
-        "metas": list(map(_meta, writer.metas)),
+        "metas": [_meta(meta, graph) for meta in writer.metas],
         "places": [attrs.asdict(place) for place in writer.places],
         "constants": list(writer.constants.values()),
         "nodes": nodes,
@@ -237,10 +237,15 @@ def _printable(place: Place) -> Place:
     return Place(file, place.line, function, text)
 
 
-def _meta(meta: TensorMeta) -> Json:
+def _has(node: Node, meta: TensorMeta) -> bool:
+    return meta in node.meta if type(node.meta) is tuple else node.meta is meta
+
+
+def _meta(meta: TensorMeta, graph: Graph) -> Json:
     fault = geometry_fault(meta.shape, meta.stride, meta.dtype.itemsize)
     if fault is not None:
-        refuse(f"the meta {meta}", *fault)
+        index = next(i for i, node in enumerate(graph.nodes) if _has(node, meta))
+        refuse(f"the meta of node {index}", f"one with {fault[0]}", fault[1])
     return {
         "dtype": meta.dtype.name,
         "shape": meta.shape,

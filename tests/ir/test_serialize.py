@@ -329,10 +329,13 @@ REFUSED = {
         ONES, name="\udc80"
     ),
     "a role is Gradient(of=Seed()), expected one whose text says what it is": lambda: odd_role(),
-    "the meta f32[4611686018427387904] is 1 dimensions of 4611686018427387904 elements, expected "
-    "less than 2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
-    f"the meta f32[{', '.join('1' * 65)}] is 65 dimensions, expected at most 64": lambda: built(
+    "the meta of node 0 is one with 1 dimensions of 4611686018427387904 elements, expected less than "
+    "2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
+    "the meta of node 0 is one with 65 dimensions, expected at most 64": lambda: built(
         lambda x: x, tensor_meta((1,) * 65)
+    ),
+    "the meta of node 1 is one with the number -1, expected none below 0": lambda: emitted(
+        "restride", (-1,)
     ),
     "node 2 is a call of select_scatter with a rule that takes long, expected at most 5000400 "
     "steps for all rules": lambda: built(

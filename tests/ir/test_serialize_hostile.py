@@ -420,7 +420,7 @@ def mutate(document: Any, draw: Any) -> None:
     elif isinstance(at, list):
         at.insert(key, copy.deepcopy(draw.choice([at[key], *HOSTILE])))
     else:
-        at[draw.choice(["place", "meta", "extra"])] = draw.choice(HOSTILE)
+        at[draw.choice(["place", "meta", "extra"])] = copy.deepcopy(draw.choice(HOSTILE))
 
 
 @settings(max_examples=600)
