@@ -122,9 +122,9 @@ def _is_whole(partition: Partition) -> bool:
 
 
 def _check_nothing_lost(graph: Graph, partition: Partition) -> None:
-    given = list(partition.forward.output_roles)
+    given = set(partition.forward.output_roles)
     if partition.backward is not None:
-        given += partition.backward.output_roles
+        given.update(partition.backward.output_roles)
     for role in graph.output_roles:
         if role not in given:
             raise noted(

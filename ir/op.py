@@ -175,6 +175,9 @@ class Op:
         self.tensors = tuple(i for i, k in enumerate(kinds) if k.is_tensor)
         self.lists = tuple(i for i, k in enumerate(kinds) if k.is_tensor_list)
         self.key = _FAST_KEYS.get(tuple([kind.text for kind in kinds])) or self._any_key
+        if self.tensors == (0,) and not self.mixed and not self.lists and len(kinds) > 1:
+            if kinds[0].text == "Tensor":
+                self.key = _key_of_first
 
     def __repr__(self) -> str:
         return f"ops.{self.name}"
@@ -188,10 +191,10 @@ class Op:
             # Whether plain arguments are canonical depends on their types alone: remember that.
             types = tuple(map(type, args))
             rest = self._bound.get(types)
-            if rest is not None:
+            if rest is not None and (tuple not in types or _plain(args)):
                 return args + rest
             bound = self.schema.bind(args, kwargs)
-            if tuple not in types and list not in types and _same(args, bound):
+            if list not in types and _same(args, bound) and _plain(args):
                 self._bound[types] = bound[len(args) :]
             return bound
         return self.schema.bind(args, kwargs)
@@ -264,6 +267,18 @@ _FAST_KEYS = {
     ("Tensor", "Tensor"): _key_of_two,
     ("Tensor", "Tensor|Scalar"): _key_of_mixed,
 }
+
+
+def _key_of_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args[0].meta, *args[1:]
+
+
+def _plain(args: tuple[Any, ...]) -> bool:
+    """Whether all tuples among the arguments are of ints, whose types need no second look."""
+    return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
+
+
+_INT = frozenset((int,))
 
 
 def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
