@@ -329,8 +329,8 @@ REFUSED = {
         ONES, name="\udc80"
     ),
     "a role is Gradient(of=Seed()), expected one whose text says what it is": lambda: odd_role(),
-    "the meta of node 0 is one with 1 dimensions of 4611686018427387904 elements, expected less than "
-    "2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
+    "the meta of node 0 is one with 1 dimensions of 4611686018427387904 elements, expected less "
+    "than 2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
     "the meta of node 0 is one with 65 dimensions, expected at most 64": lambda: built(
         lambda x: x, tensor_meta((1,) * 65)
     ),
