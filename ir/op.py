@@ -194,7 +194,8 @@ class Op:
             if rest is not None and (tuple not in types or _plain(args)):
                 return args + rest
             bound = self.schema.bind(args, kwargs)
-            if list not in types and _same(args, bound) and _plain(args):
+            settled = list not in types and (tuple not in types or not self.lists)
+            if settled and _same(args, bound) and _plain(args):
                 self._bound[types] = bound[len(args) :]
             return bound
         return self.schema.bind(args, kwargs)
