@@ -127,7 +127,8 @@ class _Check:
                 self.fail(node, "VER-4", f"node {self.name(node)} is there twice, expected once")
             if node.op == "call":
                 op, args = node.target, node.args
-                if tuple(map(type, args)) not in fitting[op]:
+                types = tuple(map(type, args))
+                if types not in fitting[op] or (tuple in types and not _lists_ints(args)):
                     self._fit(node)
                 for value in args:
                     if type(value) is Node and value not in defined:
@@ -183,7 +184,8 @@ class _Check:
                 self._undefined(node, value)
         # Whether a tuple fits depends on its items, whether a node does on its meta's form.
         types = tuple(map(type, args))
-        if tuple not in types and all(type(v.meta) is TensorMeta for v in node.inputs()):
+        settled = tuple not in types or (not op.lists and _lists_ints(args))
+        if settled and all(type(v.meta) is TensorMeta for v in node.inputs()):
             self.fitting[op].add(types)
 
     def _constant(self, node: Node) -> None:
@@ -229,6 +231,14 @@ class _Check:
 def _is_closing_copy(node: Node) -> bool:
     """Whether the node writes the final value of an input: `copy_` into a placeholder."""
     return node.target.name == "copy_" and node.args[0].op == "placeholder"
+
+
+def _lists_ints(args: tuple[Any, ...]) -> bool:
+    """Whether every tuple among the arguments is of ints: then its type says that it fits."""
+    return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
+
+
+_INT = frozenset((int,))
 
 
 def _fits(value: Any, parameter: Parameter, *, takes_results: bool) -> bool:
