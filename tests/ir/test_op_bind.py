@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aotlite.ir.builder import Builder
@@ -37,6 +37,7 @@ def shown(value: Any) -> Any:
     return type(value), id(value) if value is X else value
 
 
+@example("permute", [(X, (0, 1)), (X, (np.int64(1), 0)), (X, (1.0, 0)), (X, (0, 1))])
 @given(st.sampled_from(["permute", "sum", "mul", "roll", "split", "select", "clone"]), CALLS)
 def test_calls_bound_before_change_nothing(name, calls):
     op = attrs.evolve(OPS[name])  # without memories
