@@ -30,7 +30,6 @@ from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.collector import collector_paused
-from aotlite.stages.compiled_backward import plan_backward
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
 from aotlite.stages.s1_capture import capture
@@ -41,6 +40,7 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
+from aotlite.stages.s10_backward import plan_backward
 from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
@@ -194,6 +194,7 @@ class _Journey:
         compiler = told(options.backward_backend(), static, partition)
         compact = hasattr(run, "compact") and getattr(compiler, "is_compact", False)
         lower_backward = partial(lowering, backend=compiler)
+        leaves = {each.role for each in meta.inputs if each.is_leaf and each.requires_grad}
         return {
             "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
             "inputs": calling.inputs,
@@ -201,7 +202,7 @@ class _Journey:
             "forward": forward,
             "run": run,
             "is_compact": compact,
-            "backward": plan_backward(backward, lower_backward, both, is_compact=compact),
+            "backward": plan_backward(backward, lower_backward, both, leaves, is_compact=compact),
         }
 
     # --- checking and showing

@@ -8,7 +8,8 @@ Spec: `specs/s9_lower.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import compress
 from typing import Any
 
 from aotlite.backends.closing import compiled_with_copies, has_copies
@@ -207,6 +208,8 @@ class ReferenceRun:
         slots = compiler.slots
         self.graph = graph
         self.reads = is_read(graph)
+        """Which inputs anything reads: `compact` takes these alone."""
+        self.reads_all = all(self.reads)
         self.source: str | None = None
         """The straight-line form, once there is one."""
         self.compact: Callable[[list[Value]], list[Value]] = self._by_list
@@ -232,6 +235,10 @@ class ReferenceRun:
         return [None if slot is None else windows[slot] for slot in self._outputs], arrays
 
     # --- the compact face
+    def read_of(self, values: list[Value]) -> list[Value]:
+        """Of the values of all inputs those that `compact` takes."""
+        return list(compress(values, self.reads))
+
     def _by_list(self, values: list[Value]) -> list[Value]:
         """The first calls: the straight-line form has yet to pay for its making."""
         self._calls += 1
@@ -239,16 +246,19 @@ class ReferenceRun:
             self.compact, self.source = straight(self.graph)
             return self.compact(values)
         as_arrays, metas = self._travel()
-        windows = [
-            (value, 0) if is_array and value is not None else value
-            for value, is_array in zip(values, as_arrays, strict=True)
-        ]
+        rest = iter(values)
+        windows = [self._window(rest, *each) for each in zip(self.reads, as_arrays, strict=True)]
         values.clear()
         out, arrays = self._run(windows, [None] * self._count)
         return [
             window if meta is None else _array(arrays[slot], window, meta)  # type: ignore[index]
             for window, slot, meta in zip(out, self._outputs, metas, strict=True)
         ]
+
+    def _window(self, rest: Iterator[Value], is_read: bool, is_array: bool) -> Any:
+        if not is_read:
+            return None
+        return (next(rest), 0) if is_array else next(rest)
 
     def _travel(self) -> tuple[list[bool], list[Any]]:
         """Which inputs come as arrays; the metas of the outputs that leave as arrays."""

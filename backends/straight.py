@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import compress
 from typing import Any
 
 import attrs
 
-from aotlite.backends.values import Value, returned_as_arrays, travels_as_array
+from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import copied
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -79,8 +80,9 @@ class _Writer:
 
     # --- the whole
     def text(self) -> str:
-        inputs = [f"x{i}" for i in range(len(self.graph.placeholders))]
-        for name, node in zip(inputs, self.graph.placeholders, strict=True):
+        read = list(compress(self.graph.placeholders, is_read(self.graph)))
+        inputs = [f"x{i}" for i in range(len(read))]
+        for name, node in zip(inputs, read, strict=True):
             self._input(name, node)
         for node in self.graph.nodes:
             if node.op == "get_attr":
@@ -147,14 +149,10 @@ class _Writer:
             self.arrays[node], self.places[node] = name, _Place(name, 0)
             if isinstance(node.role, Saved):
                 self.fresh.add(name)
-        elif node in self._read:
+        else:
             buffer, offset = self._name("b", node), self._name("o", node)
             self._emit(f"{buffer}, {offset} = {name}", buffer, offset)
             self.places[node] = _Place(buffer, 0, offset)
-
-    @property
-    def _read(self) -> Any:
-        return self.graph.users
 
     def _constant_node(self, node: Node) -> None:
         meta: Any = node.meta
@@ -174,11 +172,13 @@ class _Writer:
     def _kernel(self, node: Node, op: PureOp) -> None:
         function = _plain_function(node, op)
         if function is not None:
-            name = self._name("v", node)
             args = [self._operand_or_number(a, node) for a in node.args]
-            self._emit(f"{name} = {self._constant(function)}({', '.join(args)})", name)
-            self.arrays[node], self.places[node] = name, _Place(name, 0)
-            self.fresh.add(name)
+            self._take(node, f"{self._constant(function)}({', '.join(args)})")
+            return
+        function = _joining_function(node, op)
+        if function is not None:
+            names = "".join([f"{self._array(item)}, " for item in node.args[0]])
+            self._take(node, f"{self._constant(function)}(({names}), axis={node.args[1]})")
             return
         args = [self._argument(a) for a in node.args]
         library, meta = self._constant(_library(node)), self._constant(node.meta)
@@ -187,6 +187,13 @@ class _Writer:
             self._several(node, call)
         else:
             self._hold(node, call)
+
+    def _take(self, node: Node, call: str) -> None:
+        """The result of a function of the library, as it is."""
+        name = self._name("v", node)
+        self._emit(f"{name} = {call}", name)
+        self.arrays[node], self.places[node] = name, _Place(name, 0)
+        self.fresh.add(name)
 
     def _several(self, node: Node, call: str) -> None:
         name = self._name("r", node)
@@ -230,8 +237,8 @@ class _Writer:
             return self._array(value)
         meta: Any = next(v for v in node.args if type(v) is Node).meta
         # A Python number costs the library a conversion at each call.
-        exact = type(value) is float and meta.dtype.is_differentiable
-        if not exact:
+        exact = type(value) is float or (type(value) is int and abs(value) <= 1 << 11)
+        if not exact or not meta.dtype.is_floating_point:
             return self._constant(value)
         arrays = meta.device.arrays
         number = arrays.quiet(arrays.namespace.asarray, value, meta.dtype.numpy)
@@ -261,6 +268,20 @@ def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
     if function is None or not _gives(function, node.args, meta):
         return None
     return function
+
+
+def _joining_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
+    """The array library's function that joins the operands, if there is nothing else to do."""
+    meta: Any = node.meta
+    if op.joins is None or not travels_as_array(meta):
+        return None
+    operands: list[Any] = [item.meta for item in node.args[0]]
+    ranks = {len(m.shape) for m in operands}
+    if len(ranks) > 1 or any(m.dtype is not meta.dtype for m in operands):
+        return None
+    if not all(map(travels_as_array, operands)):
+        return None
+    return _library(node).fresh_function(op.joins)
 
 
 def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta) -> bool:

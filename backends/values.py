@@ -40,7 +40,7 @@ def returned_as_arrays(graph: Graph) -> list[bool]:
 
 
 def is_read(graph: Graph) -> list[bool]:
-    """Which placeholders anything reads; None may be passed for the others."""
+    """Which placeholders anything reads; the compact face takes these alone."""
     read = {value for node in graph.nodes for value in node.inputs()}
     read |= {value for value in graph.outputs if type(value) is Node}
     return [node in read for node in graph.placeholders]

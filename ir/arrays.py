@@ -58,15 +58,14 @@ class ArrayBackend(Protocol):
         is copied.
         """
 
-
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)` with the library's warnings about numbers (overflow, nan) off."""
 
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
-        """The namespace's elementwise function of this name, if its result is always new memory.
+        """The namespace's function of this name, if its result is always new memory.
 
-        On contiguous operands of one shape, or numbers, the result is contiguous. None if there is
-        no such promise.
+        Of an elementwise one, or one that joins arrays, the result is contiguous where the operands
+        are. None if there is no such promise.
         """
 
 
@@ -77,8 +76,23 @@ def copied(arrays: ArrayBackend, source: Any, meta: TensorMeta) -> Buffer:
     return buffer
 
 
-_QUIET: list[contextvars.Context] = []
-"""Contexts without NumPy's warnings that no call uses at the moment."""
+QUIET: list[Callable[..., Any]] = []
+"""Ways into contexts without NumPy's warnings that no call is in at the moment."""
+
+
+def quiet_context() -> Callable[..., Any]:
+    """`enter(function, *args)` that calls a function without NumPy's warnings.
+
+    NumPy keeps its error state in a context variable. Entering a context in which it was set once
+    costs a tenth of `np.errstate`. One that runs cannot be entered again, hence the stock `QUIET`,
+    from which one is taken for each call, and put back.
+    """
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context.run
+
+
+_JOINING = ("concat", "stack")
 
 
 class NumpyArrays:
@@ -112,21 +126,15 @@ class NumpyArrays:
             self.quiet(destination.__setitem__, ..., source)
 
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
-        # NumPy keeps its error state in a context variable. Entering a context in which it was set
-        # once costs a tenth of `np.errstate`; one that runs cannot be entered again, hence a stock.
+        enter = QUIET.pop() if QUIET else quiet_context()
         try:
-            context = _QUIET.pop()
-        except IndexError:
-            context = contextvars.Context()
-            context.run(np.seterr, all="ignore")
-        try:
-            return context.run(function, *args)
+            return enter(function, *args)
         finally:
-            _QUIET.append(context)
+            QUIET.append(enter)
 
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
         function = getattr(np, name, None)
-        return function if isinstance(function, np.ufunc) else None
+        return function if isinstance(function, np.ufunc) or name in _JOINING else None
 
     def adopt(self, result: Any, meta: TensorMeta) -> np.ndarray:
         if (

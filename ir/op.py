@@ -303,6 +303,9 @@ class PureOp(Op):
     """Pointwise: the function of the array namespace that the kernel is, on operands that have the
     dtype `computes(promoted dtype)`; None where it does more."""
     computes: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
+    joins: str | None = attrs.field(kw_only=True, default=None)
+    """The namespace's function of a tuple of operands and an axis that the kernel is, for operands
+    of one dtype and number of dimensions, none of them empty."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True

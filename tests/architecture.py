@@ -30,7 +30,7 @@ def imports_upwards(module: str, source: str) -> Iterator[str]:
 
 
 def imports_another_stage(module: str, source: str) -> Iterator[str]:
-    """Imports of a stage by another stage, or by what stages share; by number: s10_guards is s10."""
+    """Imports of a stage by another stage (s10_guards is stage 10), or by what stages share."""
     if not module.startswith("aotlite.stages."):
         return
     own = STAGE.match(module)

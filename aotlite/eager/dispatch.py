@@ -6,6 +6,7 @@ Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
@@ -336,3 +337,6 @@ def _apply(tensor: Tensor, op: Op, args: tuple[Any, ...]) -> Any:
 # Tensor cannot import its dispatcher, which imports Tensor; an import in the method, on each call,
 # would take a tenth of the time of a small op.
 Tensor._apply = _apply  # type: ignore[method-assign, assignment]
+
+# Tensors that ops have made can be asked for their gradients.
+importlib.import_module("aotlite.eager.autograd.functional")

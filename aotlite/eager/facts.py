@@ -9,6 +9,8 @@ Compare by identity. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from aotlite.eager.autograd.history import (
@@ -57,17 +59,50 @@ class Facts:
 _INTERNED: dict[Facts, Facts] = {}
 
 
+class Mark:
+    """Facts of the tensor that was argument number so and so of an entry when it was last called.
+
+    No other tensor has this mark, so that one look at the slot tells an entry the facts and, each
+    argument having its own, that the arguments are different objects.
+    """
+
+    __slots__ = ("facts",)
+
+    def __init__(self, facts: Facts | TensorMeta) -> None:
+        self.facts = facts
+
+
+def are_recognised(tensors: Sequence[Tensor], marks: Sequence[Mark]) -> bool:
+    """Whether the tensors are different objects with the marks' facts; then they get the marks.
+
+    A tensor that has the mark of another entry keeps it, so that two entries that are called by
+    turns do not mark all their arguments at each call.
+    """
+    for tensor, mark in zip(tensors, marks, strict=True):
+        kept = tensor.facts
+        if kept is not mark and kept is not mark.facts and facts_of(tensor) is not mark.facts:
+            return False
+    if len({*tensors}) != len(tensors):
+        return False
+    for tensor, mark in zip(tensors, marks, strict=True):
+        if tensor.facts is mark.facts:
+            tensor.facts = mark
+    return True
+
+
 def facts_of(tensor: Tensor) -> Facts | TensorMeta:
     """The facts of a tensor: the same object for equal facts.
 
     Raises UnsupportedError for a tensor of a capture, which has no data.
     """
-    found: Facts | TensorMeta | None = tensor.facts
+    found: Facts | TensorMeta | Mark | None = tensor.facts
+    if type(found) is Mark:
+        return found.facts
     if found is None:
         found = _found(tensor)
         if tensor._root is None or (tensor._leaf and tensor._base is None):
             tensor.facts = found
-    return found
+    return found  # type: ignore[return-value]
 
 
 def _found(tensor: Tensor) -> Facts | TensorMeta:

@@ -20,7 +20,6 @@ from aotlite.eager.autograd.history import (
 )
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
@@ -53,11 +52,6 @@ def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
     """The generator's seed and offset, as 0-d uint64 arrays, for a call that uses up `count`."""
     seed, offset = GENERATOR.advance(count)
     return np.array(seed, np.uint64), np.array(offset, np.uint64)
-
-
-def new_tensor(window: tuple[Any, int], meta: TensorMeta) -> Tensor:
-    """A tensor on a storage of its own, from what the forward returned."""
-    return Tensor(Storage(window[0]), meta, window[1])
 
 
 def change_geometry_of(target: Tensor, steps: Iterable[Step]) -> None:

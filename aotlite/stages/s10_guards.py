@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.facts import facts_of
+from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
 from aotlite.eager.sharing import alias_pattern, are_apart, foreign_overlaps
 from aotlite.eager.state import STATE
@@ -68,6 +68,8 @@ class Check:
     is_statement: bool = False
     culprit: str | None = None
     """An expression for the place at fault, where the check is about several."""
+    explain: tuple[Check, ...] = ()
+    """What the test sums up, one by one."""
 
 
 def name_of(role: InputRole) -> str:
@@ -80,10 +82,9 @@ def write_guards(source: Source, world: World) -> tuple[Check, ...]:
     writer = _Guards(source, world)
     writer.arguments()
     writer.modes()
-    writer.identities()
     writer.outside()
     writer.memory()
-    source.use(facts_of, frozen_value, alias_pattern, are_apart, take)
+    source.use(facts_of, are_recognised, frozen_value, alias_pattern, are_apart, take)
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
@@ -146,23 +147,59 @@ class _Guards:
 
     # --- arguments
     def arguments(self) -> None:
-        """Each argument's facts; of plain values type and bits."""
+        """Each argument's facts; of plain values type and bits; which are one object (DUP-5)."""
         first: dict[int, int] = {}
+        tensors: dict[str, Tensor] = {}
+        modules: list[str] = []
         for i, leaf in enumerate(self.world.leaves):
             name, subject = f"a{i}", f"argument {i}"
-            if isinstance(leaf, (Tensor, Observed)):
-                before = first.setdefault(id(leaf), i)
-                if before != i:
-                    what = f"the object that is argument {before}"
-                    self.check(f"{name} is a{before}", subject, None, what)
-                elif isinstance(leaf, Tensor):
-                    self._facts(name, leaf, subject)
-                else:
-                    kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
-                    what = f"a {type(leaf).__name__}"
-                    self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
-            else:
+            if not isinstance(leaf, (Tensor, Observed)):
                 self._plain(name, leaf, subject, frozen_value(leaf))
+            elif first.setdefault(id(leaf), i) != i:
+                before = first[id(leaf)]
+                what = f"the object that is argument {before}"
+                self.check(f"{name} is a{before}", subject, None, what)
+            elif isinstance(leaf, Tensor):
+                tensors[name] = leaf
+            else:
+                modules.append(name)
+                kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
+                what = f"a {type(leaf).__name__}"
+                self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
+        if len(tensors) > 3:
+            self._marks(tensors)
+        else:
+            for name, tensor in tensors.items():
+                self._facts(name, tensor, f"argument {name[1:]}")
+            self._different(list(tensors))
+        self._different(modules)
+
+    def _marks(self, tensors: dict[str, Tensor]) -> None:
+        """Facts and identity of many tensors, in one look at each that is known already."""
+        marks = [Mark(facts_of(tensor)) for tensor in tensors.values()]
+        names = [self.source.constant(mark, "F", str(mark.facts)) for mark in marks]
+        known = [f"{name}.facts is {mark}" for name, mark in zip(tensors, names, strict=True)]
+        many = self.source.constant(tuple(marks), "V", "all these")
+        what = f"are_recognised({listed(list(tensors))}, {many})"
+        lines = [" and ".join(known[i : i + 4]) for i in range(0, len(known), 4)]
+        test = f"({' and '.join(lines)} or {what})"
+        self.checks.append(Check(test, "the arguments", explain=self._explain_marks(tensors)))
+
+    def _explain_marks(self, tensors: dict[str, Tensor]) -> tuple[Check, ...]:
+        one_by_one = _Guards(self.source, self.world)
+        for name, tensor in tensors.items():
+            one_by_one._facts(name, tensor, f"argument {name[1:]}")
+        one_by_one._different(list(tensors))
+        return tuple(one_by_one.checks)
+
+    def _different(self, names: list[str]) -> None:
+        """Objects that were different must be: a program can ask (DUP-5)."""
+        if len(names) > 1:
+            pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+            test = " and ".join([f"{a} is not {b}" for a, b in pairs])
+            if len(names) > 3:
+                test = f"len({{{', '.join(names)}}}) == {len(names)}"
+            self.check(test, "the arguments", None, "different objects")
 
     def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
         facts = facts_of(tensor)
@@ -180,27 +217,6 @@ class _Guards:
         self.check("STATE.recorder is None", "a capture", None, "none running")
         mode = STATE.grad_mode
         self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
-
-    def identities(self) -> None:
-        """Objects that were different must be: a program can ask (DUP-5)."""
-        for kind in (Tensor, Observed):
-            names = {
-                id(leaf): f"a{i}"
-                for i, leaf in reversed(list(enumerate(self.world.leaves)))
-                if isinstance(leaf, kind)
-            }
-            different = list(names.values())[::-1]
-            if len(different) > 1:
-                what = "different objects"
-                self.check(self._distinct(different), "the arguments", None, what)
-
-    def _distinct(self, names: list[str]) -> str:
-        if len(names) <= 3:
-            pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-            return " and ".join([f"{a} is not {b}" for a, b in pairs])
-        whole = names == [f"a{i}" for i in range(len(self.world.leaves))]
-        items = "*leaves" if whole else ", ".join(names)
-        return f"len({{{items}}}) == {len(names)}"
 
     # --- the outside
     def outside(self) -> None:
@@ -386,6 +402,8 @@ def what_fails(
             holds = eval(check.test, here)
         except GUARD_ERRORS:
             return _failure(check.subject, "something else", check)
+        if not holds and check.explain:
+            return what_fails(check.explain, scope, leaves)
         if not holds:
             subject = check.subject if check.culprit is None else str(eval(check.culprit, here))
             return _failure(subject, _shown(check, here), check)

@@ -11,7 +11,7 @@ Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23. Spec: `specs/s10_runtime
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import attrs
@@ -22,14 +22,11 @@ from aotlite.eager.autograd.chain import Chain
 from aotlite.eager.autograd.history import accumulator, edge_of
 from aotlite.eager.facts import Facts, facts_of
 from aotlite.eager.random import GENERATOR
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.ir.arrays import NUMPY
+from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
 from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved
-from aotlite.stages.compiled_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -42,12 +39,12 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
 )
+from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.s10_effects import (
     arrays_of,
     change_geometry_of,
     drawn,
     is_simple,
-    new_tensor,
     plain_view,
     read_only,
     rebuilt,
@@ -55,10 +52,7 @@ from aotlite.stages.s10_effects import (
     write_with_history,
 )
 from aotlite.stages.s10_guards import Check, Failure, World, name_of, what_fails, write_guards
-from aotlite.stages.s10_source import Source, listed
-
-_MANY = 16
-"""So many inputs are handled by a loop, not a line each: Python takes long to compile lines."""
+from aotlite.stages.s10_source import MANY, Source, listed
 
 
 @attrs.frozen(eq=False)
@@ -157,13 +151,18 @@ class _Writer:
         self.source.use(edge_of, accumulator)
         gradients = self.plan.backward.gradients
         names = [name_of(role) for role, _ in gradients]
-        leaves = [meta is not None and self._is_leaf(role) for role, meta in gradients]
-        if len(names) > _MANY and all(leaves):
-            text = f"tuple([(t._accumulator or accumulator(t), 0) for t in {listed(names)}])"
+        if not self.plan.backward.only_leaves:
+            self.source.add(f"edges = {listed([self._edge(*each) for each in gradients])}")
+            return "None, edges"
+        if len(names) > MANY and all(meta is not None for _, meta in gradients):
+            self.source.add(f"ends = [t._accumulator or accumulator(t) for t in {listed(names)}]")
         else:
-            text = listed([self._edge(*each) for each in gradients])
-        self.source.add(f"edges = {text}")
-        return "edges"
+            ends = [
+                "None" if meta is None else f"{name}._accumulator or accumulator({name})"
+                for name, (_, meta) in zip(names, gradients, strict=True)
+            ]
+            self.source.add(f"ends = {listed(ends)}")
+        return "ends, None"
 
     def _is_leaf(self, role: Any) -> bool:
         facts = facts_of(self.tensors[role])
@@ -186,40 +185,36 @@ class _Writer:
             source.use(drawn)
             source.scope["GENERATOR"] = GENERATOR
             source.add("state = GENERATOR.offset", f"seed, offset = drawn({plan.consumed})")
-            values += ["seed", "offset"] if plan.is_compact else ["(seed, 0)", "(offset, 0)"]
+            values += self._draw_inputs(len(plan.inputs) - 2)
         given = many or f"[{', '.join(values)}]"
-        source.scope["quiet"] = NUMPY.quiet
-        call = f"quiet(run.compact, {given})" if plan.is_compact else f"run({given})"
+        call = f"enter(run.compact, {given})" if plan.is_compact else f"run({given})"
         names = self._outputs()
         saved = [i for i, role in enumerate(plan.forward.output_roles) if isinstance(role, Saved)]
         left = ", ".join([*names, "*saved"] if saved and names else names or ["saved"])
         line = f"{left}{',' if len(names) == 1 and not saved else ''} = {call}"
-        if plan.consumed:
-            undo = ["except BaseException:", "    GENERATOR.offset = state", "    raise"]
+        undo = ["except BaseException:", "    GENERATOR.offset = state", "    raise"]
+        if plan.is_compact:
+            source.enter(line, *(undo if plan.consumed else []))
+        elif plan.consumed:
             source.add("try:", f"    {line}", *undo)
         else:
             source.add(line)
 
-    @cached_property
-    def _reads(self) -> list[bool]:
-        """Which of its inputs the forward reads."""
-        reads: list[bool] | None = getattr(self.plan.run, "reads", None)
-        return reads or [True] * len(self.plan.forward.placeholders)
+    def _draw_inputs(self, first: int) -> list[str]:
+        if not self.plan.is_compact:
+            return ["(seed, 0)", "(offset, 0)"]
+        return list(compress(["seed", "offset"], self.plan.run.reads[first:]))
 
     def _inputs(self) -> tuple[list[str], str | None]:
         """The forward's inputs, or one expression for all of them."""
         roles = [role for role in self.plan.inputs if isinstance(role, (Primal, Hidden))]
         if not self.plan.is_compact:
             return [f"({name_of(r)}.storage.buffer, {name_of(r)}.offset)" for r in roles], None
-        pairs = list(zip(roles, self._reads, strict=False))
-        if (
-            len(roles) > _MANY
-            and not self.plan.consumed
-            and all(read and self._is_array(role) for role, read in pairs)
-        ):
+        read = [role for role, yes in zip(roles, self.plan.run.reads, strict=False) if yes]
+        if len(read) > MANY and not self.plan.consumed and all(map(self._is_array, read)):
             self.source.use(arrays_of)
-            return [], f"arrays_of({listed([name_of(role) for role in roles])})"
-        return [self._input(role) if read else "None" for role, read in pairs], None
+            return [], f"arrays_of({listed([name_of(role) for role in read])})"
+        return [self._input(role) for role in read], None
 
     def _is_array(self, role: Any) -> bool:
         return travels_as_array(self.tensors[role].meta)
@@ -248,7 +243,7 @@ class _Writer:
 
     def _new_tensors(self) -> None:
         """Results, bases, and new values that get a history become tensors."""
-        self.source.use(Tensor, Storage, new_tensor)
+        self.source.use(tensor_over)
         histories = {MutatedInput(e.role) for e in self.written if e.changes_history}
         for role, name in self.raw.items():
             value = self._value_of(role)
@@ -257,15 +252,13 @@ class _Writer:
             ):
                 continue
             meta: Any = value.meta
-            window = name
-            if isinstance(role, MutatedInput) and self.plan.is_compact and travels_as_array(meta):
-                window = f"({name}, 0)"
+            is_array = (
+                isinstance(role, MutatedInput) and self.plan.is_compact and travels_as_array(meta)
+            )
             made = self.values[role] = f"t{len(self.values)}"
             text = self.source.constant(meta, "M", str(meta))
-            if window == name:
-                self.source.add(f"{made} = Tensor(Storage({name}[0]), {text}, {name}[1])")
-            else:
-                self.source.add(f"{made} = new_tensor({window}, {text})")
+            place = f"{name}, {text}" if is_array else f"{name}[0], {text}, {name}[1]"
+            self.source.add(f"{made} = tensor_over({place})")
 
     # --- the tape
     def _hook(self, edges: str) -> None:
@@ -290,7 +283,7 @@ class _Writer:
         if backward is None or not backward.links:
             return
         owners = [self.values.get(e.owner) or name_of(e.owner) for e in backward.links]  # type: ignore[arg-type]
-        if len(owners) > _MANY:
+        if len(owners) > MANY:
             self.source.add(f"storages = [t.storage for t in {listed(owners)}]")
             self.source.add("node.links = [(s, s.version) for s in storages]")
             return

@@ -8,7 +8,13 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from itertools import count
+from keyword import iskeyword
 from typing import Any
+
+from aotlite.ir.arrays import QUIET, quiet_context
+
+MANY = 16
+"""So many inputs are handled by a loop, not a line each: Python takes long to compile lines."""
 
 _NUMBERS = count()
 
@@ -46,19 +52,28 @@ class Source:
                 self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
         return name
 
-    def text(self, name: str) -> str:
+    def enter(self, line: str, *on_error: str) -> None:
+        """Adds a line in which `enter(function, *args)` calls without NumPy's warnings."""
+        self.scope["QUIET"] = QUIET
+        self.use(quiet_context)
+        self.add("enter = QUIET.pop() if QUIET else quiet_context()")
+        self.add("try:", f"    {line}", *on_error, "finally:", "    QUIET.append(enter)")
+
+    def text(self, name: str, parameters: str) -> str:
         """The function's source."""
         body = [f"    {line}" for line in self.lines]
-        return "\n".join([*self.notes, f"def {name}(leaves):", *body]) + "\n"
+        return "\n".join([*self.notes, f"def {name}({parameters}):", *body]) + "\n"
 
-    def function(self, name: str) -> tuple[Callable[..., Any], str]:
+    def function(self, name: str, parameters: str = "leaves") -> tuple[Callable[..., Any], str]:
         """The function, made, and its source; tracebacks show its lines."""
-        name = name if name.isidentifier() else "call"
-        text = self.text(name)
+        name = name.replace("<lambda>", "call")
+        name = name if name.isidentifier() and not iskeyword(name) else "call"
+        text = self.text(name, parameters)
         file = f"<aotlite {name} {next(_NUMBERS)}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        exec(compile(text, file, "exec"), self.scope)
-        return self.scope[name], text
+        made: dict[str, Any] = {}  # not the scope, where the name may stand for something else
+        exec(compile(text, file, "exec"), self.scope, made)
+        return made[name], text
 
 
 def listed(names: list[str]) -> str:

@@ -30,7 +30,7 @@ from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed
+from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed, Tangent
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH)
@@ -79,10 +79,12 @@ class _Functionalizer:
         self.storages = _Storages(graph)
         self.seed: Node | None = None
         self.offset: Node | None = None
+        self.trains = False
         self.drawn = 0
 
     def run(self) -> Graph:
         inputs = self.graph.placeholders
+        self.trains = any(isinstance(node.role, Tangent) for node in inputs)
         self.build.nodes.extend(inputs)
         if self.storages.draws:
             scalar = tensor_meta((), None, uint64)
@@ -280,6 +282,8 @@ class _Functionalizer:
             source = self._read(node.args[1])
             if source.meta.dtype is not meta.dtype:
                 source = self.build.emit(CAST, (source, meta.dtype))
+            elif self.trains:  # the caller may write the source before the backward reads the copy
+                source = self.build.emit(CLONE, (source,))
             if source.meta.shape != meta.shape:
                 source = self.build.emit(EXPAND, (source, meta.shape))
             return source

@@ -209,16 +209,19 @@ def pure(
     vjp: Formulas,
     cost: Cost,
     inplace: bool = False,
-    additive: bool = False,
+    **facts: Any,
 ) -> PureOp:
-    """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`."""
+    """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
+
+    `facts` are fields of `PureOp` that few ops have: `additive`, `joins`.
+    """
     parsed = schema_of(schema)
 
     def run(arrays: ArrayBackend, result: Any, *args: Any) -> Any:
         return kernel(arrays.namespace, result, *args)
 
     op: PureOp = register(
-        PureOp(parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), additive=additive)
+        PureOp(parsed, meta, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), **facts)
     )
     if inplace:
         inplace_of(op)

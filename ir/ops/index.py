@@ -362,6 +362,7 @@ CAT: PureOp = pure(
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
     meta=_cat_rule,
     kernel=_cat_kernel,
+    joins="concat",
     vjp={"tensors": _cat_vjp},
     cost=Cost.INDEXING,
 )

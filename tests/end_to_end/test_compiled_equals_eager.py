@@ -104,6 +104,13 @@ FOUND = {
         outputs=(2,),
         after=(("neg_", Ref(2)),),
     ),
+    "what was copied from an input may be needed when the input is written": case(
+        [LEAF, PLAIN],
+        [("mul", B, 0), ("copy_", Ref(2), B), ("mul", A, Ref(2))],
+        inputs=(0, 1),
+        outputs=(4,),
+        after=(("mul_", Ref(1), 7),),
+    ),
     "a geometry op on a detached alias makes it no view": case(
         [LEAF, INNER], [("detach", A), ("transpose_", B, 0, 0)], inputs=(1,), outputs=(1,)
     ),

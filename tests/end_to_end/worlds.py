@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
-from aotlite.eager.facts import facts_of
+from aotlite.eager.facts import Mark, facts_of
 from aotlite.ir.errors import AliasError, UnsupportedError
 from tests.end_to_end.cases import Call, Case, results_of, setup_of
 from tests.programs import Aotlite, Step, execute, numbers
@@ -174,6 +174,7 @@ def _seen(kept: list[Any], *, looks: bool) -> list[Seen]:
 def check_facts(value: Any) -> None:
     """What a tensor remembers for guards is what asking anew gives, which it then remembers."""
     kept, value.facts = value.facts, None
+    kept = kept.facts if isinstance(kept, Mark) else kept
     found = facts_of(value)
     assert kept is None or kept is found, f"{value.meta} remembers {kept}, and is {found}"
 

@@ -7,6 +7,12 @@ from typing import Any
 
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.single import (
+    collect,
+    grad_single,
+    run_single,
+    single,
+)
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
@@ -28,6 +34,11 @@ def backward(
     A missing gradient is 1 for a tensor of one element. Raises AutogradError for tensors without
     history, for a graph that was freed, and for saved values that were modified in place.
     """
+    one = None if create_graph else single(tensors, grad_tensors)
+    if one is not None:
+        node, grads, leaves = one
+        collect(run_single(node, grads, retain=retain_graph), leaves)
+        return
     roots = _roots(_listed("backward: an output", tensors), grad_tensors)
     run_backward(roots, retain_graph=retain_graph, create_graph=create_graph)
 
@@ -48,6 +59,25 @@ def grad(
     >>> al.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    retain = create_graph if retain_graph is None else retain_graph
+    found: Sequence[Tensor | None] | None = None
+    if not create_graph:
+        found = grad_single(outputs, grad_outputs, inputs, retain=retain)
+    if found is None:
+        sinks = _sinks(inputs)
+        roots = _roots(_listed("grad: an output", outputs), grad_outputs)
+        found = run_backward(roots, sinks=sinks, retain_graph=retain, create_graph=create_graph)
+    if not allow_unused:
+        for i, gradient in enumerate(found):
+            if gradient is None:
+                raise AutogradError(
+                    f"grad: input {i} is not used by the outputs, expected every input to be; pass "
+                    "allow_unused=True to get None for it"
+                )
+    return tuple(found)
+
+
+def _sinks(inputs: Any) -> list[Any]:
     targets = _listed("grad: an input", inputs)
     sinks = [edge_of(t) for t in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
@@ -55,19 +85,7 @@ def grad(
             raise AutogradError(
                 f"grad: input {i} ({tensor.meta}) does not require grad, expected one that does"
             )
-    found = run_backward(
-        _roots(_listed("grad: an output", outputs), grad_outputs),
-        sinks=sinks,
-        retain_graph=create_graph if retain_graph is None else retain_graph,
-        create_graph=create_graph,
-    )
-    unused = [i for i, gradient in enumerate(found) if gradient is None]
-    if unused and not allow_unused:
-        raise AutogradError(
-            f"grad: input {unused[0]} is not used by the outputs, expected every input to be; pass "
-            "allow_unused=True to get None for it"
-        )
-    return tuple(found)
+    return sinks
 
 
 def _listed(what: str, tensors: Any) -> list[Tensor]:
@@ -124,6 +142,8 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         return first
     if not isinstance(gradient, Tensor):
         raise ArgumentError(f"backward: a gradient is {gradient!r}, expected a tensor or None")
+    if gradient.meta is tensor.meta:
+        return gradient
     if gradient.shape != tensor.shape:
         raise AutogradError(
             f"backward: the gradient has shape {gradient.shape}, expected {tensor.shape}"
@@ -134,3 +154,19 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             "real one"
         )
     return gradient.to(tensor.dtype)
+
+
+def _backward(
+    tensor: Tensor, gradient: Tensor | None, *, retain_graph: bool, create_graph: bool
+) -> None:
+    one = None if create_graph else single(tensor, gradient)
+    if one is None:
+        retain = retain_graph or create_graph
+        backward([tensor], [gradient], retain_graph=retain, create_graph=create_graph)
+        return
+    node, grads, leaves = one
+    collect(run_single(node, grads, retain=retain_graph), leaves)
+
+
+# Tensor cannot import its engine, which imports Tensor (see `dispatch`).
+Tensor._backward = _backward  # type: ignore[method-assign, assignment]

@@ -27,12 +27,12 @@ from aotlite.ir.op import OPS, Op, Source, Vjp
 Edge = tuple[Any, int]
 Gradients = list[Any]
 
-_SEQUENCE = itertools.count()
+SEQUENCE = itertools.count()
 
 
 def next_sequence() -> int:
     """The number of the next tape node: nodes made later have a greater one (SEQ-1)."""
-    return next(_SEQUENCE)
+    return next(SEQUENCE)
 
 
 LAST = 1 << 62
@@ -88,6 +88,17 @@ class TapeNode:
     def results(self) -> int:
         """Number of results of the op, that is of gradients `run` takes."""
         return 1
+
+    def leaf_nodes(self) -> Sequence[AccumulateGrad | None] | None:
+        """Where the edges lead, if each leads to a leaf of its own: no engine is needed (`single`).
+
+        None where it is otherwise, or not known.
+        """
+        return None
+
+    def gradients(self, grads: Gradients) -> list[Any]:
+        """`run` for a node with `leaf_nodes`: without a history, whatever the grad mode."""
+        raise AssertionError(f"{self.name} has an engine run it")
 
     def run(self, grads: Gradients) -> Sequence[Any]:
         """Gradients for the edges, None where nothing flows."""
@@ -158,7 +169,7 @@ class OpNode(TapeNode):
         self.edges = edges
         self.result: Any = None
         self.saved_results: Mapping[int, SavedTensor] = _NOTHING
-        self.sequence = next(_SEQUENCE)
+        self.sequence = next(SEQUENCE)
         self.origin = None
 
     @property
@@ -308,7 +319,7 @@ class SliceAssign(TapeNode):
         self.root_meta = root_meta
         skip = 1 if written.needed[:1] == (0,) else 0
         self.edges = (base, *written.edges[skip:])
-        self.sequence = next(_SEQUENCE)
+        self.sequence = next(SEQUENCE)
         self.origin = written.origin
 
     def run(self, grads: Gradients) -> Sequence[Any]:
@@ -356,7 +367,7 @@ class InputNode(TapeNode):
 
     def __init__(self) -> None:
         self.edges = ()
-        self.sequence = next(_SEQUENCE)
+        self.sequence = next(SEQUENCE)
         self.origin = None
 
     def run(self, grads: Gradients) -> Sequence[Any]:
@@ -395,11 +406,12 @@ class AccumulateGrad(TapeNode):
             return [None] * len(self.edges)
         if self.chain:
             return [replay(self.chain, _laid_out(grads[0], self.chain[0].operand))]
-        _accumulate(leaf, grads)
+        accumulate(leaf, grads)
         return ()
 
 
-def _accumulate(leaf: Tensor, grads: Gradients) -> None:
+def accumulate(leaf: Tensor, grads: Gradients) -> None:
+    """Adds the gradient, which `grads` holds alone, to the leaf's (TEN-29)."""
     recorder = STATE.recorder
     if recorder is not None and recorder.is_outside(leaf):
         raise recorder.refuse(

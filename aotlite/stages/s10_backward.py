@@ -1,0 +1,372 @@
+"""The tape node of a compiled call: runs the compiled backward when gradients arrive.
+
+Used by stage 10 alone. A saved value that is memory of an input or result is checked as eager would
+for those results whose gradient reads it; results without a gradient are absent, not zeros.
+Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.protocol import Run
+from aotlite.backends.values import Value, travels_as_array
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.tape import (
+    SEQUENCE,
+    AccumulateGrad,
+    Edge,
+    TapeNode,
+    next_sequence,
+    released,
+)
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
+from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Gradient, Tangent
+from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.absent import without_tangents
+from aotlite.stages.facts import InputRole, Joint, SavedOf
+from aotlite.stages.s10_source import MANY, Source, listed
+
+Absent = frozenset[ResultRole]
+"""Results to which no gradient arrives in a backward."""
+NOTHING_ABSENT: Absent = frozenset()
+
+
+@attrs.frozen(eq=False)
+class BackwardPlan:
+    """All that a compiled backward needs to know, apart from what one call saves."""
+
+    variants: Variants | None
+    """None where no gradient reaches any input: the backward only checks what eager's checks."""
+    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
+    """Differentiable results in order, and the layout in which their gradients are expected."""
+    gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
+    reach: dict[ResultRole, frozenset[InputRole]]
+    """The inputs to which a gradient of each result flows."""
+    reads: dict[ResultRole, tuple[SavedOf, ...]]
+    """Whose memory the gradient of each result reads."""
+    errors: dict[ResultRole, Exception]
+    is_compact: bool
+    """The backward is called by its compact face (`backends.values`)."""
+    links: tuple[SavedOf, ...]
+    """All that `reads` names, once each."""
+    shares_memory: bool
+    """Whether two gradients can lie in one buffer."""
+    only_leaves: bool
+    """Whether every input that gets a gradient is a leaf."""
+
+    def is_read(self, each: SavedOf, absent: Absent) -> bool:
+        """Whether a gradient that is not absent reads this."""
+        return any(each in saved for role, saved in self.reads.items() if role not in absent)
+
+    def reached(self, absent: Absent) -> set[InputRole]:
+        """The inputs to which a gradient that is not absent flows."""
+        return {of for role, _ in self.tangents if role not in absent for of in self.reach[role]}
+
+
+class CompiledBackward(TapeNode):
+    """The tape node of a compiled call.
+
+    `ends` are the nodes that collect the inputs' gradients, where all inputs that get one are
+    leaves; elsewhere it is None, and `edges` are given.
+    """
+
+    __slots__ = ("_edges", "ends", "links", "plan", "saved")
+
+    links: Sequence[tuple[Storage, int]]
+    """For each of the plan's `links` the storage, and its version at the end of the call."""
+
+    def __init__(
+        self,
+        plan: BackwardPlan,
+        ends: Sequence[AccumulateGrad | None] | None,
+        edges: tuple[Edge | None, ...] | None,
+        saved: list[Value],
+    ) -> None:
+        self.plan = plan
+        self.ends = ends
+        self._edges = edges
+        self.saved: list[Value] | None = saved
+        self.links = ()
+        self.sequence = next(SEQUENCE)
+        self.origin = None
+
+    @property
+    def edges(self) -> tuple[Edge | None, ...]:  # type: ignore[override]
+        """Where the gradients go."""
+        edges = self._edges
+        if edges is None:
+            ends: Any = self.ends
+            edges = self._edges = tuple([None if end is None else (end, 0) for end in ends])
+        return edges
+
+    def results(self) -> int:
+        return len(self.plan.tangents)
+
+    def leaf_nodes(self) -> Sequence[AccumulateGrad | None] | None:
+        ends = self.ends
+        if ends is not None:
+            for end in ends:
+                # A leaf that was `t_`'d since collects by another node, to which this passes on.
+                if end is not None and end.edges:
+                    return None
+        return ends
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        found = self.gradients(grads)
+        if found and STATE.grad_mode:
+            _forbid_second_order(found, [*self.edges, *map(_edge_of, grads)])
+        return found
+
+    def gradients(self, grads: list[Any]) -> list[Any]:
+        if self.saved is None:
+            raise released(self.name)
+        variants = self.plan.variants
+        absent = NOTHING_ABSENT
+        for grad in grads:
+            if grad is None:
+                absent = self._absent(grads)
+                break
+        if variants is None:
+            self.check(absent)
+            return []
+        step = variants.whole
+        if step is None or absent:
+            step = variants.step(absent, self.plan)
+        return step(self, grads)
+
+    def _absent(self, grads: list[Any]) -> Absent:
+        pairs = zip(self.plan.tangents, grads, strict=True)
+        return frozenset([role for (role, _), each in pairs if each is None])
+
+    def check(self, absent: Absent) -> None:
+        """Raises what eager's backward raises for the gradients that arrived."""
+        plan = self.plan
+        for role, error in plan.errors.items():
+            if role not in absent:
+                raise noted(type(error)(*error.args), *getattr(error, "__notes__", ()))
+        for each, (storage, version) in zip(plan.links, self.links, strict=True):
+            if storage.version != version and plan.is_read(each, absent):
+                raise noted(
+                    AutogradError(
+                        f"{self.name}: a saved tensor {each.meta} ({each.owner}) is at version "
+                        f"{storage.version}, expected version {version}: it was modified in place"
+                    ),
+                    "Its values at the time of the forward are needed for the gradient. Write to a "
+                    "clone(), or after the backward. (SAV-2)",
+                )
+
+    def release(self) -> None:
+        self.saved = None
+
+
+class DoubleBackward(TapeNode):
+    """Raises when a gradient of a compiled backward is differentiated again (DBL-1)."""
+
+    __slots__ = ()
+
+    def __init__(self, edges: list[Edge | None]) -> None:
+        self.edges = tuple(edges)
+        self.sequence = next_sequence()
+        self.origin = None
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        raise noted(
+            AutogradError(
+                "backward: a gradient computed by a compiled function is differentiated, expected "
+                "first derivatives only"
+            ),
+            "Differentiate the eager function for derivatives of higher order. (DBL-1)",
+        )
+
+
+def _edge_of(grad: Tensor | None) -> Edge | None:
+    return None if grad is None else edge_of(grad)
+
+
+def _forbid_second_order(found: list[Any], edges: list[Edge | None]) -> None:
+    """The gradients depend on all that the inputs and the incoming gradients depend on."""
+    node = DoubleBackward(edges)
+    for grad in found:
+        if grad is not None:
+            grad._node, grad._index, grad.facts = node, 0, None
+
+
+Step = Callable[[CompiledBackward, list[Any]], list[Any]]
+"""The backward of a node: from the gradients of its results to those of its inputs."""
+
+
+class Variants:
+    """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
+
+    def __init__(self, graph: Graph, lower: Callable[[Graph], Run]) -> None:
+        self.graph = graph
+        self.sources: list[str] = []
+        """The functions made so far, as Python."""
+        self.whole: Step | None = None
+        """The one for all tangents."""
+        self._lower = lower
+        self._made: dict[Absent, Step] = {}
+        self._lock = threading.Lock()
+
+    def step(self, absent: Absent, plan: BackwardPlan) -> Step:
+        """The function that takes a node and gradients, of which those are None."""
+        step = self._made.get(absent)
+        if step is None:
+            with self._lock:
+                if absent not in self._made:
+                    graph = without_tangents(self.graph, absent) if absent else self.graph
+                    writer = _Writer(plan, absent, graph, self._lower(graph))
+                    step, source = writer.function()
+                    self.sources.append(source)
+                    self._made[absent] = step
+                step = self._made[absent]
+            if not absent:
+                self.whole = step
+        return step
+
+
+class _Writer:
+    """Writes the backward of a call as straight-line Python."""
+
+    def __init__(self, plan: BackwardPlan, absent: Absent, graph: Graph, run: Any) -> None:
+        self.plan = plan
+        self.absent = absent
+        self.graph = graph
+        self.source = Source()
+        self.source.scope["run"] = run
+        self.run = run
+
+    def function(self) -> tuple[Step, str]:
+        self._check()
+        self._call(self._values())
+        self._gradients()
+        return self.source.function(self.graph.name, "node, grads")
+
+    def _check(self) -> None:
+        """SAV-2: what was saved is as it was."""
+        plan, source = self.plan, self.source
+        absent = source.constant(self.absent, "A", "the results whose gradients are absent")
+        if any(role not in self.absent for role in plan.errors):
+            source.add(f"node.check({absent})")
+            return
+        wanted = [i for i, each in enumerate(plan.links) if plan.is_read(each, self.absent)]
+        if len(wanted) > MANY:
+            source.add("for s, n in node.links:", "    if s.version != n:")
+            source.add(f"        node.check({absent})")
+        elif wanted:
+            names = [f"(s{i}, n{i})" for i in range(len(plan.links))]
+            source.add(f"{listed(names)} = node.links")
+            tests = " or ".join([f"s{i}.version != n{i}" for i in wanted])
+            source.add(f"if {tests}:", f"    node.check({absent})")
+
+    def _values(self) -> str:
+        """The saved values and the tangents, in the layout that the backward was recorded for."""
+        plan, source = self.plan, self.source
+        source.use(laid_out)
+        names = [f"g{i}" for i in range(len(plan.tangents))]
+        source.add(f"{listed(names)} = grads")
+        values = []
+        for name, (role, meta) in zip(names, plan.tangents, strict=True):
+            if role not in self.absent:
+                expected = source.constant(meta, "M", str(meta))
+                source.add(f"if {name}.meta is not {expected}:")
+                source.add(f"    {name} = laid_out({name}, {expected})")
+                is_array = plan.is_compact and travels_as_array(meta)
+                window = f"({name}.storage.buffer, {name}.offset)"
+                if is_array:
+                    source.add(f"x = {name}._array")
+                    source.add(f"x{name} = {name}.array if x is None else x")
+                values.append(f"x{name}" if is_array else window)
+        return f"[{', '.join(['*node.saved', *values])}]"
+
+    def _call(self, values: str) -> None:
+        if not self.plan.is_compact:
+            self.source.add(f"found = run({values})")
+            return
+        given = values if self.run.reads_all else f"run.read_of({values})"
+        self.source.enter(f"found = enter(run.compact, {given})")
+
+    def _gradients(self) -> None:
+        """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
+        plan, source = self.plan, self.source
+        reached = plan.reached(self.absent)
+        metas = [
+            None if value is None or role.of not in reached else meta
+            for (role, value), (_, meta) in zip(
+                self.graph.outputs_with(Gradient), plan.gradients, strict=True
+            )
+        ]
+        if plan.shares_memory or len(metas) > MANY:
+            source.use(tensors_over)
+            source.add(f"return tensors_over(found, {source.constant(metas, 'V', 'metas')})")
+            return
+        source.use(tensor_over)
+        names = [f"w{i}" for i in range(len(metas))]
+        source.add(f"{listed(names)} = found")
+        made = [
+            "None"
+            if meta is None
+            else f"tensor_over({name}[0], {source.constant(meta, 'M', str(meta))}, {name}[1])"
+            for name, meta in zip(names, metas, strict=True)
+        ]
+        source.add(f"return [{', '.join(made)}]")
+
+
+def laid_out(grad: Tensor, meta: TensorMeta) -> Tensor:
+    """TAN-3: the gradient in the layout that the backward was recorded for."""
+    out: Tensor = grad.detach().restride(meta.stride)
+    return out
+
+
+def plan_backward(
+    graph: Graph | None,
+    lower: Callable[[Graph], Run],
+    both: Joint,
+    leaves: Container[InputRole],
+    *,
+    is_compact: bool,
+) -> BackwardPlan | None:
+    """The plan of a backward graph; None where no result is differentiable.
+
+    `leaves` are the inputs that are leaves which require grad.
+    """
+    links = tuple(dict.fromkeys(each for saved in both.reads.values() for each in saved))
+    facts: dict[str, Any] = {
+        "reach": both.reach,
+        "reads": both.reads,
+        "errors": both.errors,
+        "is_compact": is_compact,
+        "links": links,
+    }
+    if graph is None:
+        metas = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
+        dead = tuple((role, metas[role].meta) for role in both.reads)
+        return (
+            BackwardPlan(None, dead, (), shares_memory=False, only_leaves=False, **facts)
+            if dead
+            else None
+        )
+    tangents = tuple(
+        (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
+    )
+    gradients = tuple(
+        (role.of, None if value is None else value.meta)
+        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
+        if isinstance(role, Gradient)
+    )
+    roots = [storage_root(value) for value in graph.outputs if type(value) is Node]
+    shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
+    only_leaves = all(meta is None or role in leaves for role, meta in gradients)
+    facts |= {"shares_memory": shares, "only_leaves": only_leaves}
+    return BackwardPlan(Variants(graph, lower), tangents, gradients, **facts)  # type: ignore[arg-type]
