@@ -92,7 +92,7 @@ class CompiledFunction:
             compiled = self._compile(call)
             self.entries.append(compiled)
             self._forms.setdefault(call.form, []).append(compiled)
-            if call.is_flat:
+            if call.is_flat and self.options.fast_paths:
                 self._runs = (*self._runs, compiled.entry.call)
             return compiled
 

@@ -55,6 +55,8 @@ class Options:
     """For functions without backward; `fw_compiler` where it is None."""
     recompile_limit: int = 32
     """So many entries a function may have (GRD-4)."""
+    fast_paths: bool = True
+    """False: calls go the general ways, which do the same more slowly."""
     num_params_buffers: int = 0
     """So many flat arguments, from the first on, are the same memory at every call."""
     keep_inference_input_mutations: bool = False
@@ -84,6 +86,7 @@ def make_options(
     bw_compiler: Any = None,
     inference_compiler: Any = None,
     recompile_limit: int = 32,
+    fast_paths: bool = True,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool = False,
     **unknown: Any,
@@ -108,8 +111,11 @@ def make_options(
         bw_compiler=_compiler("bw_compiler", bw_compiler),
         inference_compiler=_compiler("inference_compiler", inference_compiler),
         recompile_limit=_limit(recompile_limit),
+        fast_paths=_switch("fast_paths", fast_paths),
         num_params_buffers=_count(num_params_buffers),
-        keep_inference_input_mutations=_switch(keep_inference_input_mutations),
+        keep_inference_input_mutations=_switch(
+            "keep_inference_input_mutations", keep_inference_input_mutations
+        ),
     )
 
 
@@ -139,11 +145,9 @@ def _limit(number: Any) -> int:
     return number
 
 
-def _switch(value: Any) -> bool:
+def _switch(name: str, value: Any) -> bool:
     if type(value) is not bool:
-        raise ArgumentError(
-            f"compile: keep_inference_input_mutations is {value!r}, expected True or False"
-        )
+        raise ArgumentError(f"compile: {name} is {value!r}, expected True or False")
     return value
 
 

@@ -192,9 +192,10 @@ class _Journey:
             forward, told(options.forward_backend(training=meta.training), static, partition)
         )
         compiler = told(options.backward_backend(), static, partition)
-        compact = hasattr(run, "compact") and getattr(compiler, "is_compact", False)
+        fast = options.fast_paths
+        compact = fast and hasattr(run, "compact") and getattr(compiler, "is_compact", False)
         lower_backward = partial(lowering, backend=compiler)
-        leaves = {each.role for each in meta.inputs if each.is_leaf and each.requires_grad}
+        leaves = {i.role for i in meta.inputs if fast and i.is_leaf and i.requires_grad}
         return {
             "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
             "inputs": calling.inputs,
@@ -202,6 +203,7 @@ class _Journey:
             "forward": forward,
             "run": run,
             "is_compact": compact,
+            "fast_paths": fast,
             "backward": plan_backward(backward, lower_backward, both, leaves, is_compact=compact),
         }
 

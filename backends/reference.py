@@ -26,17 +26,23 @@ Step = Callable[[list[Any], list[Any]], None]
 
 
 class ReferenceBackend:
-    """Runs graphs op by op through the ops' kernels."""
+    """Runs graphs op by op through the ops' kernels.
+
+    After `list_calls` calls a graph of moderate size runs as straight-line Python.
+    """
 
     name = "reference"
     is_compact = True
     """What it compiles has a compact face (`values`)."""
 
+    def __init__(self, list_calls: int = 2) -> None:
+        self.list_calls = list_calls
+
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
         if has_copies(graph):
             return compiled_with_copies(graph, self.compile)
-        return ReferenceRun(graph, _Compiler(graph))
+        return ReferenceRun(graph, _Compiler(graph), self.list_calls)
 
 
 REFERENCE = ReferenceBackend()
@@ -203,7 +209,7 @@ def _kernel_step(
 class ReferenceRun:
     """A compiled graph: called with windows, or through `compact` with values as they travel."""
 
-    def __init__(self, graph: Graph, compiler: _Compiler) -> None:
+    def __init__(self, graph: Graph, compiler: _Compiler, list_calls: int) -> None:
         compiler.number()
         slots = compiler.slots
         self.graph = graph
@@ -218,7 +224,7 @@ class ReferenceRun:
         self._constants = compiler.constants
         self._steps = compiler.steps
         self._outputs = [slots[v] if type(v) is Node else None for v in graph.outputs]
-        self._calls = 0
+        self._calls_left = list_calls
         self._forms: tuple[list[bool], list[Any]] | None = None
 
     def __call__(self, given: list[Window]) -> list[Window | None]:
@@ -241,8 +247,8 @@ class ReferenceRun:
 
     def _by_list(self, values: list[Value]) -> list[Value]:
         """The first calls: the straight-line form has yet to pay for its making."""
-        self._calls += 1
-        if self._calls > 2 and len(self.graph.nodes) <= LIMIT:
+        self._calls_left -= 1
+        if self._calls_left < 0 and len(self.graph.nodes) <= LIMIT:
             self.compact, self.source = straight(self.graph)
             return self.compact(values)
         as_arrays, metas = self._travel()

@@ -126,7 +126,10 @@ class NumpyArrays:
             self.quiet(destination.__setitem__, ..., source)
 
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
-        enter = QUIET.pop() if QUIET else quiet_context()
+        try:
+            enter = QUIET.pop()
+        except IndexError:
+            enter = quiet_context()
         try:
             return enter(function, *args)
         finally:

@@ -77,10 +77,13 @@ def name_of(role: InputRole) -> str:
     return f"a{role.index}" if isinstance(role, Primal) else f"h{role.index}"
 
 
-def write_guards(source: Source, world: World) -> tuple[Check, ...]:
-    """Adds the guards' lines to `source`; the checks one by one."""
+def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[Check, ...]:
+    """Adds the guards' lines to `source`; the checks one by one.
+
+    With `marks`, many arguments are known again by the marks that they got.
+    """
     writer = _Guards(source, world)
-    writer.arguments()
+    writer.arguments(marks=marks)
     writer.modes()
     writer.outside()
     writer.memory()
@@ -146,7 +149,7 @@ class _Guards:
         self.checks.append(Check(test, subject, shown, expected))
 
     # --- arguments
-    def arguments(self) -> None:
+    def arguments(self, *, marks: bool) -> None:
         """Each argument's facts; of plain values type and bits; which are one object (DUP-5)."""
         first: dict[int, int] = {}
         tensors: dict[str, Tensor] = {}
@@ -166,7 +169,7 @@ class _Guards:
                 kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
                 what = f"a {type(leaf).__name__}"
                 self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
-        if len(tensors) > 3:
+        if marks and len(tensors) > 3:
             self._marks(tensors)
         else:
             for name, tensor in tensors.items():

@@ -69,6 +69,8 @@ class RuntimePlan:
     run: Any
     is_compact: bool
     """Forward and backward are called by their compact faces (`backends.values`)."""
+    fast_paths: bool
+    """False: by the general ways, which do the same more slowly."""
     backward: BackwardPlan | None
     result_spec: Any
     world: World
@@ -95,7 +97,7 @@ class CompiledEntry:
 def runtime(plan: RuntimePlan) -> CompiledEntry:
     """The entry of a compiled function."""
     source = Source()
-    checks = write_guards(source, plan.world)
+    checks = write_guards(source, plan.world, marks=plan.fast_paths)
     _Writer(plan, source).write()
     call, text = source.function(plan.name)
     return CompiledEntry(call, text, source.scope, checks)
@@ -387,7 +389,7 @@ class _Writer:
     def _rebuild(self, index: int, origin: str, view: Any) -> None:
         """RT-6: the line that makes the view which eager's result is."""
         name = self.results[index] = f"r{index}"
-        if is_simple(view) and len(view.chain):
+        if self.plan.fast_paths and is_simple(view) and len(view.chain):
             self.source.use(plain_view)
             steps = view.chain.steps
             start = sum(_start(step) for step in steps)

@@ -56,7 +56,8 @@ class Source:
         """Adds a line in which `enter(function, *args)` calls without NumPy's warnings."""
         self.scope["QUIET"] = QUIET
         self.use(quiet_context)
-        self.add("enter = QUIET.pop() if QUIET else quiet_context()")
+        self.add("try:", "    enter = QUIET.pop()")
+        self.add("except IndexError:", "    enter = quiet_context()")
         self.add("try:", f"    {line}", *on_error, "finally:", "    QUIET.append(enter)")
 
     def text(self, name: str, parameters: str) -> str:
