@@ -28,7 +28,7 @@ from aotlite.ir.graph import Constant, Node, Phase
 from aotlite.ir.location import Location
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, GeometryOp, Op, PureOp
+from aotlite.ir.op import OPS, GeometryOp, Op
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
@@ -120,7 +120,7 @@ class CaptureRecorder:
         self.guards.extend(SamePlace(place, role) for place in places)
 
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
-        if type(op) is not PureOp:
+        if type(op) is GeometryOp or op is AS_STRIDED:
             self._check_geometry(op, args, meta)
         values = tuple(
             [
@@ -136,7 +136,7 @@ class CaptureRecorder:
         return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
 
     def _check_geometry(self, op: Op, args: tuple[Any, ...], meta: Any) -> None:
-        if isinstance(op, GeometryOp) and self._is_reached(args[0]):
+        if type(op) is GeometryOp and self._is_reached(args[0]):
             raise self.refuse(
                 f"{op.name} on a tensor that is not an argument", "pass the tensor as an argument"
             )

@@ -44,7 +44,8 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
         is_call = old.op == "call"
         node = _renewed(old, new) if new and is_call else old
         if is_call and old not in escaping:
-            key = node.target, tuple([_literal(value) for value in node.args]), node.meta
+            args = [v if type(v) is Node else _literal(v) for v in node.args]
+            key = node.target, tuple(args), node.meta
             found = seen.setdefault(key, node)
             if found is not node:
                 new[old] = found
@@ -61,6 +62,11 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
 
 def _renewed(node: Node, new: dict[Node, Node]) -> Node:
     """The node with arguments that are in the result; itself if its own are."""
+    for value in node.args:
+        if value in new if type(value) is Node else type(value) is tuple:
+            break
+    else:
+        return node
     args = map_nodes(node.args, lambda value: new.get(value, value))
     if all(a is b for a, b in zip(args, node.args, strict=True)):
         return node
@@ -85,12 +91,10 @@ def _escaping(graph: Graph) -> set[Node]:
 def _literal(value: Any) -> Any:
     """A key that tells 1 from 1.0 and True, and 0.0 from -0.0."""
     kind = type(value)
-    if kind is Node or value is None:
-        return value
     if kind is tuple:
         if _INT.issuperset(map(type, value)):
             return int, value
-        return tuple([_literal(item) for item in value])
+        return tuple([v if type(v) is Node else _literal(v) for v in value])
     if kind is float:
         # Equal but for the sign of zero; what is not a number equals nothing.
         return float, value if value and value == value else value.hex()

@@ -16,9 +16,12 @@ from aotlite.ir.op import ViewOp
 from aotlite.ir.overlap import has_internal_overlap
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Step:
-    """One view of a chain: the op, its arguments after the operand, the operand's meta."""
+    """One view of a chain: the op, its arguments after the operand, the metas; never changed.
+
+    Every view makes one: a frozen record takes twice as long to make.
+    """
 
     op: ViewOp
     args: tuple[Any, ...]

@@ -171,8 +171,9 @@ def link_view(
     out: Tensor, base: Tensor, op: ViewOp, args: tuple[Any, ...], kind: CreationKind | None = None
 ) -> None:
     """Makes `out` a differentiable view of `base` by `op`."""
-    edge = edge_of(base) if STATE.grad_mode else None  # a stale view may be viewed, not used
-    root = root_of(base)
+    grad_mode = STATE.grad_mode
+    edge = edge_of(base) if grad_mode else None  # a stale view may be viewed, not used
+    root = base._root or root_of(base)
     out._base = base if base._base is None else base._base
     out._root = root
     out.facts = None
@@ -184,7 +185,7 @@ def link_view(
         edge = root.edge() if edge is not None else None
     else:
         out._chain = base._chain.then(Step(op, args, base.meta, out.meta))
-    if not STATE.grad_mode:
+    if not grad_mode:
         out._kind = CreationKind.NO_GRAD
     elif edge is not None or base.requires_grad:
         out._node = view_node(out._chain[-1], edge)
