@@ -40,7 +40,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.structure import ResultOp
-from aotlite.ir.ops.views import DETACH
+from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap, overlaps
 
 
@@ -165,7 +165,7 @@ def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
     if storage.buffer is None and STATE.recorder is None:
         raise no_data(op.name)
     offset = source.offset + start
-    if op.name.startswith("as_strided"):
+    if op is AS_STRIDED:
         _check_bounds(op, storage, meta, offset)
     return Tensor(storage, meta, offset)
 
@@ -290,7 +290,7 @@ def _geometry(op: GeometryOp, args: tuple[Any, ...], recorder: Recorder | None) 
     target: Tensor = args[0]
     meta, start = op.view.result(args)
     check_writable(op, target, [])
-    if op.name.startswith("as_strided"):
+    if op.view is AS_STRIDED:
         _check_bounds(op, target.storage, meta, target.offset + start)
     if recorder is not None:
         target.value = recorder.record(op, args, meta)
