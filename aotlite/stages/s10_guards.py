@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -31,6 +32,8 @@ InputRole = Primal | Hidden
 
 MISS = object()
 """What a run-time function returns for a call that its entry is not valid for."""
+
+_ONE_OBJECT = "which arguments are one object"
 
 GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 """What looking at a place raises where something else lies than before."""
@@ -68,7 +71,7 @@ class Check:
     is_statement: bool = False
     culprit: str | None = None
     """An expression for the place at fault, where the check is about several."""
-    explain: tuple[Check, ...] = ()
+    explain: Callable[[], tuple[Check, ...]] | None = None
     """What the test sums up, one by one."""
 
 
@@ -180,20 +183,16 @@ class _Guards:
     def _marks(self, tensors: dict[str, Tensor]) -> None:
         """Facts and identity of many tensors, in one look at each that is known already."""
         marks = [Mark(facts_of(tensor)) for tensor in tensors.values()]
-        names = [self.source.constant(mark, "F", str(mark.facts)) for mark in marks]
+        source = self.source
+        names = [source.constant(mark, "K") for mark in marks]
+        for facts in dict.fromkeys(mark.facts for mark in marks):
+            source.notes.append(f"# K: marks of {facts}")
         known = [f"{name}.facts is {mark}" for name, mark in zip(tensors, names, strict=True)]
-        many = self.source.constant(tuple(marks), "V", "all these")
-        what = f"are_recognised({listed(list(tensors))}, {many})"
-        lines = [" and ".join(known[i : i + 4]) for i in range(0, len(known), 4)]
-        test = f"({' and '.join(lines)} or {what})"
-        self.checks.append(Check(test, "the arguments", explain=self._explain_marks(tensors)))
-
-    def _explain_marks(self, tensors: dict[str, Tensor]) -> tuple[Check, ...]:
-        one_by_one = _Guards(self.source, self.world)
-        for name, tensor in tensors.items():
-            one_by_one._facts(name, tensor, f"argument {name[1:]}")
-        one_by_one._different(list(tensors))
-        return tuple(one_by_one.checks)
+        many = source.constant(tuple(marks), "V", "all these marks")
+        unknown = f"are_recognised({listed(list(tensors))}, {many})"
+        explain = partial(_explain_marks, source, list(tensors), marks)
+        test = f"({' and '.join(known)} or {unknown})"
+        self.checks.append(Check(test, "the arguments", explain=explain))
 
     def _different(self, names: list[str]) -> None:
         """Objects that were different must be: a program can ask (DUP-5)."""
@@ -202,7 +201,7 @@ class _Guards:
             test = " and ".join([f"{a} is not {b}" for a, b in pairs])
             if len(names) > 3:
                 test = f"len({{{', '.join(names)}}}) == {len(names)}"
-            self.check(test, "the arguments", None, "different objects")
+            self.check(test, _ONE_OBJECT, None, "none")
 
     def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
         facts = facts_of(tensor)
@@ -364,6 +363,20 @@ def _words(value: Any) -> str:
     return repr(value)[:80] if plain else f"a {type(value).__name__}"
 
 
+def _explain_marks(
+    source: Source, names: Iterable[str], marks: Sequence[Mark]
+) -> tuple[Check, ...]:
+    """The facts of each tensor, and that they are different objects."""
+    one_by_one = []
+    for name, mark in zip(names, marks, strict=True):
+        expected = source.constant(mark.facts, "F")
+        test = f"facts_of({name}) is {expected}"
+        one_by_one.append(Check(test, f"argument {name[1:]}", f"facts_of({name})", str(mark.facts)))
+    names = list(names)
+    different = f"len({{{', '.join(names)}}}) == {len(names)}"
+    return (*one_by_one, Check(different, _ONE_OBJECT, None, "none"))
+
+
 def _exact_test(name: str, value: Any) -> str | None:
     """A quick test for equal type and bits; None for values that need more."""
     kind = type(value)
@@ -405,8 +418,8 @@ def what_fails(
             holds = eval(check.test, here)
         except GUARD_ERRORS:
             return _failure(check.subject, "something else", check)
-        if not holds and check.explain:
-            return what_fails(check.explain, scope, leaves)
+        if not holds and check.explain is not None:
+            return what_fails(check.explain(), scope, leaves)
         if not holds:
             subject = check.subject if check.culprit is None else str(eval(check.culprit, here))
             return _failure(subject, _shown(check, here), check)
