@@ -118,6 +118,7 @@ class _Writer:
         """The same before they are tensors: arrays or windows."""
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._detached = False
+        self._arrays = 0
 
     def write(self) -> None:
         self._check_writable()
@@ -139,7 +140,7 @@ class _Writer:
         self.source.use(read_only)
         for each in self.written:
             if each.writes_data:
-                place = self.source.constant(each.place, "V")
+                place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name_of(each.role)}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
 
@@ -225,7 +226,8 @@ class _Writer:
         name = name_of(role)
         if not self._is_array(role):
             return f"({name}.storage.buffer, {name}.offset)"
-        array = f"x{len(self.source.lines)}"
+        array = f"x{self._arrays}"
+        self._arrays += 1
         self.source.add(f"{array} = {name}._array", f"if {array} is None:")
         self.source.add(f"    {array} = {name}.array")
         return array
