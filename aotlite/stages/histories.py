@@ -1,4 +1,4 @@
-"""Questions about the tapes of captured runs: what lies behind a tensor, which views go nowhere."""
+"""Questions about the tapes of captured runs: what gradients pass, which views go nowhere."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def is_dead_end(view: Tensor) -> bool:
     root = view._root
     if view._kind not in RESTRICTED or view._node is None or root is None:
         return False
-    ends = (root.node, *_accumulators(root.node))
-    return not any(node in ends for node in behind((view._node, view._index)))
+    ends = {root.node, *_accumulators(root.node)}
+    order, accumulating = reachable([view._node], ends)
+    return ends.isdisjoint(order) and ends.isdisjoint(accumulating)
 
 
 def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
@@ -29,12 +30,6 @@ def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
         assert edge is not None
         node = edge[0]
         yield node
-
-
-def behind(edge: Edge | None) -> list[TapeNode]:
-    """The tape nodes that a gradient at this edge passes."""
-    order, accumulating = reachable([] if edge is None else [edge[0]])
-    return [*order, *accumulating]
 
 
 def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:

@@ -183,8 +183,13 @@ class _Outputs:
         self.first = _first_places(self.results)
         self.sharing: dict[Node, list[int]] = {}
         """For each storage, by the node that made it, the places of the distinct results on it."""
+        self.made: dict[Node, int] = {}
+        """The place of the result, if there is one, that is the object which made the storage."""
         for index in self.first.values():
-            self.sharing.setdefault(seen[self.results[index].value].root, []).append(index)
+            sight = seen[self.results[index].value]
+            self.sharing.setdefault(sight.root, []).append(index)
+            if sight.object is sight.root:
+                self.made[sight.root] = index
         self.inputs = {given.placeholder: given for given in captured.inputs}
         self.bases: list[BaseMeta] = []
         self.base_of: dict[Node, int] = {}
@@ -228,19 +233,14 @@ class _Outputs:
         )
 
     def _alias(self, sight: Sight, result: Tensor) -> OutputMeta:
-        for output in self.sharing[sight.root]:
-            if self._is_base(self.results[output], sight):
-                return AliasOfOutput(output, *self._view(result, sight))
+        output = self.made.get(sight.root)
+        if output is not None:
+            return AliasOfOutput(output, *self._view(result, sight))
         base = self.base_of.get(sight.root)
         if base is None:
             base = self.base_of[sight.root] = len(self.bases)
             self.bases.append(self._base(sight))
         return AliasOfBase(base, *self._view(result, sight))
-
-    def _is_base(self, other: Tensor, sight: Sight) -> bool:
-        """Whether a result is the object that made the storage."""
-        seen = self.seen[other.value]
-        return seen.root is sight.root and seen.object is seen.root
 
     def _base(self, sight: Sight) -> BaseMeta:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]

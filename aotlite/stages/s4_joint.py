@@ -11,7 +11,7 @@ Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
@@ -132,20 +132,23 @@ class _Recording:
         sinks = {e[0]: given.role for given in self.captured.inputs for e, _ in _sinks(given)}
         reach: dict[ResultRole, set[InputRole]] = {result: set() for result in edges}
         reads: dict[ResultRole, dict[SavedOf, None]] = {result: {} for result in edges}
+        results = tuple(edges)
+        own = [r for r in self.captured.results if isinstance(r, Tensor)]
+        shown = {id(tensor) for r in own for tensor in (r, r._base)}
         for node, bits in passed(list(edges.values())).items():
             saved = node.saved_tensors()
             if node in sinks:
-                for result in _results(edges, bits):
+                for result in _results(results, bits):
                     reach[result].add(sinks[node])
             elif type(node) is AccumulateGrad:
-                self._refuse_inner_leaf(node, next(_results(edges, bits)))
+                _refuse_inner_leaf(node, shown, next(_results(results, bits)))
             for each in saved:
                 storage = each.tensor.storage
                 if storage.version != each.version:
-                    self._note_written(node, each, _results(edges, bits))
+                    self._note_written(node, each, _results(results, bits))
                 if id(storage) in owners:
                     read = SavedOf(owners[id(storage)], each.tensor.meta)
-                    for result in _results(edges, bits):
+                    for result in _results(results, bits):
                         reads[result][read] = None
         self.reach = {result: frozenset(found) for result, found in reach.items()}
         self.reads = {result: tuple(found) for result, found in reads.items()}
@@ -227,19 +230,6 @@ class _Recording:
                 edge: Edge | None = root.edge()
                 return edge
 
-    def _refuse_inner_leaf(self, node: AccumulateGrad, result: ResultRole) -> None:
-        """A gradient would have to arrive at a result of the same call."""
-        leaf = node.leaf
-        tensors = [r for r in self.captured.results if isinstance(r, Tensor)]
-        if leaf is not None and any(leaf is each or leaf is each._base for each in tensors):
-            raise noted(
-                UnsupportedError(
-                    f"joint: {result} depends on a leaf that the function makes and returns, "
-                    "expected leaves from outside"
-                ),
-                "Make the leaf outside, and pass it as an argument.",
-            )
-
     def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
         """Whose memory each storage is, once the call has returned."""
         owners: dict[int, InputRole | Output | IntermediateBase] = {}
@@ -296,9 +286,28 @@ def _sum_at_entry(given: CapturedInput, parts: list[tuple[Any, tuple[Step, ...]]
     return total
 
 
-def _results(results: Iterable[ResultRole], bits: int) -> Iterator[ResultRole]:
+def _refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: ResultRole) -> None:
+    """A gradient would have to arrive at a result of the same call.
+
+    `shown` has the ids of results and of what they are views of.
+    """
+    leaf = node.leaf
+    if leaf is not None and id(leaf) in shown:
+        raise noted(
+            UnsupportedError(
+                f"joint: {result} depends on a leaf that the function makes and returns, "
+                "expected leaves from outside"
+            ),
+            "Make the leaf outside, and pass it as an argument.",
+        )
+
+
+def _results(results: Sequence[ResultRole], bits: int) -> Iterator[ResultRole]:
     """The results whose places are set in `bits`."""
-    return (result for place, result in enumerate(results) if bits >> place & 1)
+    while bits:
+        lowest = bits & -bits
+        yield results[lowest.bit_length() - 1]
+        bits ^= lowest
 
 
 def _first_form(value: Node) -> Node:
