@@ -1,0 +1,205 @@
+"""Scripts: random programs as Python text, played by one engine or the other, line by line.
+
+A script defines a function, and then is a user at work: makes tensors, calls the function again
+and again, writes, goes backward, rebinds what the function reads. Being text, it prints as it is.
+`play` runs it and notes after each line what could be observed. Rules: GEN-11, GEN-12, GEN-13.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import attrs
+import numpy as np
+
+import aotlite as al
+from aotlite import nn, optim
+from aotlite.nn import functional
+from tests.end_to_end.observing import View, observe
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+PRELUDE = '''\
+import numpy as np
+import aotlite as al
+from aotlite import nn, optim
+from aotlite.nn import functional as F
+from tests.end_to_end.scripts import G, N, T, results
+
+al.manual_seed(3)
+'''
+
+
+# ------------------------------------------------------------------- what scripts call by name
+def N(seed: int, *shape: int, dtype: Any = al.float64) -> np.ndarray:
+    """An ndarray of small numbers, none of them 0 but for bools, other ones for other seeds."""
+    numbers = np.arange(np.prod(shape, dtype=int))
+    numbers = (numbers * 5 + seed * 3) % 7 - 3
+    numbers = np.where(numbers == 0, 4, numbers)
+    if dtype is al.bool_:
+        numbers = numbers > 0
+    if dtype is al.uint8:
+        numbers = abs(numbers)
+    values = numbers + 1j * numbers[::-1] if dtype.is_complex else numbers
+    return values.reshape(shape).astype(al.zeros(1, dtype=dtype).numpy().dtype)
+
+
+def T(seed: int, *shape: int, dtype: Any = al.float64, grad: bool = False) -> Any:
+    """A tensor of the same numbers, on memory of its own."""
+    return al.from_numpy(N(seed, *shape, dtype=dtype)).clone().requires_grad_(grad)
+
+
+def G(tensor: Any, seed: int = 1, how: str = "plain") -> Any:
+    """A gradient for a tensor: also in other layouts, on shared memory, or with a history."""
+    made = T(seed, *tensor.shape, dtype=tensor.dtype)
+    match how:
+        case "turned" if made.ndim > 1:
+            return made.transpose(0, -1).contiguous().transpose(0, -1)
+        case "gaps":
+            return al.stack([made, made], -1)[..., 0]
+        case "expanded":
+            return al.ones((), dtype=tensor.dtype).expand(*tensor.shape)
+        case "tracked":
+            return made.requires_grad_()
+        case "itself":
+            return tensor.detach()
+        case _:
+            return made
+
+
+def results(value: Any) -> list[Any]:
+    """The tensors that require grad among what a function returned."""
+    match value:
+        case al.Tensor():
+            return [value] if value.requires_grad else []
+        case list() | tuple():
+            return [tensor for item in value for tensor in results(item)]
+        case dict():
+            return [tensor for item in value.values() for tensor in results(item)]
+        case _:
+            return []
+
+
+# ------------------------------------------------------------------------------------ the data
+@attrs.frozen
+class Line:
+    """One statement of the user. Kinds: make, call, backward, other."""
+
+    kind: str
+    text: str
+
+
+@attrs.frozen
+class Script:
+    """`outside` is run first; then the function is defined and wrapped; then the session."""
+
+    outside: tuple[str, ...]
+    head: str
+    body: tuple[str, ...]
+    result: str
+    session: tuple[Line, ...]
+    closes_over: tuple[str, ...] | None = None
+    """Names that are cells of the function; None: they are globals."""
+
+    def definition(self) -> str:
+        """The source of the function."""
+        lines = [self.head, *_indented([*self.body, f"return {self.result}"])]
+        if self.closes_over is not None:
+            names = ", ".join(self.closes_over)
+            lines = [f"def make({names}):", *_indented([*lines, "return f"]), f"f = make({names})"]
+        return "\n".join([*lines, "f = wrap(f)"]) + "\n"
+
+    def __str__(self) -> str:
+        session = "\n".join(line.text for line in self.session)
+        outside = "".join(f"{line}\n" for line in self.outside)
+        return f"{PRELUDE}wrap = al.compile\n\n{outside}\n{self.definition()}\n{session}\n"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["    " + part for line in lines for part in line.split("\n")]
+
+
+# --------------------------------------------------------------------------------- the playing
+HELPERS: dict[str, Any] = {
+    "np": np, "al": al, "nn": nn, "optim": optim, "F": functional,
+    "G": G, "N": N, "T": T, "results": results,
+}  # fmt: skip
+_NUMBERS = count()
+
+
+@attrs.define
+class Moment:
+    """What a line raised, and what is to be seen after it."""
+
+    error: Exception | None
+    view: View
+
+
+@attrs.define
+class Log:
+    """What happened."""
+
+    start: View
+    moments: list[Moment] = attrs.field(factory=list)
+    function: Any = None
+
+
+def run_text(text: str, scope: dict[str, Any]) -> None:
+    """Executes statements; tracebacks show their lines, and functions have a source."""
+    file = f"<script {next(_NUMBERS)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    try:
+        exec(compile(text, file, "exec"), scope)
+    finally:
+        del linecache.cache[file]
+
+
+def new_scope(wrap: Wrap) -> dict[str, Any]:
+    """The variables with which a script begins."""
+    al.manual_seed(3)
+    return {"__name__": "script", "wrap": wrap, **HELPERS}
+
+
+def play(script: Script, wrap: Wrap, *, until: int | None = None) -> Log:
+    """Runs a script to its end, to line `until`, or to the first call or backward that raises."""
+    scope = new_scope(wrap)
+    for line in (*script.outside, script.definition()):
+        run_text(line, scope)
+    log = Log(observe(scope), function=scope["f"])
+    with al.enable_grad():
+        for line in script.session[:until]:
+            error = _error_of(line, scope)
+            log.moments.append(Moment(error, observe(scope)))
+            if error is not None and line.kind in ("call", "backward"):
+                break
+    return log
+
+
+def _error_of(line: Line, scope: dict[str, Any]) -> Exception | None:
+    try:
+        run_text(line.text, scope)
+    except Exception as error:
+        error.__traceback__ = None  # whose frames would keep tensors alive
+        return error
+    return None
+
+
+# ------------------------------------------------------------------------------- the shrinking
+def shrunk(script: Script, fails: Callable[[Script], bool]) -> Script:
+    """A script with fewer lines that still fails. `fails` must be False for scripts that do not
+    run, so that nothing is dropped that is needed."""
+    smaller = True
+    while smaller:
+        smaller = False
+        for field in ("session", "body", "outside"):
+            for i in reversed(range(len(getattr(script, field)))):
+                lines = getattr(script, field)
+                if i >= len(lines):
+                    continue
+                tried = attrs.evolve(script, **{field: lines[:i] + lines[i + 1 :]})
+                if fails(tried):
+                    script, smaller = tried, True
+    return script
