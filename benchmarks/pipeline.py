@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,6 +82,8 @@ def run_job(job: Job, timeout: float) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"over {timeout:g} s"}
+    if done.returncode < 0:
+        return {"failed": f"ended by {signal.Signals(-done.returncode).name}"}
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2]
         return {"failed": f"exit status {done.returncode}: {said}"}

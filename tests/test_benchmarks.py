@@ -83,6 +83,14 @@ def test_a_run_that_takes_too_long_is_printed_as_such():
     assert {"failed": "over 0.01 s"} == pipeline.run_job(Job("chain:1", "aotlite"), 0.01)
 
 
+def test_a_run_that_crashes_is_printed_with_its_signal(monkeypatch, tmp_path):
+    crash = tmp_path / "crash"
+    crash.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crash.chmod(0o755)
+    monkeypatch.setattr(pipeline.sys, "executable", str(crash))
+    assert {"failed": "ended by SIGSEGV"} == pipeline.run_job(Job("chain:1", "aotlite"), 60)
+
+
 def test_what_fails_or_is_slow_is_not_measured_again(monkeypatch):
     runs = []
 
