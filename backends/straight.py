@@ -13,9 +13,10 @@ from itertools import compress
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
-from aotlite.ir.arrays import copied
+from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp, ViewOp
@@ -173,7 +174,8 @@ class _Writer:
         function = _plain_function(node, op)
         if function is not None:
             args = [self._operand_or_number(a, node) for a in node.args]
-            self._take(node, f"{self._constant(function)}({', '.join(args)})")
+            call = f"{self._constant(function)}({', '.join(args)})"
+            (self._take if _needs_nothing(node) else self._hold)(node, call)
             return
         function = _joining_function(node, op)
         if function is not None:
@@ -217,11 +219,21 @@ class _Writer:
             name = self.arrays[node] = self._name("v", node)
             meta: Any = node.meta
             place = self.places[node]
-            strided = self._constant(_library(node).strided)
-            facts = ", ".join(map(self._constant, (meta.dtype, meta.shape, meta.stride)))
-            text = f"{name} = {strided}({place.buffer}, {facts}, {place.at()})"
-            self._emit(text, name)
+            self._emit(f"{name} = {self._window(meta, place)}", name)
         return name
+
+    def _window(self, meta: Any, place: _Place) -> str:
+        """The call that makes an array over a buffer."""
+        if place.offset is None and meta.device.arrays is NUMPY and meta.numel:
+            size = meta.dtype.itemsize
+            strides = tuple([step * size for step in meta.stride])
+            parts = (meta.shape, meta.dtype.numpy, strides)
+            shape, dtype, steps = map(self._constant, parts)
+            make = self._constant(np.ndarray)
+            return f"{make}({shape}, {dtype}, {place.buffer}, {place.start * size}, {steps})"
+        strided = self._constant(meta.device.arrays.strided)
+        facts = ", ".join(map(self._constant, (meta.dtype, meta.shape, meta.stride)))
+        return f"{strided}({place.buffer}, {facts}, {place.at()})"
 
     def _argument(self, value: Any) -> str:
         """An argument of a kernel that might return it: never an array that owns its memory."""
@@ -251,15 +263,13 @@ def _library(node: Node) -> Any:
 
 
 def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
-    """The array library's function that the call is, if its result needs nothing done to it."""
+    """The array library's function that the kernel is, on operands of these dtypes."""
     meta: Any = node.meta
-    if op.function is None or op.computes is None or not meta.shape or not travels_as_array(meta):
+    if op.function is None or op.computes is None or not travels_as_array(meta):
         return None
     operands: list[Any] = [a.meta for a in node.args if type(a) is Node]
     numbers = [a for a in node.args if type(a) is not Node]
     if any(type(n) not in NUMBERS for n in numbers):
-        return None
-    if not all(m.shape == meta.shape and travels_as_array(m) for m in operands):
         return None
     computed = op.computes(common_dtype(op.key(node.args)))
     if any(m.dtype is not computed for m in operands):
@@ -268,6 +278,14 @@ def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
     if function is None or not _gives(function, node.args, meta):
         return None
     return function
+
+
+def _needs_nothing(node: Node) -> bool:
+    """Whether an elementwise function's result has the layout of the meta by itself."""
+    meta: Any = node.meta
+    operands: list[Any] = [a.meta for a in node.args if type(a) is Node]
+    alike = all(m.shape == meta.shape and travels_as_array(m) for m in operands)
+    return alike and bool(meta.shape)
 
 
 def _joining_function(node: Node, op: PureOp) -> Callable[..., Any] | None:

@@ -24,8 +24,8 @@ from aotlite.ir.dtypes import DType
 
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 _EXACT = frozenset((int, bool, str, type(None), bytes))
-_MANY = 512
-_IN_ALL = 4096
+MANY = 512
+IN_ALL = 4096
 """Containers with more items, or beyond so many in all, are remembered by type and length only."""
 
 
@@ -64,7 +64,7 @@ class Freezer:
     def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
         self.met: dict[int, int] = {id(tensor): i for i, tensor in enumerate(tensors)}
         self.deep = deep
-        self.left = _IN_ALL
+        self.left = IN_ALL
 
     def image(self, value: Any) -> Any:
         """The image of a value."""
@@ -121,7 +121,7 @@ class Freezer:
 
     def _container(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
         kind = type(value)
-        if len(value) > min(_MANY, self.left):
+        if len(value) > min(MANY, self.left):
             return (kind, len(value)), None
         self.left -= len(value)
         if kind is not tuple:

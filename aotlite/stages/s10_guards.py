@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
 from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.facts import FunctionMeta
+from aotlite.stages.forms import Forms
 from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import HiddenPlace, NoGradient, PlainValue, SamePlace, Surroundings
 from aotlite.stages.places import NOTHING, Place, take
@@ -37,6 +38,10 @@ _ONE_OBJECT = "which arguments are one object"
 
 GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 """What looking at a place raises where something else lies than before."""
+
+
+_BITS = 256
+"""Longer ints are not written out: Python refuses to, beyond some thousand digits."""
 
 
 @attrs.frozen(eq=False)
@@ -86,8 +91,8 @@ def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[C
     With `marks`, many arguments are known again by the marks that they got.
     """
     writer = _Guards(source, world)
-    writer.arguments(marks=marks)
     writer.modes()
+    writer.arguments(marks=marks)
     writer.outside()
     writer.memory()
     source.use(facts_of, are_recognised, frozen_value, alias_pattern, are_apart, take)
@@ -147,6 +152,8 @@ class _Guards:
         self.world = world
         self.checks: list[Check] = []
         self._variables: dict[Any, str] = {}
+        self._places: dict[str, str] = {}
+        """Where hidden inputs lie, by variable."""
 
     def check(self, test: str, subject: str, shown: str | None, expected: str) -> None:
         self.checks.append(Check(test, subject, shown, expected))
@@ -172,13 +179,33 @@ class _Guards:
                 kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
                 what = f"a {type(leaf).__name__}"
                 self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
-        if marks and len(tensors) > 3:
-            self._marks(tensors)
+        hidden = {f"h{i}": tensor for i, tensor in enumerate(self.world.hidden)}
+        if marks and len(tensors) + len(hidden) > 3:
+            for name, tensor in list(tensors.items())[:1] if hidden else ():
+                self._meta(name, tensor)  # most calls that need another entry are told by this
+            self._hidden()
+            self._marks(tensors | hidden)
         else:
             for name, tensor in tensors.items():
                 self._facts(name, tensor, f"argument {name[1:]}")
-            self._different(list(tensors))
+            self._hidden()
+            for name, tensor in hidden.items():
+                self._facts(name, tensor, self._places[name])
+            self._different([*tensors, *hidden])
         self._different(modules)
+
+    def _hidden(self) -> None:
+        """The tensors that the function reached without their being arguments (CAP-3)."""
+        for guard in self.world.guards:
+            if isinstance(guard, HiddenPlace):
+                name, place = f"h{guard.index}", str(guard.place)
+                self._places[name] = place
+                self._statement(f"{name} = {self._at(guard.place)}", place)
+
+    def _meta(self, name: str, tensor: Tensor) -> None:
+        expected = self.source.constant(tensor.meta, "M", str(tensor.meta))
+        test = f"{name}.meta is {expected}"
+        self.check(test, f"argument {name[1:]}", f"{name}.meta", str(tensor.meta))
 
     def _marks(self, tensors: dict[str, Tensor]) -> None:
         """Facts and identity of many tensors, in one look at each that is known already."""
@@ -190,7 +217,8 @@ class _Guards:
         known = [f"{name}.facts is {mark}" for name, mark in zip(tensors, names, strict=True)]
         many = source.constant(tuple(marks), "V", "all these marks")
         unknown = f"are_recognised({listed(list(tensors))}, {many})"
-        explain = partial(_explain_marks, source, list(tensors), marks)
+        subjects = [self._places.get(name, f"argument {name[1:]}") for name in tensors]
+        explain = partial(_explain_marks, source, list(tensors), subjects, marks)
         test = f"({' and '.join(known)} or {unknown})"
         self.checks.append(Check(test, "the arguments", explain=explain))
 
@@ -216,6 +244,7 @@ class _Guards:
         self.check(test, subject, f"words({name})", _words(value))
 
     def modes(self) -> None:
+        """First of all: of the tensors of a capture no facts can be asked."""
         self.check("STATE.recorder is None", "a capture", None, "none running")
         mode = STATE.grad_mode
         self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
@@ -223,12 +252,6 @@ class _Guards:
     # --- the outside
     def outside(self) -> None:
         """What the function reached without its being an argument (CAP-3, CAP-12)."""
-        for guard in self.world.guards:
-            match guard:
-                case HiddenPlace(index, place):
-                    name = f"h{index}"
-                    self._statement(f"{name} = {self._at(place)}", str(place))
-                    self._facts(name, self.world.hidden[index], str(place))
         for guard in self.world.guards:
             match guard:
                 case SamePlace(place, role):
@@ -267,13 +290,21 @@ class _Guards:
         kept = [each for each in rest if each[0] not in absent]
         if kept:
             places, images = zip(*kept, strict=True)
-            name = self.source.constant(Surroundings(places, images), "S", _places_text(places))
-            tensors = listed([name_of(role) for role in self.world.arguments])
-            changed = f"{name}.changed(leaves, {tensors})"
-            what = _places_text(places)
-            self.checks.append(
-                Check(f"{changed} is None", what, None, "as it was", culprit=changed)
-            )
+            self._forms(Surroundings(places, images))
+
+    def _forms(self, guard: Surroundings) -> None:
+        """The form of containers and Modules, quickly; which place differs is asked afterwards."""
+        tensors = self.world.tensors()
+        leaves = list(self.world.leaves)
+        values = [place.resolve(leaves) for place in guard.places]
+        what = _places_text(guard.places)
+        name = self.source.constant(Forms(values, list(tensors.values())), "S", what)
+        roots = listed([self._at(place) for place in guard.places])
+        test = f"{name}.hold({roots}, {listed([name_of(role) for role in tensors])})"
+        images = self.source.constant(guard, "S", f"the images of {what}")
+        arguments = listed([name_of(role) for role in self.world.arguments])
+        culprit = f"{images}.changed(leaves, {arguments}) or {what!r}"
+        self.checks.append(Check(test, what, None, "as it was", culprit=culprit))
 
     def _identity(self, place: Place, value: Any) -> bool:
         """Checks by identity what has nothing else: modules, functions, classes."""
@@ -360,19 +391,20 @@ class _Guards:
 def _words(value: Any) -> str:
     """A value in a few words; what is not a plain one, by its type."""
     plain = isinstance(value, (*PLAIN, types.ModuleType, types.FunctionType, type))
+    if type(value) is int and value.bit_length() > _BITS:
+        return f"an int of {value.bit_length()} bits"
     return repr(value)[:80] if plain else f"a {type(value).__name__}"
 
 
 def _explain_marks(
-    source: Source, names: Iterable[str], marks: Sequence[Mark]
+    source: Source, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
 ) -> tuple[Check, ...]:
     """The facts of each tensor, and that they are different objects."""
     one_by_one = []
-    for name, mark in zip(names, marks, strict=True):
+    for name, subject, mark in zip(names, subjects, marks, strict=True):
         expected = source.constant(mark.facts, "F")
         test = f"facts_of({name}) is {expected}"
-        one_by_one.append(Check(test, f"argument {name[1:]}", f"facts_of({name})", str(mark.facts)))
-    names = list(names)
+        one_by_one.append(Check(test, subject, f"facts_of({name})", str(mark.facts)))
     different = f"len({{{', '.join(names)}}}) == {len(names)}"
     return (*one_by_one, Check(different, _ONE_OBJECT, None, "none"))
 
@@ -382,6 +414,8 @@ def _exact_test(name: str, value: Any) -> str | None:
     kind = type(value)
     if value is None or kind is bool:
         return f"{name} is {value}"
+    if kind is int and value.bit_length() > _BITS:
+        return None
     if kind in (int, str, bytes) or (kind is float and value == value and value not in (0.0,)):
         text = repr(value)
         if len(text) <= 80 and "inf" not in text:
@@ -419,7 +453,8 @@ def what_fails(
         except GUARD_ERRORS:
             return _failure(check.subject, "something else", check)
         if not holds and check.explain is not None:
-            return what_fails(check.explain(), scope, leaves)
+            one_by_one = check.explain()  # which adds to the scope
+            return what_fails(one_by_one, {**here, **scope}, leaves)
         if not holds:
             subject = check.subject if check.culprit is None else str(eval(check.culprit, here))
             return _failure(subject, _shown(check, here), check)
