@@ -158,7 +158,8 @@ class Op:
     key: Callable[[tuple[Any, ...]], tuple[Any, ...]] = attrs.field(init=False)
     """What the meta rule sees of canonical arguments: metas for tensors, types for numbers in a
     tensor's place."""
-    _results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
+    results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
+    """What the meta rule gave, by key. At most `_CACHE_LIMIT` of them."""
     _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
 
     writes: ClassVar[bool] = False
@@ -218,16 +219,16 @@ class Op:
         cached.
         """
         key = self.key(args)
-        found = self._results.get(key)
+        found = self.results.get(key)
         return self.result_for(key) if found is None else found
 
     def result_for(self, key: tuple[Any, ...]) -> Any:
         """`result` by its key."""
-        found = self._results.get(key)
+        found = self.results.get(key)
         if found is None:
-            if len(self._results) >= _CACHE_LIMIT:
-                self._results.clear()
-            found = self._results[key] = self.rule(*key)
+            if len(self.results) >= _CACHE_LIMIT:
+                self.results.clear()
+            found = self.results[key] = self.rule(*key)
         return found
 
     def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:

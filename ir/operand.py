@@ -409,7 +409,11 @@ def install_methods() -> None:
 
 
 def _method(op: Op) -> Any:
+    alone = len(op.schema.parameters) == 1
+
     def method(self: Operand, *args: Any, **kwargs: Any) -> Any:
+        if alone and not args and not kwargs:  # nothing to bind
+            return self._apply(op, (self,))
         return self._apply(op, op.bind((self, *args), kwargs))
 
     method.__name__ = op.name

@@ -37,7 +37,17 @@ from aotlite.ir.errors import (
     noted,
 )
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Cost, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.op import (
+    Cost,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+    Vjp,
+)
 from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
@@ -46,6 +56,11 @@ from aotlite.ir.overlap import has_internal_overlap, overlaps
 
 def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
     """The result of `op` on canonical arguments."""
+    return _apply(None, op, args)
+
+
+def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
+    """`dispatch` in the form of `Tensor._apply`, which nearly every call comes by."""
     recorder = STATE.recorder
     handler = _HANDLERS[type(op)]
     if recorder is None:
@@ -70,34 +85,57 @@ def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
 # ---------------------------------------------------------------------------------------- pure
 def _pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
     key = op.key(args)
-    meta = op.result_for(key)
-    single = type(meta) is not tuple
+    meta = op.results.get(key)
+    if meta is None:
+        meta = op.result_for(key)
+    if type(meta) is tuple:
+        return _pure_of_several(op, args, key, meta)
     if recorder is None:
-        outs = _computed(op, args, meta)
-    elif single:
+        arrays = meta.device.arrays
+        out = Tensor(Storage(arrays.adopt(_run_kernel(op, args, meta, arrays), meta)), meta)
+    else:
         out = Tensor(Storage(None, capture=recorder), meta)
         out.value = recorder.record(op, args, meta)
-        outs = (out,)
+    node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
+    if node is not None:
+        node.result = meta
+        if node.plan.results:
+            node.save_results((out,))
+        if recorder is not None:
+            node.origin = out.value
+            recorder.count_tape_node()
+        if meta.dtype.is_differentiable:
+            out._node, out.facts = node, None
+    return out
+
+
+def _pure_of_several(
+    op: PureOp, args: tuple[Any, ...], key: Any, metas: tuple[TensorMeta, ...]
+) -> tuple[Tensor, ...]:
+    recorder = STATE.recorder
+    if recorder is None:
+        outs = _computed(op, args, metas)
     else:
-        outs = _fakes(recorder, recorder.record(op, args, meta), meta)
-    vjp = op.vjp
-    if vjp is not None and STATE.grad_mode:
-        found = edges_of(vjp, args)
-        if found is not None:
-            needed, edges = found
-            plan = vjp.plans.get(needed) or plan_of(vjp, needed)
-            _attach(OpNode(op, plan, key, kept_of(plan, args), edges), outs, meta, recorder)
-    return outs[0] if single else outs
+        outs = _fakes(recorder, recorder.record(op, args, metas), metas)
+    node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
+    if node is not None:
+        node.result = metas
+        node.save_results(outs)
+        _note_origin(node, outs[0].value, recorder)
+        for k, out in enumerate(outs):
+            if out.meta.dtype.is_differentiable:
+                out._node, out._index, out.facts = node, k, None
+    return outs
 
 
-def _attach(node: OpNode, outs: tuple[Tensor, ...], meta: Any, recorder: Recorder | None) -> None:
-    node.set_results(outs, meta)
-    if recorder is not None:
-        node.origin = outs[0].value
-        recorder.count_tape_node()
-    for k, out in enumerate(outs):
-        if out.meta.dtype.is_differentiable:
-            out._node, out._index, out.facts = node, k, None
+def _tape_node(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -> OpNode | None:
+    """The node of a call of `op`; None if no operand requires grad."""
+    found = edges_of(vjp, args)
+    if found is None:
+        return None
+    needed, edges = found
+    plan = vjp.plans.get(needed) or plan_of(vjp, needed)
+    return OpNode(op, plan, key, kept_of(plan, args) if plan.reads else (), edges)
 
 
 def _note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:
@@ -116,14 +154,13 @@ def _fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
     return tuple(outs)
 
 
-def _computed(op: PureOp, args: tuple[Any, ...], meta: Any) -> tuple[Tensor, ...]:
-    if type(meta) is not tuple:
-        arrays = meta.device.arrays
-        return (Tensor(Storage(arrays.adopt(_run_kernel(op, args, meta, arrays), meta)), meta),)
-    arrays = meta[0].device.arrays
-    results = _run_kernel(op, args, meta, arrays)
+def _computed(
+    op: PureOp, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]
+) -> tuple[Tensor, ...]:
+    arrays = metas[0].device.arrays
+    results = _run_kernel(op, args, metas, arrays)
     return tuple(
-        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, meta, strict=True)]
+        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, metas, strict=True)]
     )
 
 
@@ -228,7 +265,8 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
         arrays.copy(target.array, computed)
     target.storage.version += 1
     if node is not None:
-        node.set_results((target,), target.meta)
+        node.result = target.meta
+        node.save_results((target,))
         rewrite(target, node, base_edge)
     return target
 
@@ -312,7 +350,9 @@ def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> T
     if recorder is not None:
         return _fakes(recorder, (recorder.record(op, args, meta),), (meta,))[0]
     seed, offset = GENERATOR.advance(op.consumes(meta))
-    return _computed(op.functional, (seed, offset, 0, *args), meta)[0]
+    arrays = meta.device.arrays
+    drawn = _run_kernel(op.functional, (seed, offset, 0, *args), meta, arrays)
+    return Tensor(Storage(arrays.adopt(drawn, meta)), meta)
 
 
 def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
@@ -328,10 +368,6 @@ _HANDLERS: dict[type, Any] = {
     RandomOp: _random,
     ResultOp: _result_of,
 }
-
-
-def _apply(tensor: Tensor, op: Op, args: tuple[Any, ...]) -> Any:
-    return dispatch(op, args)
 
 
 # Tensor cannot import its dispatcher, which imports Tensor; an import in the method, on each call,

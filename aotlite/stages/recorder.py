@@ -131,7 +131,7 @@ class CaptureRecorder:
             ]
         )
         node = self._add(op, values, meta)
-        if type(meta) is not tuple:
+        if type(meta) is TensorMeta:
             return node
         return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
 

@@ -184,9 +184,8 @@ class OpNode(TapeNode):
     def results(self) -> int:
         return len(self.result) if type(self.result) is tuple else 1
 
-    def set_results(self, outs: tuple[Tensor, ...], result: Any) -> None:
-        """Notes the results' metas and saves those that the formulas read."""
-        self.result = result
+    def save_results(self, outs: tuple[Tensor, ...]) -> None:
+        """Saves those of the results that the formulas read."""
         results = self.plan.results
         if results:
             self.saved_results = {k: SavedTensor(detached_alias(outs[k])) for k in results}
