@@ -14,6 +14,11 @@ class Device:
     name: str
     arrays: ArrayBackend
 
+    # Copies and pickles are the same object. Of a device that only some program knows there are no
+    # pickles: it is not found by this name.
+    def __reduce__(self) -> str:
+        return "CPU"
+
     def __repr__(self) -> str:
         return f"device({self.name!r})"
 

@@ -342,6 +342,13 @@ class Tensor(Operand):
             return f", grad_fn=<{self._node.name}>"
         return ", requires_grad=True" if self.requires_grad_outside() else ""
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What copies and pickles are made of: all but what is this very object's."""
+        made: Any = super().__reduce_ex__(max(int(protocol), 2))
+        make, args, (own, slots), *rest = made
+        slots = {**slots, "facts": None, "_array": None, "_accumulator": None}
+        return make, args, (own, slots), *rest
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")

@@ -67,14 +67,18 @@ class Source:
 
     def function(self, name: str, parameters: str = "leaves") -> tuple[Callable[..., Any], str]:
         """The function, made, and its source; tracebacks show its lines."""
-        name = name.replace("<lambda>", "call")
-        name = name if name.isidentifier() and not iskeyword(name) else "call"
+        name = name if _may_name_a_function(name) else "call"
         text = self.text(name, parameters)
         file = f"<aotlite {name} {next(_NUMBERS)}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         made: dict[str, Any] = {}  # not the scope, where the name may stand for something else
         exec(compile(text, file, "exec"), self.scope, made)
         return made[name], text
+
+
+def _may_name_a_function(name: str) -> bool:
+    """Whether `def` takes this name and keeps it: Python folds letters such as ligatures."""
+    return name.isascii() and name.isidentifier() and not iskeyword(name) and name != "__debug__"
 
 
 def listed(names: list[str]) -> str:

@@ -89,7 +89,8 @@ def collect(found: list[Any], leaves: Leaves) -> None:
     mode = STATE.grad_mode
     STATE.grad_mode = False
     try:
-        for i, end in enumerate(leaves):
+        for i in range(len(leaves) - 1, -1, -1):  # as an engine does: the last edge first
+            end = leaves[i]
             leaf = None if end is None or found[i] is None else end.leaf
             if leaf is not None:
                 _add(leaf, found, i)
