@@ -26,7 +26,9 @@ from benchmarks.common import machine, table, wide_console
 from benchmarks.programs import Program, TorchLike, program
 
 ROWS = ("chain:1000", "chain:10000", "chain:100000", "mlp:64", "transformer:2", "transformer:24")
-STAGES = ("capture", "analyze", "joint", "functionalize", "simplify", "partition", "lower")
+STAGES = (
+    *("capture", "analyze", "joint", "functionalize", "simplify", "partition", "lower", "runtime"),
+)
 
 
 @attrs.define

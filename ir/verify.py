@@ -14,7 +14,7 @@ from aotlite.ir.errors import GraphError, noted
 from aotlite.ir.graph import Constant, Graph, Node
 from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import NUMBERS, Op
+from aotlite.ir.op import NUMBERS, Op, PureOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.printer import excerpt, literal, meta_text, node_line
 from aotlite.ir.schema import Parameter
@@ -40,10 +40,9 @@ def verify(
     check = _Check(graph, stage)
     check.outline()
     check.nodes()
-    impure = [node for node in graph.calls if not node.target.pure]
     if functional:
-        check.functional(impure, closing_copies=closing_copies)
-    return len(impure)
+        check.functional(closing_copies=closing_copies)
+    return len(check.impure)
 
 
 _KINDS = frozenset(("placeholder", "get_attr", "call", "output"))
@@ -52,7 +51,7 @@ _KINDS = frozenset(("placeholder", "get_attr", "call", "output"))
 class _Check:
     """One run of the verifier over one graph."""
 
-    __slots__ = ("constants", "defined", "fitting", "graph", "stage")
+    __slots__ = ("constants", "defined", "fitting", "graph", "impure", "stage")
 
     def __init__(self, graph: Graph, stage: str) -> None:
         self.graph = graph
@@ -61,6 +60,7 @@ class _Check:
         self.fitting: dict[Any, set[tuple[type, ...]]] = defaultdict(set)
         """For each op the types of arguments that were found to fit."""
         self.constants: dict[str, Any] = {}
+        self.impure: list[Node] = []
 
     def fail(self, node: Node, rule: str, what: str) -> NoReturn:
         raise self.failure(node, rule, what)
@@ -134,11 +134,15 @@ class _Check:
                     if type(value) is Node and value not in defined:
                         self._undefined(node, value)
                 try:
-                    meta = op.infer(args)
+                    meta = op.results.get(op.key(args)) if type(op) is PureOp else None
+                    if meta is None:
+                        meta = op.infer(args)
                 except Exception as error:
                     raise self._refused(node, error) from error
                 if meta is not node.meta and meta != node.meta:
                     self._wrong_meta(node, meta)
+                if not op.pure:
+                    self.impure.append(node)
             else:
                 self._not_a_call(node)
             defined.add(node)
@@ -218,9 +222,9 @@ class _Check:
                 self.fail(node, "VER-5", f"{what}, expected one of them")
 
     # --- purity
-    def functional(self, impure: list[Node], *, closing_copies: bool) -> None:
+    def functional(self, *, closing_copies: bool) -> None:
         written: set[Node] = set()
-        for node in impure:
+        for node in self.impure:
             allowed = closing_copies and _is_closing_copy(node) and node.args[0] not in written
             if not allowed:
                 what = f"{node_line(node, self.graph.names)} is not pure"
