@@ -24,7 +24,7 @@ class Case:
     name: str
     inputs: int
     function: Callable[..., Any]
-    """Of aotlite or PyTorch, the module first, then the tensors."""
+    """For the module of aotlite or PyTorch the function that is compiled, of tensors."""
     bare: Callable[..., Any]
     """The NumPy calls that the compiled code makes, of arrays."""
     jax: Callable[..., Any]
@@ -35,21 +35,35 @@ class Case:
 
 
 # ------------------------------------------------------------------------------------ the functions
-def _plain(_: Any, *xs: Any) -> Any:
-    return xs[0].sin() * xs[-1] + 1
+def _plain(library: Any) -> Any:
+    def plain(*xs: Any) -> Any:
+        return xs[0].sin() * xs[-1] + 1
+
+    return plain
 
 
-def _mutating(_: Any, a: Any, b: Any) -> Any:
-    a.neg_()
-    return a.sin() * b + 1
+def _mutating(library: Any) -> Any:
+    def mutating(a: Any, b: Any) -> Any:
+        a.neg_()
+        return a.sin() * b + 1
+
+    return mutating
 
 
-def _aliasing(_: Any, a: Any, b: Any) -> Any:
-    return a.sin() * b + 1, a.view(4, 2)
+def _aliasing(library: Any) -> Any:
+    def aliasing(a: Any, b: Any) -> Any:
+        return a.sin() * b + 1, a.view(4, 2)
+
+    return aliasing
 
 
-def _joined(library: Any, *xs: Any) -> Any:
-    return library.cat(xs).sin()
+def _joined(library: Any) -> Any:
+    cat = library.cat
+
+    def joined(*xs: Any) -> Any:
+        return cat(xs).sin()
+
+    return joined
 
 
 def _bare_plain(*xs: Any) -> Any:
@@ -175,9 +189,7 @@ def _numpy(case: Case) -> Action:
 def _aotlite(case: Case, *, compiled: bool) -> Action:
     import aotlite as al
 
-    def function(*xs: Any) -> Any:
-        return case.function(al, *xs)
-
+    function = case.function(al)
     run = al.compile(function, verify=0) if compiled else function
     tensors = [al.tensor(value) for value in values(case)]
     return _tensor_action(case, al, run, tensors)
@@ -187,9 +199,7 @@ def _torch(case: Case, *, compiled: bool) -> Action:
     torch, functorch = import_module("torch"), import_module("functorch.compile")
     torch.set_num_threads(1)
 
-    def function(*xs: Any) -> Any:
-        return case.function(torch, *xs)
-
+    function = case.function(torch)
     run = functorch.aot_function(function, functorch.nop) if compiled else function
     tensors = [torch.tensor(value) for value in values(case)]
     return _tensor_action(case, torch, run, tensors)

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Run, Window
+from aotlite.backends.protocol import Run
 from aotlite.backends.values import Value, travels_as_array
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.tape import (
@@ -27,7 +27,6 @@ from aotlite.eager.autograd.tape import (
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
-from aotlite.ir.arrays import copied
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
@@ -90,7 +89,7 @@ class CompiledBackward(TapeNode):
     def __init__(
         self,
         plan: BackwardPlan,
-        ends: Sequence[AccumulateGrad | None] | None,
+        ends: list[AccumulateGrad | None] | None,
         edges: tuple[Edge | None, ...] | None,
         saved: list[Value],
     ) -> None:
@@ -114,7 +113,7 @@ class CompiledBackward(TapeNode):
     def results(self) -> int:
         return len(self.plan.tangents)
 
-    def leaf_nodes(self) -> Sequence[AccumulateGrad | None] | None:
+    def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
         ends = self.ends
         if ends is not None:
             for end in ends:
@@ -308,11 +307,6 @@ class _Writer:
                 self.graph.outputs_with(Gradient), plan.gradients, strict=True
             )
         ]
-        windows = [i for i, meta in enumerate(metas) if meta and _is_window(self.graph.outputs[i])]
-        for i in windows:
-            source.use(own_memory)
-            text = source.constant(metas[i], "M", str(metas[i]))
-            source.add(f"found[{i}] = own_memory(found[{i}], {text})")
         if plan.shares_memory or len(metas) > MANY:
             source.use(tensors_over)
             source.add(f"return tensors_over(found, {source.constant(metas, 'V', 'metas')})")
@@ -329,26 +323,10 @@ class _Writer:
         source.add(f"return [{', '.join(made)}]")
 
 
-def _is_window(value: Any) -> bool:
-    """Whether a gradient is a part of something larger.
-
-    It is copied: as a leaf's `.grad` it would keep all of that alive, and start somewhere in it.
-    """
-    return type(value) is Node and storage_root(value).meta.numel > value.meta.numel  # type: ignore[union-attr]
-
-
 def laid_out(grad: Tensor, meta: TensorMeta) -> Tensor:
     """TAN-3: the gradient in the layout that the backward was recorded for."""
     out: Tensor = grad.detach().restride(meta.stride)
     return out
-
-
-def own_memory(window: Window, meta: TensorMeta) -> Window:
-    """A window on a buffer of its own with what another window shows."""
-    buffer, start = window
-    arrays = meta.device.arrays
-    seen = arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
-    return copied(arrays, seen, meta), 0
 
 
 def plan_backward(
@@ -387,8 +365,8 @@ def plan_backward(
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if isinstance(role, Gradient)
     )
-    whole = [value for value in graph.outputs if type(value) is Node and not _is_window(value)]
-    roots = [storage_root(value) for value in whole]
+    values = [value for value in graph.outputs if type(value) is Node]
+    roots = [storage_root(value) for value in values]
     shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
     facts |= {"shares_memory": shares, "only_leaves": only_leaves}

@@ -164,7 +164,7 @@ class _Writer:
                 "None" if meta is None else f"{name}._accumulator or accumulator({name})"
                 for name, (_, meta) in zip(names, gradients, strict=True)
             ]
-            self.source.add(f"ends = {listed(ends)}")
+            self.source.add(f"ends = [{', '.join(ends)}]")
         return "ends, None"
 
     def _is_leaf(self, role: Any) -> bool:

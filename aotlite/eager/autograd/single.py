@@ -8,16 +8,15 @@ Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 from sys import getrefcount
 from typing import Any
 
-from aotlite.eager.autograd.tape import AccumulateGrad, TapeNode, accumulate
+from aotlite.eager.autograd.tape import AccumulateGrad, TapeNode, accumulate, is_whole
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_over
 from aotlite.ir.arrays import copied
 
-Leaves = Sequence[AccumulateGrad | None]
+Leaves = list[AccumulateGrad | None]
 
 
 def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | None:
@@ -101,9 +100,9 @@ def collect(found: list[Any], leaves: Leaves) -> None:
 def _add(leaf: Tensor, found: list[Any], i: int) -> None:
     grad, meta, before = found[i], leaf.meta, leaf._grad
     if grad.facts is meta and meta.contiguous:  # a new plain tensor of the very layout
-        if before is None:  # taken, if no other gradient lies in its storage
+        if before is None:  # taken, if nothing else lies in its storage
             # getrefcount counts its own argument too.
-            if getrefcount(grad.storage) > 2:
+            if getrefcount(grad.storage) > 2 or not is_whole(grad):
                 grad = tensor_over(copied(meta.device.arrays, grad.array, meta), meta)
             leaf._grad = grad
             return
@@ -149,4 +148,4 @@ def _are_these(inputs: Sequence[Any], leaves: Leaves) -> bool:
         ends = [t._accumulator if t._leaf and t._node is None else None for t in inputs]
     except AttributeError:  # not all are tensors
         return False
-    return len(ends) == len(leaves) and all(ends) and all(map(is_, ends, leaves))
+    return ends == leaves and all(ends)  # nodes are equal only to themselves

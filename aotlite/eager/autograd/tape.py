@@ -89,7 +89,7 @@ class TapeNode:
         """Number of results of the op, that is of gradients `run` takes."""
         return 1
 
-    def leaf_nodes(self) -> Sequence[AccumulateGrad | None] | None:
+    def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
         """Where the edges lead, if each leads to a leaf of its own: no engine is needed (`single`).
 
         None where it is otherwise, or not known.
@@ -458,7 +458,15 @@ def _is_ours_alone(holder: list[Any]) -> bool:
     if sys.getrefcount(holder[0]) > 2:
         return False
     storage = holder[0].storage
-    return storage.buffer is not None and sys.getrefcount(storage) <= 3
+    if storage.buffer is None or sys.getrefcount(storage) > 3:
+        return False
+    return is_whole(holder[0])
+
+
+def is_whole(tensor: Tensor) -> bool:
+    """Whether the tensor shows all of its buffer: a part would keep the rest alive."""
+    nbytes: int = tensor.storage.buffer.nbytes
+    return tensor.offset == 0 and nbytes == tensor.meta.span * tensor.meta.dtype.itemsize
 
 
 def _laid_out(grad: Any, meta: TensorMeta) -> Any:
