@@ -193,7 +193,7 @@ def changed(path: str, value: Any) -> str:
     return json.dumps(document)
 
 
-GONE = object()
+GONE = type("Gone", (), {"__str__": lambda self: "nothing there"})()
 KINDS = "placeholder, get_attr, call or output"
 CHANGES: list[tuple[str, Any, str]] = [
     ("version", 0, "version is 0, expected an integer of 1 to 1"),
