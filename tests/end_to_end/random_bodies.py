@@ -82,7 +82,7 @@ class BodyWriter:
         value = self.frame[name]
         if isinstance(value, al.Tensor):
             self.made.append(name)
-        elif isinstance(value, (list, tuple)) and value:
+        elif value and isinstance(value, (list, tuple)) and isinstance(value[0], al.Tensor):
             self.groups.append(name)
             self.made += [f"{name}[{i}]" for i in (0, len(value) - 1)]
 

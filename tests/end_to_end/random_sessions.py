@@ -19,7 +19,7 @@ from tests.end_to_end.random_bodies import (
     view_text,
     write_text,
 )
-from tests.end_to_end.scripts import Line, Script, new_scope, run_text
+from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, run_text
 
 SHAPES = (
     (), (1,), (2,), (4,), (4,), (6,), (0,), (2, 2), (2, 2), (2, 3), (3, 2), (1, 4), (2, 1),
@@ -43,7 +43,7 @@ class Net(nn.Module):
 OUTSIDE = {
     "w": ("w = T(11, 2, 2, grad=True)", ("w",), ()),
     "u": ("u = T(12, 2)", ("u",), ()),
-    "c": ("c = T(13)", ("c",), ()),
+    "s": ("s = T(13)", ("s",), ()),
     "box": ("box = {'k': [T(14, 2), T(15, 2, 2, grad=True)], 'n': 3}",
             ("box['k'][0]", "box['k'][1]"), ("box['n']",)),
     "net": (NET + "net = Net()",
@@ -366,6 +366,8 @@ class Author:
         options = [mode + write_text(rng, value, x, lambda: rng.choice(("2", "-1", "0.5", y)))] * 5
         options += [f"{mode}{made} = {x}{view_text(rng, value)}"] * 2
         options += [f"{mode}{x}{geometry_text(rng, value)}", f"{x}.requires_grad_()"]
+        # Past the ends of a result lies what eager's base holds, which META-10 lets go of.
+        options = [each for each in options if "as_strided" not in each]
         options += [f"{x}.requires_grad_(False)", f"{x}.grad_fn", f"del {x}", "al.manual_seed(5)"]
         options += [f"for t in [{x}, {y}]:\n    t.is_leaf", f"{made} = {x}.detach().numpy()"]
         options += self.rebinding()
@@ -378,7 +380,7 @@ class Author:
         known = {
             "w": ["w = T(21, 2, 2, grad=True)", "w = w.detach()", "w = T(22, 3, 3)", "w.grad = None"],
             "u": ["u = T(23, 2)", "u = T(24, 2, grad=True)", "u.mul_(2)"],
-            "c": ["c = T(25)", "c.add_(1)"],
+            "s": ["s = T(25)", "s.add_(1)"],
             "box": ["box['k'][0] = T(26, 2)", "box['n'] = 4", "box['k'].append(1)",
                     "box['k'][0] = box['k'][1][0]", "box['k'].reverse()"],
             "net": ["net.scale = 3.0", "net.double = True", "net.weight = nn.Parameter(T(27, 2, 2))",
@@ -418,7 +420,7 @@ class Author:
 def random_script(seed: int) -> Script:
     """The script of a seed: the same one for ever."""
     rng = Random(seed)
-    scope = new_scope(lambda function: function)
+    scope = new_scope(eager_form)
     author = Author(rng, scope, shape=rng.choice(SHAPES))
     tensors, flags = author.write_outside()
     author.form = rng.choice(("flat",) * 7 + ("list", "dict", "keywords", "many"))
@@ -469,7 +471,7 @@ def _body(
 
 def _started_again(script: Script, author: Author) -> dict[str, Any]:
     """The world as it was before the body was tried, with the function defined."""
-    scope = new_scope(lambda function: function)
+    scope = new_scope(eager_form)
     for text in (*script.outside, script.definition(), *(line.text for line in author.session)):
         run_text(text, scope)
     return scope

@@ -14,9 +14,11 @@ from typing import Any
 
 import attrs
 import numpy as np
+import optree
 
 import aotlite as al
 from aotlite import nn, optim
+from aotlite.calls import call_of, results_for_caller
 from aotlite.nn import functional
 from tests.end_to_end.observing import View, observe
 
@@ -185,6 +187,17 @@ def _error_of(line: Line, scope: dict[str, Any]) -> Exception | None:
         error.__traceback__ = None  # whose frames would keep tensors alive
         return error
     return None
+
+
+def eager_form(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is, but that ndarrays come as tensors and go as ndarrays (GEN-7)."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        call = call_of(args, kwargs)
+        args, kwargs = optree.tree_unflatten(call.spec, call.leaves)
+        return results_for_caller(function(*args, **kwargs), call)
+
+    return run
 
 
 # ------------------------------------------------------------------------------- the shrinking
