@@ -235,7 +235,7 @@ class _Guards:
         facts = facts_of(tensor)
         expected = self.source.constant(facts, "F", str(facts))
         test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
-        self.check(test, subject, f"facts_of({name})", str(facts))
+        self.check(test, subject, f"words({name})", str(facts))
 
     def _plain(self, name: str, value: Any, subject: str, frozen: Any) -> None:
         test = _exact_test(name, value)
@@ -389,7 +389,9 @@ class _Guards:
 
 
 def _words(value: Any) -> str:
-    """A value in a few words; what is not a plain one, by its type."""
+    """A value in a few words: a tensor's facts; what is not a plain one, by its type."""
+    if isinstance(value, Tensor):
+        return str(facts_of(value))
     plain = isinstance(value, (*PLAIN, types.ModuleType, types.FunctionType, type))
     if type(value) is int and value.bit_length() > _BITS:
         return f"an int of {value.bit_length()} bits"
@@ -404,7 +406,7 @@ def _explain_marks(
     for name, subject, mark in zip(names, subjects, marks, strict=True):
         expected = source.constant(mark.facts, "F")
         test = f"facts_of({name}) is {expected}"
-        one_by_one.append(Check(test, subject, f"facts_of({name})", str(mark.facts)))
+        one_by_one.append(Check(test, subject, f"words({name})", str(mark.facts)))
     different = f"len({{{', '.join(names)}}}) == {len(names)}"
     return (*one_by_one, Check(different, _ONE_OBJECT, None, "none"))
 
@@ -451,13 +453,13 @@ def what_fails(
                 continue
             holds = eval(check.test, here)
         except GUARD_ERRORS:
-            return _failure(check.subject, "something else", check)
+            holds = False
         if not holds and check.explain is not None:
             one_by_one = check.explain()  # which adds to the scope
             return what_fails(one_by_one, {**here, **scope}, leaves)
         if not holds:
-            subject = check.subject if check.culprit is None else str(eval(check.culprit, here))
-            return _failure(subject, _shown(check, here), check)
+            subject = _evaluated(check.culprit, here, check.subject)
+            return _failure(subject, _evaluated(check.shown, here, "something else"), check)
     return None
 
 
@@ -465,10 +467,9 @@ def _failure(subject: str, found: str, check: Check) -> Failure:
     return Failure(subject, f"{subject} is {found}, expected {check.expected}")
 
 
-def _shown(check: Check, here: dict[str, Any]) -> str:
-    if check.shown is None:
-        return "something else"
+def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> str:
+    """What the expression gives, as text; `otherwise` if there is none, or it leads nowhere."""
     try:
-        return str(eval(check.shown, here))[:200]
+        return otherwise if expression is None else str(eval(expression, here))[:200]
     except GUARD_ERRORS:
-        return "something else"
+        return otherwise

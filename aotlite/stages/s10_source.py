@@ -6,6 +6,7 @@ Used by stage 10 alone. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 import linecache
+import weakref
 from collections.abc import Callable
 from itertools import count
 from keyword import iskeyword
@@ -73,6 +74,7 @@ class Source:
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         made: dict[str, Any] = {}  # not the scope, where the name may stand for something else
         exec(compile(text, file, "exec"), self.scope, made)
+        weakref.finalize(made[name], linecache.cache.pop, file, None)
         return made[name], text
 
 
