@@ -392,10 +392,13 @@ def _words(value: Any) -> str:
     """A value in a few words: a tensor's facts; what is not a plain one, by its type."""
     if isinstance(value, Tensor):
         return str(facts_of(value))
-    plain = isinstance(value, (*PLAIN, types.ModuleType, types.FunctionType, type))
+    if isinstance(value, types.ModuleType):
+        return f"the module {value.__name__}"
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return f"{value.__qualname__}"
     if type(value) is int and value.bit_length() > _BITS:
         return f"an int of {value.bit_length()} bits"
-    return repr(value)[:80] if plain else f"a {type(value).__name__}"
+    return repr(value)[:80] if isinstance(value, PLAIN) else f"a {type(value).__name__}"
 
 
 def _explain_marks(

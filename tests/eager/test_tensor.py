@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
 from tests.eager.listarrays import LISTS, ListArray
 
 
@@ -142,3 +144,35 @@ def test_the_engine_runs_on_an_array_library_of_lists():
         b.detach().numpy()
     with pytest.raises(al.ShapeError, match="needs 800 bytes, expected .* the storage's 72 bytes"):
         b.as_strided((100,), (1,), 0)
+
+
+# ------------------------------------------------------------------- constructors written out
+def slots_of(thing):
+    names = {n for kind in type(thing).__mro__ for n in getattr(kind, "__slots__", ())}
+    return {n: getattr(thing, n) for n in names - {"__weakref__"} if hasattr(thing, n)}
+
+
+def assert_set_alike(expected, found):
+    """All slots but the storage hold the same; so do those of the storage."""
+    mine, its = slots_of(expected), slots_of(found)
+    assert slots_of(mine.pop("storage")) == slots_of(its.pop("storage"))
+    assert mine == its
+
+
+def test_tensor_over_sets_every_slot_as_the_constructors_do():
+    buffer, meta = np.zeros(64, np.uint8), al.ones(2, 3).meta
+    expected = Tensor(Storage(buffer), meta, 4)
+    assert {*Tensor.__slots__} - {"__weakref__"} <= {*slots_of(expected)}
+    assert_set_alike(expected, tensor_over(buffer, meta, 4))
+
+
+def test_tensors_over_sets_every_slot_and_gives_a_buffer_one_storage():
+    first, second = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
+    meta = al.ones(2, 3).meta
+    windows = [(first, 0), None, (second, 0), (first, 4), (second, 8), (first, 0)]
+    metas = [meta, meta, meta.with_stride((1, 2)), meta, None, meta]
+    a, nothing, b, c, unwanted, d = tensors_over(windows, metas)
+    assert (None, None) == (nothing, unwanted)
+    assert a.storage is c.storage is d.storage is not b.storage
+    assert_set_alike(Tensor(Storage(second), metas[2], 0), b)
+    assert_set_alike(Tensor(Storage(first), meta, 4), c)

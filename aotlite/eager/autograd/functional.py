@@ -59,6 +59,8 @@ def grad(
     >>> al.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if not isinstance(inputs, (Tensor, list, tuple)):  # an iterator is walked once only
+        inputs = _listed("grad: an input", inputs)
     retain = create_graph if retain_graph is None else retain_graph
     found: Sequence[Tensor | None] | None = None
     if not create_graph:
