@@ -28,7 +28,7 @@ from aotlite.ir.schema import Schema, parse_schema
 
 NUMBERS = (int, float, bool, complex)
 _NUMBER_TYPES = frozenset(NUMBERS)
-_CACHE_LIMIT = 1 << 16
+CACHE_LIMIT = 1 << 16
 
 
 class Cost(enum.Enum):
@@ -159,7 +159,7 @@ class Op:
     """What the meta rule sees of canonical arguments: metas for tensors, types for numbers in a
     tensor's place."""
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
-    """What the meta rule gave, by key. At most `_CACHE_LIMIT` of them."""
+    """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
     _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
 
     writes: ClassVar[bool] = False
@@ -226,7 +226,7 @@ class Op:
         """`result` by its key."""
         found = self.results.get(key)
         if found is None:
-            if len(self.results) >= _CACHE_LIMIT:
+            if len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
             found = self.results[key] = self.rule(*key)
         return found
@@ -307,6 +307,11 @@ class PureOp(Op):
     joins: str | None = attrs.field(kw_only=True, default=None)
     """The namespace's function of a tuple of operands and an axis that the kernel is, for operands
     of one dtype and number of dimensions, none of them empty."""
+    functions: dict[tuple[Any, ...], Callable[..., Any] | None] = attrs.field(
+        init=False, factory=dict
+    )
+    """What the eager engine found for each key: the array library's function that the kernel is,
+    None where it does more."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True

@@ -38,6 +38,8 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import (
+    CACHE_LIMIT,
+    OPS,
     Cost,
     GeometryOp,
     InplaceOp,
@@ -49,6 +51,7 @@ from aotlite.ir.op import (
     Vjp,
 )
 from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.declare import common_dtype
 from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap, overlaps
@@ -92,7 +95,12 @@ def _pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
         return _pure_of_several(op, args, key, meta)
     if recorder is None:
         arrays = meta.device.arrays
-        out = Tensor(Storage(arrays.adopt(_run_kernel(op, args, meta, arrays), meta)), meta)
+        function = op.functions[key] if key in op.functions else _function_of(op, key, meta)
+        if function is None:
+            result = _run_kernel(op, args, meta, arrays)
+        else:
+            result = arrays.quiet(function, *_operands(op, args, arrays))
+        out = Tensor(Storage(arrays.adopt(result, meta)), meta)
     else:
         out = Tensor(Storage(None, capture=recorder), meta)
         out.value = recorder.record(op, args, meta)
@@ -164,8 +172,27 @@ def _computed(
     )
 
 
+def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
+    """The array library's function that the kernel is, on operands of this key."""
+    function = None
+    declared = OPS.get(op.name) is op  # a copy may have another kernel
+    if declared and op.function is not None and op.computes is not None:
+        computed = op.computes(common_dtype(key))
+        if all(a.dtype is computed for a in key if type(a) is TensorMeta):
+            function = meta.device.arrays.fresh_function(op.function)
+    if len(op.functions) >= CACHE_LIMIT:
+        op.functions.clear()
+    op.functions[key] = function
+    return function
+
+
 def _run_kernel(op: PureOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
-    operands = []
+    return arrays.quiet(op.kernel, arrays, meta, *_operands(op, args, arrays))
+
+
+def _operands(op: PureOp, args: tuple[Any, ...], arrays: Any) -> list[Any]:
+    """The arguments with arrays for tensors."""
+    operands: list[Any] = []
     for a in args:
         if isinstance(a, Tensor):
             operands.append(_array_of(op, a, arrays))
@@ -173,7 +200,7 @@ def _run_kernel(op: PureOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> An
             operands.append(tuple([_array_of(op, item, arrays) for item in a]))
         else:
             operands.append(a)
-    return arrays.quiet(op.kernel, arrays, meta, *operands)
+    return operands
 
 
 def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:

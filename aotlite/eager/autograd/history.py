@@ -25,7 +25,7 @@ from aotlite.eager.autograd.tape import (
 )
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AliasError, AutogradError, noted
+from aotlite.ir.errors import AliasError, AutogradError, GraphError, noted
 from aotlite.ir.op import InplaceOp, Op, PureOp, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
 
@@ -161,6 +161,11 @@ def view_node(step: Step, edge: Edge | None) -> OpNode:
     assert vjp is not None
     needed, edges = ((), ()) if edge is None else ((0,), (edge,))
     plan = plan_of(vjp, needed)
+    if plan.operands:
+        raise GraphError(
+            f"{step.op.name}: its gradient reads the operand's values, expected that of a view to "
+            "read its geometry only"
+        )
     kept = tuple([step.args[position - 1] for position in plan.reads])
     node = OpNode(step.op, plan, (step.operand, *step.args), kept, edges)
     node.result = step.result
