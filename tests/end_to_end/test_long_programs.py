@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -144,7 +144,7 @@ PROGRAMS = [
 LENGTHY = [*PROGRAMS, many_results, many_written_arguments]
 
 
-def each_of(programs: list[Callable[[int], Made]]) -> Any:
+def each_of(programs: Sequence[Callable[[int], Made]]) -> Any:
     return pytest.mark.parametrize("program", programs, ids=lambda program: program.__name__)
 
 
