@@ -26,9 +26,18 @@ CLONE = pure(
 )
 """A copy with the same strides if they are dense, else those PyTorch's preserve_format gives."""
 
+def _restride_rule(self: TensorMeta, stride: tuple[int, ...]) -> TensorMeta:
+    if len(stride) != len(self.shape) or any(step < 0 for step in stride):
+        raise ShapeError(
+            f"restride: argument 'stride' is {stride}, expected {len(self.shape)} strides, none "
+            "negative"
+        )
+    return self.with_stride(stride)
+
+
 RESTRIDE = pure(
     "restride(Tensor self, int[] stride) -> Tensor",
-    meta=lambda self, stride: self.with_stride(stride),
+    meta=_restride_rule,
     kernel=lambda xp, meta, a, stride: a,
     vjp={"self": lambda grad: grad},
     cost=Cost.POINTWISE,
@@ -93,6 +102,8 @@ FULL: PureOp = pure(
 def _arange_rule(
     count: int, start: type, step: type, dtype: DType | None, device: Any
 ) -> TensorMeta:
+    if count < 0:
+        raise ShapeError(f"arange_of: argument 'count' is {count}, expected at least 0")
     if dtype is None:
         dtype = dtypes.dtype_of_scalar(start() + step())
     return tensor_meta((count,), None, dtype, device or CPU)

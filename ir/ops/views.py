@@ -463,6 +463,8 @@ AS_STRIDED_ = geometry_of(AS_STRIDED, "as_strided_")
 def _accumulate_meta(
     self: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
 ) -> TensorMeta:
+    if any(n < 0 for n in size):
+        raise ShapeError(f"strided_accumulate: size is {size}, expected no negative number")
     return self.as_contiguous(size)
 
 
