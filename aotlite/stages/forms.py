@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.frozen import IN_ALL, MANY, Freezer
+from aotlite.stages.frozen import CALLED, IN_ALL, MANY, Freezer
 
 Look = tuple[int, Any, Callable[..., bool] | None, Any]
 """(number of the holder or -1 for the roots, key, what is checked, expected)."""
@@ -71,7 +71,7 @@ def _is_module(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -
 
 def _form(own: dict[str, Any]) -> list[tuple[str, type]]:
     """The attributes of a Module that are not plain, in order, with their types."""
-    parts = (Tensor, Observed, list, tuple, dict, type(None))
+    parts = (Tensor, Observed, list, tuple, dict, type(None), *CALLED)
     return [(name, type(value)) for name, value in own.items() if isinstance(value, parts)]
 
 
@@ -104,7 +104,7 @@ def _is_long(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> 
 
 
 def _is_plain(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
-    parts = (Tensor, Observed, list, tuple, dict)
+    parts = (Tensor, Observed, list, tuple, dict, *CALLED)
     return not isinstance(value, parts) and (value is None) is expected
 
 
@@ -152,7 +152,8 @@ class _Builder:
             return self._container(holder, key, value, inside)
         elif not inside:
             self.looks.append((holder, key, _is_leaf, Freezer(deep=True).image(value)))
-        elif holder in self.containers:  # of what a Module holds, only that it is plain counts
+        elif holder in self.containers and not isinstance(value, CALLED):
+            # Of what a Module holds, only that it is plain counts.
             self.looks.append((holder, key, _is_plain, value is None))
         return None
 

@@ -9,6 +9,7 @@ Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import enum
+import functools
 import numbers
 import types
 import weakref
@@ -24,6 +25,8 @@ from aotlite.ir.dtypes import DType
 
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 _EXACT = frozenset((int, bool, str, type(None), bytes))
+CALLED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+"""What an attribute of a Module may be to be called in place of a method."""
 MANY = 512
 IN_ALL = 4096
 """Containers with more items, or beyond so many in all, are remembered by type and length only."""
@@ -102,6 +105,8 @@ class Freezer:
             return self._observed(value)
         if isinstance(value, (list, tuple, dict)):
             return self._container(value, inside=inside)
+        if inside and isinstance(value, CALLED):
+            return kind, None  # put into an instance, it stands before the class's method
         return (False if inside else _leaf(value)), None
 
     def _number(self, thing: Any) -> tuple[int, bool]:

@@ -337,3 +337,18 @@ def test_two_unequal_distances_in_one_storage_are_two_entries():
     assert 1 == len(compiled.entries)
     compiled(data[0:2], data[3:5])
     assert 2 == len(compiled.entries)
+
+
+def test_a_method_put_into_an_instance_is_noticed():
+    """It stands before the class's; nothing of the instance was read under its name before."""
+    module = nn.Linear(2, 2)
+    compiled = al.compile(lambda x: module(x))
+    x = al.ones(1, 2)
+    compiled(x)
+    module.forward = lambda x: x * 10
+    assert [[10.0, 10.0]] == compiled(x).tolist()
+    module.forward = lambda x: x * 20
+    assert [[20.0, 20.0]] == compiled(x).tolist()
+    del module.forward
+    assert module(x).tolist() == compiled(x).tolist()
+    assert 3 == len(compiled.entries)
