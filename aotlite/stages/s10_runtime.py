@@ -26,7 +26,7 @@ from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
-from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved
+from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved, Seed
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -116,6 +116,7 @@ class _Writer:
         """Variables of what the forward returned, by role: tensors."""
         self.raw: dict[Any, str] = {}
         """The same before they are tensors: arrays or windows."""
+        self.draws = Seed() in plan.inputs
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._detached = False
         self._arrays = 0
@@ -184,7 +185,7 @@ class _Writer:
         plan, source = self.plan, self.source
         source.scope["run"] = plan.run
         values, many = self._inputs()
-        if plan.consumed:
+        if self.draws:
             source.use(drawn)
             source.scope["GENERATOR"] = GENERATOR
             source.add("state = GENERATOR.offset", f"seed, offset = drawn({plan.consumed})")
@@ -197,8 +198,8 @@ class _Writer:
         line = f"{left}{',' if len(names) == 1 and not saved else ''} = {call}"
         undo = ["except BaseException:", "    GENERATOR.offset = state", "    raise"]
         if plan.is_compact:
-            source.enter(line, *(undo if plan.consumed else []))
-        elif plan.consumed:
+            source.enter(line, *(undo if self.draws else []))
+        elif self.draws:
             source.add("try:", f"    {line}", *undo)
         else:
             source.add(line)
@@ -214,7 +215,7 @@ class _Writer:
         if not self.plan.is_compact:
             return [f"({name_of(r)}.storage.buffer, {name_of(r)}.offset)" for r in roles], None
         read = [role for role, yes in zip(roles, self.plan.run.reads, strict=False) if yes]
-        if len(read) > MANY and not self.plan.consumed and all(map(self._is_array, read)):
+        if len(read) > MANY and not self.draws and all(map(self._is_array, read)):
             self.source.use(arrays_of)
             return [], f"arrays_of({listed([name_of(role) for role in read])})"
         return [self._input(role) for role in read], None

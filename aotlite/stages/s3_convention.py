@@ -36,11 +36,9 @@ class Convention:
 
 def convention(captured: Captured, meta: FunctionMeta) -> Convention:
     """The calling convention of a captured function."""
-    consumed = 0
-    for node in captured.graph.nodes:
-        if isinstance(node.target, RandomOp):
-            consumed += node.target.consumes(node.meta)  # type: ignore[arg-type]
+    draws = [node for node in captured.graph.nodes if isinstance(node.target, RandomOp)]
+    consumed = sum([node.target.consumes(node.meta) for node in draws])
     roles: list[Role] = [each.role for each in meta.inputs]
-    if consumed:
+    if draws:  # which may be of no elements, and use nothing up
         roles += [Seed(), Offset()]
     return Convention(tuple(roles), consumed)
