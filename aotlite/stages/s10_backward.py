@@ -301,11 +301,10 @@ class _Writer:
         """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
         plan, source = self.plan, self.source
         reached = plan.reached(self.absent)
-        metas = [
-            None if value is None or role.of not in reached else meta
-            for (role, value), (_, meta) in zip(
-                self.graph.outputs_with(Gradient), plan.gradients, strict=True
-            )
+        # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
+        metas: list[Any] = [
+            None if value is None or role.of not in reached else value.meta
+            for role, value in self.graph.outputs_with(Gradient)
         ]
         if plan.shares_memory or len(metas) > MANY:
             source.use(tensors_over)
