@@ -135,7 +135,8 @@ def rebuilt(source: Tensor, view: View, detached: Detached) -> Tensor:
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         out._kind = kind
-        if view.is_dead_end:
+        # A stale view keeps the node that it had: its base may cease to require grad.
+        if view.is_dead_end or (view.stale and view.requires_grad):
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1
