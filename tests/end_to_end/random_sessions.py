@@ -19,7 +19,7 @@ from tests.end_to_end.random_bodies import (
     view_text,
     write_text,
 )
-from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, run_text
+from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, run_text, tensors_in
 
 SHAPES = (
     (), (1,), (2,), (4,), (4,), (6,), (0,), (2, 2), (2, 2), (2, 3), (3, 2), (1, 4), (2, 1),
@@ -129,10 +129,9 @@ class Author:
         others = [i for i, each in enumerate(self.slots) if each.kind == "tensor"]
         made = self.fresh_text(index, self.chance(0.65))
         kinds = ("leaf", "inner", "laid", "of", "same", "plain", "array", "param", "module")
+        weights = [9, 5, 3, 3, 1, 1.5, 0.7, 1, 0.6]
         if self.form == "many":
-            kinds, weights = kinds[:5], [12, 3, 2, 1, 0.3]
-        else:
-            weights = [9, 5, 3, 3, 1, 1.5, 0.7, 1, 0.6]
+            weights = [12, 3, 2, 1, 0.3, 0, 0, 0, 0]
         kind = rng.choices(kinds, weights)[0]
         match kind if others or kind not in ("of", "same") else "leaf":
             case "inner":
@@ -204,29 +203,34 @@ class Author:
         if not names:
             return names
         i, j = rng.randrange(len(names)), rng.randrange(len(names))
-        value = self.scope[names[i]]
+        mine, its = names[i], names[j]
+        value = self.scope[mine]
+        is_plain = value is None or isinstance(value, (bool, int, float, str))
         match rng.randrange(9):
             case 0:
-                names[i], names[j] = names[j], names[i]
+                names[i], names[j] = its, mine
+                return names
             case 1:
-                names[i] = names[j]
+                names[i] = its
+                return names
             case 2:
-                names[i] = self.replacement(f"T({30 + i}, *{names[i]}.shape, grad=True)") or names[i]
+                text = f"T({30 + i}, *{mine}.shape, grad=True)"
             case 3:
-                names[i] = self.replacement(f"{names[i]}.detach()") or names[i]
+                text = f"{mine}.detach()"
             case 4:
-                names[i] = self.replacement(f"{names[j]}[...]") or names[i]
-            case 5 if isinstance(value, (int, float)) or value is None:
-                names[i] = self.replacement(rng.choice(("3", "0.5", "True", "1", "None", "1.0")))
+                text = f"{its}[...]"
+            case 5 if is_plain:
+                text = rng.choice(("3", "0.5", "True", "1", "None", "1.0"))
             case 5:
-                names[i] = self.replacement(f"{names[i]}.detach().numpy()") or names[i]
+                text = f"{mine}.detach().numpy()"
             case 6:
-                names[i] = self.replacement(f"{names[i]}.clone()") or names[i]
+                text = f"{mine}.clone()"
             case 7:
-                names[i] = self.replacement(f"al.stack([{names[i]}, {names[i]}], -1)[..., 1]")
-            case 8:
-                names[i] = self.replacement(self.fresh_text(i, self.chance(0.5)))
-        return [mine or its for mine, its in zip(names, self.flat, strict=True)]
+                text = f"al.stack([{mine}, {mine}], -1)[..., 1]"
+            case _:
+                text = self.fresh_text(i, self.chance(0.5))
+        names[i] = self.replacement(text) or mine
+        return names
 
     def replacement(self, text: str) -> str | None:
         name = self.name("x")
@@ -365,10 +369,12 @@ class Author:
         made = self.name("m")
         options = [mode + write_text(rng, value, x, lambda: rng.choice(("2", "-1", "0.5", y)))] * 5
         options += [f"{mode}{made} = {x}{view_text(rng, value)}"] * 2
-        options += [f"{mode}{x}{geometry_text(rng, value)}", f"{x}.requires_grad_()"]
+        options += [f"{mode}{x}{geometry_text(rng, value)}"]
         # Past the ends of a result lies what eager's base holds, which META-10 lets go of.
         options = [each for each in options if "as_strided" not in each]
-        options += [f"{x}.requires_grad_(False)", f"{x}.grad_fn", f"del {x}", "al.manual_seed(5)"]
+        if self.is_alone(value):  # of others see OPEN in test_random_programs
+            options += [f"{x}.requires_grad_()", f"{x}.requires_grad_(False)"]
+        options += [f"{x}.grad_fn", f"del {x}", "al.manual_seed(5)"]
         options += [f"for t in [{x}, {y}]:\n    t.is_leaf", f"{made} = {x}.detach().numpy()"]
         options += self.rebinding()
         text = rng.choice(options)
@@ -376,16 +382,23 @@ class Author:
             return
         self.line("other", text)
 
+    def is_alone(self, tensor: Any) -> bool:
+        """Whether no other tensor of the session lies on its storage."""
+        known = [other for value in self.scope.values() for other in tensors_in(value)]
+        return not any(o.storage is tensor.storage for o in known if o is not tensor)
+
     def rebinding(self) -> list[str]:
         known = {
-            "w": ["w = T(21, 2, 2, grad=True)", "w = w.detach()", "w = T(22, 3, 3)", "w.grad = None"],
+            "w": ["w = T(21, 2, 2, grad=True)", "w = w.detach()", "w = T(22, 3, 3)",
+                  "w.grad = None"],
             "u": ["u = T(23, 2)", "u = T(24, 2, grad=True)", "u.mul_(2)"],
             "s": ["s = T(25)", "s.add_(1)"],
             "box": ["box['k'][0] = T(26, 2)", "box['n'] = 4", "box['k'].append(1)",
                     "box['k'][0] = box['k'][1][0]", "box['k'].reverse()"],
-            "net": ["net.scale = 3.0", "net.double = True", "net.weight = nn.Parameter(T(27, 2, 2))",
-                    "net.parts[0] = T(28, 2)", "net.count.add_(1)", "net.bias.requires_grad_(False)",
-                    "with al.no_grad():\n    net.weight.mul_(0.5)", "net.weight.grad = None"],
+            "net": ["net.scale = 3.0", "net.double = True", "net.weight.grad = None",
+                    "net.weight = nn.Parameter(T(27, 2, 2))", "net.parts[0] = T(28, 2)",
+                    "net.count.add_(1)", "net.bias.requires_grad_(False)",
+                    "with al.no_grad():\n    net.weight.mul_(0.5)"],
             "factor": ["factor = 3", "factor = 2.0", "factor = True"],
         }  # fmt: skip
         return [text for name in self.names_outside for text in known[name]]

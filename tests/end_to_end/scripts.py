@@ -74,13 +74,18 @@ def G(tensor: Any, seed: int = 1, how: str = "plain") -> Any:
 
 def results(value: Any) -> list[Any]:
     """The tensors that require grad among what a function returned."""
+    return [tensor for tensor in tensors_in(value) if tensor.requires_grad]
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """The tensors in a value's containers."""
     match value:
         case al.Tensor():
-            return [value] if value.requires_grad else []
+            return [value]
         case list() | tuple():
-            return [tensor for item in value for tensor in results(item)]
+            return [tensor for item in value for tensor in tensors_in(item)]
         case dict():
-            return [tensor for item in value.values() for tensor in results(item)]
+            return [tensor for item in value.values() for tensor in tensors_in(item)]
         case _:
             return []
 
@@ -168,8 +173,8 @@ def new_scope(wrap: Wrap) -> dict[str, Any]:
 def play(script: Script, wrap: Wrap, *, until: int | None = None) -> Log:
     """Runs a script to its end, to line `until`, or to the first call or backward that raises."""
     scope = new_scope(wrap)
-    for line in (*script.outside, script.definition()):
-        run_text(line, scope)
+    for text in (*script.outside, script.definition()):
+        run_text(text, scope)
     log = Log(observe(scope), function=scope["f"])
     with al.enable_grad():
         for line in script.session[:until]:
@@ -194,8 +199,8 @@ def eager_form(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = call_of(args, kwargs)
-        args, kwargs = optree.tree_unflatten(call.spec, call.leaves)
-        return results_for_caller(function(*args, **kwargs), call)
+        whole: Any = optree.tree_unflatten(call.spec, call.leaves)
+        return results_for_caller(function(*whole[0], **whole[1]), call)
 
     return run
 
