@@ -131,12 +131,13 @@ def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta)
 
     Raises AliasError where one of the tensors is written.
     """
-    metas = [meta.input_of(role) for role in tensors]
+    roles = list(tensors)
     for i, j in foreign_overlaps(list(tensors.values())):
-        if metas[i].writes_data or metas[j].writes_data:
+        one, other = meta.input_of(roles[i]), meta.input_of(roles[j])
+        if one.writes_data or other.writes_data:
             raise noted(
                 AliasError(
-                    f"compile: {metas[i].place} and {metas[j].place} overlap in memory, by "
+                    f"compile: {one.place} and {other.place} overlap in memory, by "
                     "ndarrays, and one of them is written, expected written inputs that overlap no "
                     "other input"
                 ),

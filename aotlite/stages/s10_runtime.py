@@ -54,6 +54,9 @@ from aotlite.stages.s10_effects import (
 from aotlite.stages.s10_guards import Check, Failure, World, name_of, what_fails, write_guards
 from aotlite.stages.s10_source import MANY, Source, listed
 
+_STARRED = 200
+"""Python takes at most 255 variables before a starred one."""
+
 
 @attrs.frozen(eq=False)
 class RuntimePlan:
@@ -118,6 +121,7 @@ class _Writer:
         """The same before they are tensors: arrays or windows."""
         self.draws = Seed() in plan.inputs
         self.results: list[str] = [""] * len(plan.meta.outputs)
+        self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         self._detached = False
         self._arrays = 0
 
@@ -196,6 +200,9 @@ class _Writer:
         saved = [i for i, role in enumerate(plan.forward.output_roles) if isinstance(role, Saved)]
         left = ", ".join([*names, "*saved"] if saved and names else names or ["saved"])
         line = f"{left}{',' if len(names) == 1 and not saved else ''} = {call}"
+        many_names = saved and len(names) > _STARRED
+        if many_names:
+            line = f"saved = {call}"
         undo = ["except BaseException:", "    GENERATOR.offset = state", "    raise"]
         if plan.is_compact:
             source.enter(line, *(undo if self.draws else []))
@@ -203,6 +210,8 @@ class _Writer:
             source.add("try:", f"    {line}", *undo)
         else:
             source.add(line)
+        if many_names:
+            source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
 
     def _draw_inputs(self, first: int) -> list[str]:
         if not self.plan.is_compact:
@@ -243,8 +252,7 @@ class _Writer:
         return names
 
     def _value_of(self, role: Any) -> Any:
-        graph = self.plan.forward
-        return graph.outputs[graph.output_roles.index(role)]
+        return self._returned[role]
 
     def _new_tensors(self) -> None:
         """Results, bases, and new values that get a history become tensors."""
@@ -293,10 +301,10 @@ class _Writer:
             self.source.add("node.links = [(s, s.version) for s in storages]")
             return
         pairs = []
-        for i, owner in enumerate(dict.fromkeys(owners)):
-            self.source.add(f"s{i} = {owner}.storage")
-        order = list(dict.fromkeys(owners))
-        pairs = [f"(s{order.index(o)}, s{order.index(o)}.version)" for o in owners]
+        names = {owner: f"s{i}" for i, owner in enumerate(dict.fromkeys(owners))}
+        for owner, name in names.items():
+            self.source.add(f"{name} = {owner}.storage")
+        pairs = [f"({names[o]}, {names[o]}.version)" for o in owners]
         self.source.add(f"node.links = {listed(pairs)}")
 
     # --- inputs

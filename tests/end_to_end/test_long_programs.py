@@ -139,9 +139,10 @@ PROGRAMS = [
     many_arguments,
     many_parts,
     many_uses_of_one_value,
+    many_results,
     many_results_on_one_storage,
+    many_written_arguments,
 ]
-LENGTHY = [*PROGRAMS, many_results, many_written_arguments]
 
 
 def each_of(programs: Sequence[Callable[[int], Made]]) -> Any:
@@ -181,7 +182,7 @@ def test_calls_made_by_a_first_call_grow_like_the_program(program):
     assert large - middle <= 2.1 * (middle - small)
 
 
-@each_of(LENGTHY)
+@each_of(PROGRAMS)
 def test_no_program_is_too_long(program):
     """Longer than Python recurses: recording, running, gradients, and letting it all go."""
     function, args = program(3_000)
