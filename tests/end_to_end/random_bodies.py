@@ -15,6 +15,10 @@ import attrs
 import aotlite as al
 from tests.end_to_end.scripts import run_text
 
+MIXED = (6, 6, 6, 1, 1.5, 2.5, 0.7, 2)
+TRAINING = (1, 0.4, 9, 0, 0, 1, 0.5, 3)
+"""How often: views, writes, pure ops, geometry ops, parts, plain Python, random ops, joins."""
+
 
 @attrs.define
 class BodyWriter:
@@ -32,6 +36,7 @@ class BodyWriter:
     groups: list[str] = attrs.field(factory=list)
     """Expressions of lists and tuples of tensors."""
     ambient: bool = True
+    weights: tuple[float, ...] = MIXED
     count: int = 0
 
     # --- looking
@@ -45,6 +50,11 @@ class BodyWriter:
             pool = [each for each in pool if where(self.value(each))]
         return self.rng.choice(pool) if pool else None
 
+    def floating(self) -> list[str]:
+        """All tensors of a floating dtype, at least one expression."""
+        found = [each for each in self.made if self.value(each).is_floating_point()]
+        return found[-4:] or self.known[:1] or ["al.ones(1)"]
+
     def name(self) -> str:
         self.count += 1
         return f"v{self.count}"
@@ -53,7 +63,7 @@ class BodyWriter:
     def step(self) -> None:
         """One more line, or none."""
         kinds = (_view, _write, _pure, _geometry, _parts, _plain, _random, _of_two)
-        kind = self.rng.choices(kinds, (6, 6, 6, 1, 1.5, 2.5, 0.7, 2))[0]
+        kind = self.rng.choices(kinds, self.weights)[0]
         line = kind(self)
         if line is None:
             return

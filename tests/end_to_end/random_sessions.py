@@ -13,12 +13,14 @@ import attrs
 
 import aotlite as al
 from tests.end_to_end.random_bodies import (
+    TRAINING,
     BodyWriter,
     geometry_text,
     result_text,
     view_text,
     write_text,
 )
+from tests.end_to_end.random_outside import OUTSIDE, REBINDING
 from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, run_text, tensors_in
 
 SHAPES = (
@@ -29,30 +31,6 @@ DTYPES = ("float64",) * 14 + (
     "float32", "float32", "int64", "int64", "int32", "bool_", "complex128", "float16", "bfloat16",
     "uint8",
 )  # fmt: skip
-
-NET = """\
-class Net(nn.Module):
-    def __init__(self):
-        self.weight = nn.Parameter(T(1, 2, 2))
-        self.bias = nn.Parameter(T(2, 2))
-        self.count = nn.Buffer(T(3))
-        self.parts = [T(4, 2), {'deep': T(5, 2, grad=True)}]
-        self.scale = 2.0
-        self.double = False
-"""
-OUTSIDE = {
-    "w": ("w = T(11, 2, 2, grad=True)", ("w",), ()),
-    "u": ("u = T(12, 2)", ("u",), ()),
-    "s": ("s = T(13)", ("s",), ()),
-    "box": ("box = {'k': [T(14, 2), T(15, 2, 2, grad=True)], 'n': 3}",
-            ("box['k'][0]", "box['k'][1]"), ("box['n']",)),
-    "net": (NET + "net = Net()",
-            ("net.weight", "net.bias", "net.count", "net.parts[0]", "net.parts[1]['deep']"),
-            ("net.scale", "net.double")),
-    "factor": ("factor = 2", (), ("factor",)),
-}  # fmt: skip
-"""Name: its statement, and what of it are tensors and plain values."""
-
 
 @attrs.frozen
 class Slot:
@@ -76,6 +54,8 @@ class Author:
     shape: tuple[int, ...] = ()
     """How the arguments are passed: see `_calls`."""
     form: str = "flat"
+    is_training: bool = False
+    """Leaves of one shape and pure ops, mostly: what one tape node and its leaves come of."""
     made: int = 0
     flat: list[str] = attrs.field(factory=list)
     """The arguments of the last call."""
@@ -115,8 +95,9 @@ class Author:
 
     # --- arguments
     def fresh_text(self, seed: int, grad: bool) -> str:
-        shape = self.shape if self.chance(0.6) else self.rng.choice(SHAPES)
-        dtype = self.rng.choice(DTYPES)
+        same = self.is_training or self.chance(0.6)
+        shape = self.shape if same else self.rng.choice(SHAPES)
+        dtype = "float64" if self.is_training else self.rng.choice(DTYPES)
         args = [str(seed), *map(str, shape)]
         if dtype != "float64":
             args.append(f"dtype=al.{dtype}")
@@ -132,6 +113,8 @@ class Author:
         weights = [9, 5, 3, 3, 1, 1.5, 0.7, 1, 0.6]
         if self.form == "many":
             weights = [12, 3, 2, 1, 0.3, 0, 0, 0, 0]
+        if self.is_training:
+            weights = [12, 0, 0.3, 0, 0.1, 0.5, 0, 2, 0.5]
         kind = rng.choices(kinds, weights)[0]
         match kind if others or kind not in ("of", "same") else "leaf":
             case "inner":
@@ -277,7 +260,12 @@ class Author:
     def call(self, *, grad: bool) -> str | None:
         name = self.name("r")
         text = f"{name} = {self.call_text(self.flat)}"
-        text = text if grad else f"with al.no_grad():\n    {text}"
+        text = text if grad else "with al.no_grad():\n    " + text.replace("\n", "\n    ")
+        again = 3 if self.chance(0.15) else 0  # the third run of a graph is of another kind
+        each = f"for y in results({name}):\n    y.sum().backward(retain_graph=True)"
+        for _ in range(again):
+            if self.line("call", text) and self.is_training:
+                self.line("backward", each)
         return name if self.line("call", text) else None
 
     # --- around the calls
@@ -311,10 +299,13 @@ class Author:
             f"(lambda y: y.backward({given}{retain}))({whole}[{some}])",
         ]
         if leaves:
+            # Eager's gradients may lie on the memory of those that were given.
+            given = given.replace("itself", "plain")
             args = f"[{given} for y in {whole}]{retain}, allow_unused=True"
             one = f"al.autograd.grad(y, [{among}], {given}{retain}, allow_unused=True)"
             options += [f"{grads} = al.autograd.grad({whole}, [{among}], {args})"] * 2
             options += [f"y = {whole}[{some}]; {grads} = {one}"] * 2
+            options += [f"y = {whole}[{some}]; {grads} = {one}; del y"] * (3 * self.is_training)
         if count > 1:
             options.append(f"for y in {whole}:\n    y.backward({given}, retain_graph=True)")
         text = rng.choice(options)
@@ -376,7 +367,7 @@ class Author:
             options += [f"{x}.requires_grad_()", f"{x}.requires_grad_(False)"]
         options += [f"{x}.grad_fn", f"del {x}", "al.manual_seed(5)"]
         options += [f"for t in [{x}, {y}]:\n    t.is_leaf", f"{made} = {x}.detach().numpy()"]
-        options += self.rebinding()
+        options += [text for name in self.names_outside for text in REBINDING[name]]
         text = rng.choice(options)
         if text.startswith("del") and x in (*self.flat, *self.names_outside):
             return
@@ -386,22 +377,6 @@ class Author:
         """Whether no other tensor of the session lies on its storage."""
         known = [other for value in self.scope.values() for other in tensors_in(value)]
         return not any(o.storage is tensor.storage for o in known if o is not tensor)
-
-    def rebinding(self) -> list[str]:
-        known = {
-            "w": ["w = T(21, 2, 2, grad=True)", "w = w.detach()", "w = T(22, 3, 3)",
-                  "w.grad = None"],
-            "u": ["u = T(23, 2)", "u = T(24, 2, grad=True)", "u.mul_(2)"],
-            "s": ["s = T(25)", "s.add_(1)"],
-            "box": ["box['k'][0] = T(26, 2)", "box['n'] = 4", "box['k'].append(1)",
-                    "box['k'][0] = box['k'][1][0]", "box['k'].reverse()"],
-            "net": ["net.scale = 3.0", "net.double = True", "net.weight.grad = None",
-                    "net.weight = nn.Parameter(T(27, 2, 2))", "net.parts[0] = T(28, 2)",
-                    "net.count.add_(1)", "net.bias.requires_grad_(False)",
-                    "with al.no_grad():\n    net.weight.mul_(0.5)"],
-            "factor": ["factor = 3", "factor = 2.0", "factor = True"],
-        }  # fmt: skip
-        return [text for name in self.names_outside for text in known[name]]
 
     def round(self) -> bool:
         """One call more, and what surrounds it."""
@@ -437,6 +412,7 @@ def random_script(seed: int) -> Script:
     author = Author(rng, scope, shape=rng.choice(SHAPES))
     tensors, flags = author.write_outside()
     author.form = rng.choice(("flat",) * 7 + ("list", "dict", "keywords", "many"))
+    author.is_training = author.chance(0.35)
     low, high = (14, 20) if author.form == "many" else (1, 6)
     author.make_slots(rng.randint(low, high))
     head, inside = author.parameters()
@@ -477,8 +453,15 @@ def _body(
     known = [e for e, kind in zip(inside, kinds, strict=True) if kind == "tensor"]
     plain = [e for e, kind in zip(inside, kinds, strict=True) if kind == "plain"]
     writer = BodyWriter(author.rng, frame, [*known, *tensors], [*plain, *flags], ambient=ambient)
+    if author.is_training:
+        writer.weights = TRAINING
+    if author.form == "many" and author.chance(0.7):
+        writer.keep("v0 = sum(t.sum() for t in xs)")
     for _ in range(author.rng.choice((2, 3, 4, 5, 6, 7, 9, 12))):
         writer.step()
+    if author.is_training and author.chance(0.6):
+        writer.keep(f"loss = ({' + '.join(f'{each}.sum()' for each in writer.floating())})")
+        writer.made = writer.made[-1:]
     return writer
 
 
