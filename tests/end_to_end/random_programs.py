@@ -53,7 +53,7 @@ REFUSALS = (
 MISSED_VERSION = "SAV-2: no error of the backward through a view beside a write"
 """A known difference (`docs/differences.md`): where inputs share memory."""
 FREED = "one backward node: a second backward without retain_graph raises, whatever it would read"
-"""Eager's raises only where it meets a node that saved something."""
+"""Eager's raises only where it meets a node that saved something (`docs/limits.md`)."""
 
 
 @attrs.define
@@ -226,12 +226,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Random programs, compiled and eager, compared.")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
-    parser.add_argument("--mode", default="all", choices=[*MODES, "all"])
+    parser.add_argument("--mode", nargs="+", default=["all"], choices=[*MODES, "all"])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show", type=int, default=3, help="scripts to print per mode")
     given = parser.parse_args(arguments)
     console = Console(soft_wrap=True)
-    modes = tuple(MODES) if given.mode == "all" else (given.mode,)
+    modes = tuple(MODES) if "all" in given.mode else tuple(given.mode)
     seeds = range(given.seed, given.seed + given.count)
     bar = partial(track, total=given.count, console=Console(stderr=True))
     tallies = run(seeds, modes, jobs=given.jobs, progress=bar)
