@@ -400,25 +400,34 @@ def tensors_over(
     made: list[Tensor | None] = []
     storages: dict[int, Storage] = {}
     last = storage = None
+    new, empty, add = _new_tensor, EMPTY_CHAIN, made.append
     for window, meta in zip(windows, metas, strict=True):
         if window is None or meta is None:
-            made.append(None)
+            add(None)
             continue
         buffer, offset = window
         if buffer is not last or storage is None:
             last, storage = buffer, storages.get(id(buffer))
             if storage is None:
                 storage = storages[id(buffer)] = Storage(buffer)
-        tensor = _new_tensor(Tensor)
+        tensor = new(Tensor)
         tensor.storage = storage
-        tensor.meta = tensor.facts = meta
+        tensor.meta = meta
+        tensor.facts = meta
         tensor.offset = offset
+        tensor.value = None
+        tensor._array = None
         tensor._leaf = False
-        tensor._index = tensor._seen = 0
-        tensor._chain = EMPTY_CHAIN
-        tensor.value = tensor._array = tensor._node = tensor._root = tensor._kind = None
-        tensor._base = tensor._grad = tensor._accumulator = None
-        made.append(tensor)
+        tensor._node = None
+        tensor._index = 0
+        tensor._root = None
+        tensor._chain = empty
+        tensor._seen = 0
+        tensor._kind = None
+        tensor._base = None
+        tensor._grad = None
+        tensor._accumulator = None
+        add(tensor)
     return made
 
 

@@ -163,7 +163,8 @@ class _Writer:
             self.source.add(f"edges = {listed([self._edge(*each) for each in gradients])}")
             return "None, edges"
         if len(names) > MANY and all(meta is not None for _, meta in gradients):
-            self.source.add(f"ends = [t._accumulator or accumulator(t) for t in {listed(names)}]")
+            end = "t._accumulator or accumulator(t)"
+            self.source.add(f"ends = [{end} for t in {self._all(names)}]")
         else:
             ends = [
                 "None" if meta is None else f"{name}._accumulator or accumulator({name})"
@@ -171,6 +172,11 @@ class _Writer:
             ]
             self.source.add(f"ends = [{', '.join(ends)}]")
         return "ends, None"
+
+    def _all(self, names: list[str]) -> str:
+        """The variables as a tuple, which may be the one that was passed."""
+        passed = [f"a{i}" for i in range(len(self.plan.world.leaves))]
+        return "leaves" if names == passed else listed(names)
 
     def _is_leaf(self, role: Any) -> bool:
         facts = facts_of(self.tensors[role])
@@ -226,7 +232,7 @@ class _Writer:
         read = [role for role, yes in zip(roles, self.plan.run.reads, strict=False) if yes]
         if len(read) > MANY and not self.draws and all(map(self._is_array, read)):
             self.source.use(arrays_of)
-            return [], f"arrays_of({listed([name_of(role) for role in read])})"
+            return [], f"arrays_of({self._all([name_of(role) for role in read])})"
         return [self._input(role) for role in read], None
 
     def _is_array(self, role: Any) -> bool:
