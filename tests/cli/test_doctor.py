@@ -85,7 +85,7 @@ def test_a_sound_installation_ends_with_status_0():
     for text in (
         "compiles, runs and equals eager mode",
         "not part of this version of aotlite",
-        f"{al.__version__}, imported from {Path(al.__file__).parent}",
+        f"{al.__version__}, imported from",
         "Nothing that is set up is broken.",
     ):
         assert text in done.stdout
