@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.api import CompiledFunction
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.errors import ArgumentError, GuardError, noted
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
 from aotlite.options import make_options
@@ -70,6 +70,9 @@ def aot_function(
 
 
 # ------------------------------------------------------------------------------ static arguments
+_SHOWN = ("source", "forward_graph", "backward_graph", "partition", "meta")
+
+
 class StaticFunction:
     """A compiled function some of whose arguments are constants: one `CompiledFunction` for each
     combination of them, in `variants`.
@@ -81,7 +84,7 @@ class StaticFunction:
         positions: tuple[int, ...],
         compiled: Callable[[Callable[..., Any]], CompiledFunction],
     ) -> None:
-        compiled(function)  # refuses what is no function
+        self._limit = compiled(function).options.recompile_limit  # refuses what is no function
         self.function = function
         self.positions = positions
         self.variants: dict[Any, CompiledFunction] = {}
@@ -104,9 +107,40 @@ class StaticFunction:
         key = tuple([_key(value, i) for value, i in zip(constants, self.positions, strict=True)])
         found = self.variants.get(key)
         if found is None:
+            self._check_count()
             bound = _bound(self.function, self.positions, constants)
             found = self.variants.setdefault(key, self._compiled(bound))
         return found
+
+    def _check_count(self) -> None:
+        """GRD-4: constants that differ at every call would compile at every call."""
+        if len(self.variants) >= self._limit:
+            raise noted(
+                GuardError(
+                    f"aot_function: there are {len(self.variants)} variants by static arguments, "
+                    f"expected at most {self._limit} (recompile_limit)"
+                ),
+                *[f"variant {i}: {key}" for i, key in enumerate(self.variants)][-8:],
+                "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)",
+            )
+
+    @property
+    def newest(self) -> CompiledFunction:
+        """The variant that was made last. Raises ArgumentError before the first call."""
+        if not self.variants:
+            raise ArgumentError("aot_function: there is no variant yet, expected a call first")
+        return next(reversed(self.variants.values()))
+
+    @property
+    def entries(self) -> list[Any]:
+        """The entries of all variants."""
+        return [entry for variant in self.variants.values() for entry in variant.entries]
+
+    def __getattr__(self, name: str) -> Any:
+        """`source`, `forward_graph`, `meta`, ...: those of the newest variant."""
+        if name not in _SHOWN:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.newest, name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -134,11 +134,13 @@ class CompiledFunction:
     def _too_many(self, call: Call) -> Exception:
         """GRD-4: the reasons why each of the entries is of no use to this call."""
         known = self._forms.get(call.form, ())
+        specs = {id(c): form[0] for form, found in self._forms.items() for c in found}
         reasons = []
         for number, compiled in enumerate(self.entries):
             why = compiled.entry.why_not(call.leaves) if compiled in known else None
-            text = "the containers or keywords of the arguments are others" if why is None else why
-            reasons.append(f"entry {number}: {text}")
+            spec = str(specs[id(compiled)])[:200]
+            text = f"the arguments come in {str(call.spec)[:200]}, expected {spec}"
+            reasons.append(f"entry {number}: {text if why is None else why}")
         limit = self.options.recompile_limit
         return noted(
             GuardError(

@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
+from aotlite.eager.state import modes_kept
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.role import Gradient, MutatedInput, Primal, Role, Saved, Tangent
@@ -70,7 +71,8 @@ def _called(
     name: str, function: Callable[..., Any], graph: Graph, expected: str, it: str = ": it"
 ) -> Any:
     try:
-        return function(graph)
+        with modes_kept():
+            return function(graph)
     except AotliteError as error:
         error.add_note(f"raised by {name.removeprefix('partition: ')}")
         raise

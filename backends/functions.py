@@ -127,16 +127,24 @@ class GraphFunction:
         self.graph = graph
         self.run = run
 
-    def __call__(self, arrays: list[Any]) -> list[Any]:
-        """The results for these arrays; inputs that the graph writes are written."""
-        given, metas = list(arrays), [node.meta for node in self.graph.placeholders]
-        arrays.clear()
+    def _metas(self) -> list[Any]:
+        return [node.meta for node in self.graph.placeholders]
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        """The results for these arrays, one by one or as one list, which is emptied.
+
+        Inputs that the graph writes are written.
+        """
+        boxed = len(arrays) == 1 and type(arrays[0]) is list
+        given, metas = list(arrays[0] if boxed else arrays), self._metas()
+        if boxed:
+            arrays[0].clear()
         if len(given) != len(metas):
             raise ArgumentError(
                 f"graph {self.graph.name}: it is given {len(given)} arrays, expected {len(metas)}"
             )
         buffers = [
-            copied(meta.device.arrays, array, meta)  # type: ignore[union-attr, arg-type]
+            copied(meta.device.arrays, array, meta)
             for meta, array in zip(metas, given, strict=True)
         ]
         results = self.run([(buffer, 0) for buffer in buffers])

@@ -6,7 +6,8 @@ The one piece of mutable module state of the eager layer; each thread has its ow
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -86,6 +87,26 @@ class enable_grad(_GradMode):
     """Block or function in which ops leave history, also inside `no_grad`."""
 
     mode = True
+
+
+@contextmanager
+def modes_kept() -> Iterator[None]:
+    """A block after which grad mode is what it was, whatever was called in it."""
+    before = STATE.grad_mode
+    try:
+        yield
+    finally:
+        STATE.grad_mode = before
+
+
+@contextmanager
+def recording(recorder: Any) -> Iterator[None]:
+    """A block in which this thread's tensor ops are `recorder`'s."""
+    before, STATE.recorder = STATE.recorder, recorder
+    try:
+        yield
+    finally:
+        STATE.recorder = before
 
 
 def is_grad_enabled() -> bool:

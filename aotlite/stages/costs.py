@@ -159,9 +159,7 @@ def _ban(node: Node, trait: int, *, feeds: int) -> str:
     return "an op of the backward reads it from memory" if feeds else ""
 
 
-def _break_runs(
-    joint: Numbered, marks: list[int], traits: list[int], banned: list[str]
-) -> None:
+def _break_runs(joint: Numbered, marks: list[int], traits: list[int], banned: list[str]) -> None:
     """PART-22: bans a value each hundred positions of a run, where all of the run goes through it.
 
     Computed again from its start, the whole of a run would be alive at once in the backward.
@@ -277,9 +275,7 @@ def _copied(joint: Numbered, reach: _Reach) -> set[int]:
     return found
 
 
-def _capacities(
-    joint: Numbered, seen: _Seen, reach: _Reach, copied: set[int]
-) -> list[int | float]:
+def _capacities(joint: Numbered, seen: _Seen, reach: _Reach, copied: set[int]) -> list[int | float]:
     """PART-18: bytes written and read again; once more for what is not in memory anyway."""
     found: list[int | float] = [0] * len(joint.graph.nodes)
     known: dict[tuple[Any, int], int] = {}

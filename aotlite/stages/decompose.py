@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aotlite import ops
+from aotlite.eager.state import modes_kept, recording
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, map_nodes
@@ -250,7 +251,8 @@ def _run(function: Decomposition, op: Op, args: Any) -> Any:
         elif value is not parameter.default and _seen(value) != _seen(parameter.default):
             named[parameter.name] = value
     try:
-        return function(*positional, **named)
+        with modes_kept(), recording(_Outside(op)):
+            return function(*positional, **named)
     except AotliteError as error:
         if not str(error).startswith(f"decomposition of {op.name!r}: "):
             error.add_note(f"in the decomposition of {op.name!r}")
@@ -259,6 +261,19 @@ def _run(function: Decomposition, op: Op, args: Any) -> Any:
         raise noted(
             _wrong(op, f"it raised {type(error).__name__}", "a result"), str(error)
         ) from error
+
+
+class _Outside:
+    """Stands in the way of tensors: a decomposition computes on its arguments alone."""
+
+    def __init__(self, op: Op) -> None:
+        self._op = op
+
+    def __getattr__(self, name: str) -> Any:
+        raise noted(
+            _wrong(self._op, "it calls on a tensor from outside", "values of its arguments"),
+            "It may neither read nor write other tensors, draw, nor run a backward. (TRC-2)",
+        )
 
 
 def _check_origin(op: Op, args: Any, nodes: list[Node], made: set[Node]) -> None:

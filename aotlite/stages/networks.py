@@ -295,18 +295,23 @@ def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
     return value, near
 
 
+def check_solver(solver: Any) -> None:
+    """Raises ArgumentError for what is neither a function nor the name of an algorithm."""
+    if not callable(solver) and solver not in ALGORITHMS:
+        raise ArgumentError(
+            f"min-cut: the solver is {solver!r}, expected a function or one of "
+            f"{', '.join(ALGORITHMS)}"
+        )
+
+
 def solver_of(solver: Solver | str) -> Solver:
     """The solver that a name of a networkx algorithm stands for; a function is one itself.
 
     Raises ArgumentError for anything else.
     """
-    if callable(solver):
+    check_solver(solver)
+    if not isinstance(solver, str):
         return solver
-    if solver not in ALGORITHMS:
-        raise ArgumentError(
-            f"min-cut: the solver is {solver!r}, expected a function or one of "
-            f"{', '.join(ALGORITHMS)}"
-        )
     import networkx
 
     algorithm = getattr(networkx.algorithms.flow, solver)

@@ -80,6 +80,8 @@ class CaptureRecorder:
         self._real_by_node: dict[Node, Tensor] = {}
         self._storages: dict[int, Storage] = {}
         self._places: dict[int, Place] = {}
+        self._hidden: list[Place] = []
+        """Where the hidden inputs lie, in order."""
         self._guarded: set[tuple[int, str]] = set()
         self._created: dict[int, Any] = {}
         self._before: list[tuple[Place, Any]] = []
@@ -222,7 +224,8 @@ class CaptureRecorder:
         place = self._place_of(tensor)
         if place is None:
             raise self._refuse_placeless(tensor)
-        role = Hidden(sum(isinstance(each.role, Hidden) for each in self.inputs), str(place))
+        role = Hidden(len(self._hidden), str(place))
+        self._hidden.append(place)
         self.guards.append(HiddenPlace(role.index, place))
         if id(tensor) not in self._places:  # which of its places the function used is not known
             others = self._index.all_of(tensor)[1:]
@@ -385,15 +388,12 @@ class CaptureRecorder:
         if isinstance(given.role, Primal):
             place = Place(given.role.index, self.function).then("grad", None)
         else:
-            place = self._hidden_place(given.role.index).then("grad", None)
+            place = self._hidden[given.role.index].then("grad", None)
         if real._grad is None:
             self.guards.append(NoGradient(place))
             return None
         self._learn(real._grad, place)
         return real._grad
-
-    def _hidden_place(self, index: int) -> Place:
-        return next(g.place for g in self.guards if isinstance(g, HiddenPlace) and g.index == index)
 
     def created(self, thing: Any) -> None:
         """A Module or optimizer made during the capture may be written."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from aotlite.stages.forms import Forms
 from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import HiddenPlace, NoGradient, PlainValue, SamePlace, Surroundings
 from aotlite.stages.places import NOTHING, Place, take
+from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
 from aotlite.stages.s10_source import Source, listed
 
 InputRole = Primal | Hidden
@@ -35,10 +36,6 @@ MISS = object()
 """What a run-time function returns for a call that its entry is not valid for."""
 
 _ONE_OBJECT = "which arguments are one object"
-
-GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
-"""What looking at a place raises where something else lies than before."""
-
 
 _BITS = 256
 """Longer ints are not written out: Python refuses to, beyond some thousand digits."""
@@ -61,23 +58,6 @@ class World:
     def tensors(self) -> dict[InputRole, Tensor]:
         """All inputs by role."""
         return {**self.arguments, **{Hidden(i): t for i, t in enumerate(self.hidden)}}
-
-
-@attrs.frozen
-class Check:
-    """One guard: `test` is an expression, or a statement where `is_statement`."""
-
-    test: str
-    subject: str
-    """What it is about, for people."""
-    shown: str | None = None
-    """An expression for what was found."""
-    expected: str = "the same"
-    is_statement: bool = False
-    culprit: str | None = None
-    """An expression for the place at fault, where the check is about several."""
-    explain: Callable[[], tuple[Check, ...]] | None = None
-    """What the test sums up, one by one."""
 
 
 def name_of(role: InputRole) -> str:
@@ -305,7 +285,12 @@ class _Guards:
         images = self.source.constant(guard, "S", f"the images of {what}")
         arguments = listed([name_of(role) for role in self.world.arguments])
         culprit = f"{images}.changed(leaves, {arguments}) or {what!r}"
-        self.checks.append(Check(test, what, None, "as it was", culprit=culprit))
+        before = [outlined(value) for value in values]
+        looks = self.source.constant(
+            partial(changed_words, guard, before), "V", "what changed, in words"
+        )
+        shown = f"{looks}(leaves, {arguments})"
+        self.checks.append(Check(test, what, shown, "as it was", culprit=culprit))
 
     def _identity(self, place: Place, value: Any) -> bool:
         """Checks by identity what has nothing else: modules, functions, classes."""
@@ -432,48 +417,3 @@ def _exact_test(name: str, value: Any) -> str | None:
 def _places_text(places: Sequence[Place]) -> str:
     text = ", ".join(map(str, places[:3]))
     return text if len(places) <= 3 else f"{text} and {len(places) - 3} more"
-
-
-@attrs.frozen
-class Failure:
-    """Why an entry is not valid for a call."""
-
-    subject: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def what_fails(
-    checks: Sequence[Check], scope: dict[str, Any], leaves: Sequence[Any]
-) -> Failure | None:
-    """The first check that does not hold for these arguments; None if all hold."""
-    here = {**scope, "leaves": leaves, **{f"a{i}": leaf for i, leaf in enumerate(leaves)}}
-    for check in checks:
-        try:
-            if check.is_statement:
-                exec(check.test, here)
-                continue
-            holds = eval(check.test, here)
-        except GUARD_ERRORS:
-            holds = False
-        if not holds and check.explain is not None:
-            one_by_one = check.explain()  # which adds to the scope
-            return what_fails(one_by_one, {**here, **scope}, leaves)
-        if not holds:
-            subject = _evaluated(check.culprit, here, check.subject)
-            return _failure(subject, _evaluated(check.shown, here, "something else"), check)
-    return None
-
-
-def _failure(subject: str, found: str, check: Check) -> Failure:
-    return Failure(subject, f"{subject} is {found}, expected {check.expected}")
-
-
-def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> str:
-    """What the expression gives, as text; `otherwise` if there is none, or it leads nowhere."""
-    try:
-        return otherwise if expression is None else str(eval(expression, here))[:200]
-    except GUARD_ERRORS:
-        return otherwise

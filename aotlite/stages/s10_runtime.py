@@ -51,7 +51,8 @@ from aotlite.stages.s10_effects import (
     write_window,
     write_with_history,
 )
-from aotlite.stages.s10_guards import Check, Failure, World, name_of, what_fails, write_guards
+from aotlite.stages.s10_guards import World, name_of, write_guards
+from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_source import MANY, Source, listed
 
 _STARRED = 200

@@ -7,7 +7,6 @@ their autograd state; changes nothing. Rules: META-2..META-16, GEN-5. Spec: `spe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
@@ -141,7 +140,7 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
     for given, meta in zip(captured.inputs, metas, strict=True):
         families.setdefault(id(given.fake.storage), []).append((given, meta))
     for family in families.values():
-        for (a, first), (b, second) in combinations(family, 2):
+        for (a, first), (b, second) in _near(family):
             if not (first.writes_data or second.writes_data):
                 continue
             if overlaps(_layout(a), _layout(b)):
@@ -153,6 +152,26 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
                     ),
                     "Pass the tensor that both are views of; take the views inside the function.",
                 )
+
+
+Given = tuple[CapturedInput, InputMeta]
+
+
+def _near(family: list[Given]) -> Iterator[tuple[Given, Given]]:
+    """Pairs of inputs on one storage whose spans meet; within a pair in the inputs' order."""
+    ordered = sorted(range(len(family)), key=lambda i: family[i][0].entry_offset)
+    reaching: list[int] = []
+    for i in ordered:
+        start = family[i][0].entry_offset
+        reaching = [j for j in reaching if _end(family[j]) > start]
+        for j in reaching:
+            yield family[min(i, j)], family[max(i, j)]
+        reaching.append(i)
+
+
+def _end(given: Given) -> int:
+    end: int = given[0].entry_offset + given[0].entry_meta.span
+    return end
 
 
 def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:

@@ -19,6 +19,7 @@ from aotlite.stages.networks import (
     ALGORITHMS,
     Network,
     Solver,
+    check_solver,
     minimum_cut,
     unlimited_path,
 )
@@ -97,6 +98,7 @@ def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
 
     Raises ArgumentError where wishes leave no way, and where `solver` gives no cut.
     """
+    check_solver(solver)
     joint = numbered(graph)
     costs = costs_of(joint)
     path = unlimited_path(costs.network)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from aotlite.backends.protocol import Backend, Run, checked_run
 from aotlite.backends.reference import ReferenceBackend
+from aotlite.eager.state import modes_kept
 from aotlite.ir.errors import AotliteError, BackendError, noted
 from aotlite.ir.graph import Graph
 from aotlite.stages.collector import collector_paused
@@ -17,7 +18,7 @@ from aotlite.stages.collector import collector_paused
 def lower(graph: Graph, backend: Backend) -> Run:
     """The compiled graph. Raises BackendError where the backend fails or gives nothing callable."""
     try:
-        with collector_paused():  # a backward is lowered long after its forward
+        with modes_kept(), collector_paused():  # a backward is lowered long after its forward
             run = backend.compile(graph)
     except AotliteError as error:
         error.add_note(f"raised by backend {backend.name!r} on graph {graph.name}")

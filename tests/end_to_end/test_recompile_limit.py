@@ -58,7 +58,7 @@ def written(a: Any, b: Any) -> Any:
         (scaled, (X, Y), lambda f: f(X, X), "which arguments are one object"),
         (scaled, (X, 1), lambda f: f(ones(3), 1), "argument 0 is f32[3], expected f32[2]"),
         (scaled, (X, 1), lambda f: f(*leaves(1), 1), "argument 0 is f32[2], a leaf that requires"),
-        (scaled, (X, 1), lambda f: f(X, n=1), "the containers or keywords of the arguments"),
+        (scaled, (X, 1), lambda f: f(X, n=1), "the arguments come in PyTreeSpec(((*,), {'n': *})"),
         (scaled, (X, 1), lambda f: al.no_grad()(f)(X, 1), "grad mode is False, expected True"),
         (scaled, (X, 1), lambda f: f.prepare(ones(3), 1), "argument 0 is f32[3], expected f32[2]"),
         (total, FOUR, lambda f: f(*FOUR[:3], ones(3)), "argument 3 is f32[3], expected f32[2]"),
@@ -106,7 +106,7 @@ def test_what_lies_outside_is_named_by_its_place() -> None:
     box.append(1)
     with pytest.raises(al.GuardError) as caught:
         compiled(X)
-    assert "cell 0 is something else, expected as it was" in caught.value.__notes__[0]
+    assert "cell 0 is [2, 1], not [2], expected as it was" in caught.value.__notes__[0]
     box.pop()
     assert [5.0, 5.0] == compiled(X).tolist()
 
