@@ -349,8 +349,8 @@ def plan_backward(
         "links": links,
     }
     if graph is None:
-        metas = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
-        dead = tuple((role, metas[role].meta) for role in both.reads)
+        results = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
+        dead = tuple((role, results[role].meta) for role in both.reads)
         return (
             BackwardPlan(None, dead, (), shares_memory=False, only_leaves=False, **facts)
             if dead
@@ -359,10 +359,12 @@ def plan_backward(
     tangents = tuple(
         (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
     )
+    # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
+    erring = {of for result in both.errors for of in both.reach[result]}
+    metas = {n.role: n.meta for n in both.graph.placeholders if n.role in erring}
     gradients = tuple(
-        (role.of, None if value is None else value.meta)
-        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
-        if isinstance(role, Gradient)
+        (role.of, metas.get(role.of) if value is None else value.meta)
+        for role, value in graph.outputs_with(Gradient)
     )
     values = [value for value in graph.outputs if type(value) is Node]
     roots = [storage_root(value) for value in values]
