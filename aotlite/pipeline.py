@@ -23,13 +23,13 @@ from typing import Any
 import attrs
 
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.stages.closing_copies import with_closing_copies
-from aotlite.stages.collector import collector_paused
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
 from aotlite.stages.s1_capture import capture

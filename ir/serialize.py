@@ -14,12 +14,11 @@ stands in it; what is read has been verified. Spec: `specs/serialize.md`.
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Final
 
+from aotlite.ir.collector import collector_paused
 from aotlite.ir.device import Device
 from aotlite.ir.errors import ArgumentError, FormatError, GraphError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
@@ -58,7 +57,7 @@ def dumps(graph: Graph, *, places: bool = True) -> str:
     {"op":"call","target":"mul","args":["%0",2.0],"meta":0},
     {"op":"output","args":["%1"],"role":["output_0"]}]}
     """
-    with _collector_paused():
+    with collector_paused():
         verify(graph, stage="serialize")
         if (stray := stray_window(graph.nodes)) is not None:
             raise UnsupportedError(_stray(f"node {stray[0]}", stray[1]))
@@ -83,7 +82,7 @@ def loads(
     """
     if not isinstance(text, (str, bytes)):
         raise ArgumentError(f"loads: the text is a {type(text).__name__}, expected str or bytes")
-    with _collector_paused():
+    with collector_paused():
         graph = graph_of(parsed(text, max_bytes), devices, max_bytes)
         try:
             verify(graph, stage="serialize")
@@ -98,21 +97,6 @@ def loads(
 
 def _stray(node: str, shown: str) -> str:
     return f"serialize: {node} is a window on {shown}, expected one inside its operand's storage"
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Many objects are made and none dies: the cyclic collector would look at all, again and again.
-
-    Left on, it takes half of the time and more than linear growth.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def save(graph: Graph, path: str | os.PathLike[str], *, places: bool = True) -> None:

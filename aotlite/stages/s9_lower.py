@@ -10,9 +10,9 @@ from __future__ import annotations
 from aotlite.backends.protocol import Backend, Run, checked_run
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.eager.state import modes_kept
+from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError, BackendError, noted
 from aotlite.ir.graph import Graph
-from aotlite.stages.collector import collector_paused
 
 
 def lower(graph: Graph, backend: Backend) -> Run:

@@ -1,7 +1,7 @@
-"""The cyclic garbage collector, paused while a stage builds objects by the hundred thousand.
+"""The cyclic garbage collector, paused while graphs are built by the hundred thousand nodes.
 
-It looks at all of them again and again: the largest cost of a compilation, and one that grows
-faster than the graph.
+Ground floor. The collector looks at all of them again and again: the largest cost of a compilation,
+and one that grows faster than the graph.
 """
 
 from __future__ import annotations
