@@ -11,7 +11,8 @@ from typing import Any
 _MODULES = frozenset(
     """
     arrays builder collector compare device dtypes edit errors graph interpreter layout location
-    memory meta op operand ops overlap printer role scalar schema serialize sizes source transform verify
+    memory meta op operand ops overlap printer role scalar schema serialize sizes source
+    transform verify
     """.split()
 )
 
