@@ -6,7 +6,7 @@ costs nothing and needs no extra.
 
 import importlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -123,16 +123,24 @@ _SUBMODULES = frozenset(
 )
 
 
-def __getattr__(name: str) -> object:
-    """The public object `name`, imported on first use and kept."""
+def __getattr__(name: str) -> Any:
+    """The public object `name`, imported on first use and kept.
+
+    A name that is in neither table is the function of an op or composite.
+    """
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in _LAZY:
+    value: object = None
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    elif not name.startswith("_"):
+        value = importlib.import_module(f"{__name__}.eager.namespace").function(name)
+    if value is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *_LAZY, *_SUBMODULES})
+    derived = importlib.import_module(f"{__name__}.eager.namespace").names()
+    return sorted({"__version__", *_LAZY, *_SUBMODULES, *derived})

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta
@@ -206,19 +207,6 @@ class Operand:
         """A view with the shape of `other`."""
         return self._do("view", other.shape)
 
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Any:
-        """The dimensions from `start_dim` to `end_dim` merged into one."""
-        if self.ndim == 0:
-            return self.reshape(1)
-        start, end = sizes.wrap_dim(start_dim, self.ndim), sizes.wrap_dim(end_dim, self.ndim)
-        if start > end:
-            raise ShapeError(
-                f"flatten: start_dim is {start_dim}, expected at most end_dim {end_dim}"
-            )
-        shape = self.shape
-        merged = sizes.numel(shape[start : end + 1])
-        return self.reshape(shape[:start] + (merged,) + shape[end + 1 :])
-
     def expand(self, *size: Any) -> Any:
         """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
         return self._do("expand", _flat(size))
@@ -241,11 +229,6 @@ class Operand:
     def T(self) -> Any:
         """A view with the dimensions reversed."""
         return self._do("permute", tuple(reversed(range(self.ndim))))
-
-    @property
-    def mT(self) -> Any:
-        """A view with the last two dimensions swapped."""
-        return self._do("transpose", -2, -1)
 
     def narrow(self, dim: int, start: int, length: int) -> Any:
         """A view of `length` elements of a dimension from `start` on."""
@@ -399,13 +382,27 @@ def is_number(value: Any) -> bool:
 
 
 def install_methods() -> None:
-    """Gives `Operand` a method for each op whose first parameter is `self`, unless written
-    above.
-    """
+    """Gives `Operand` a method for each op and composite that has one, unless written above."""
+    for made in COMPOSITES.values():
+        if made.is_method:
+            install_composite(made)
     for op in OPS.values():
-        first = op.schema.parameters[:1]
-        if first and first[0].name == "self" and op.name not in Operand.__dict__:
-            setattr(Operand, op.name, _method(op))
+        if op.name not in COMPOSITES:
+            install_method(op)
+
+
+def install_method(op: Op) -> None:
+    """Gives `Operand` the method of an op whose first parameter is `self`."""
+    first = op.schema.parameters[:1]
+    if first and first[0].name == "self" and op.name not in Operand.__dict__:
+        setattr(Operand, op.name, _method(op))
+
+
+def install_composite(made: Composite) -> None:
+    """Gives `Operand` the method or property of a composite."""
+    if made.name not in Operand.__dict__:
+        face: Any = face_of(made)
+        setattr(Operand, made.name, property(face) if made.is_property else face)
 
 
 def _method(op: Op) -> Any:
@@ -416,7 +413,5 @@ def _method(op: Op) -> Any:
             return self._apply(op, (self,))
         return self._apply(op, op.bind((self, *args), kwargs))
 
-    method.__name__ = op.name
-    method.__qualname__ = f"Operand.{op.name}"
-    method.__doc__ = f"{op.schema}"
+    described(method, op.name, None, op.schema)
     return method

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -432,7 +434,6 @@ def _rand(name: str) -> Iterable[Sample]:
         yield Sample((size,), {"dtype": dtypes.float64})
 
 
-# the rest of the ops by subject; imported last, since they register here
-from tests import samples_geometry, samples_indexing, samples_reduction  # noqa: E402
-
-__all__ = ["Sample", "samples_geometry", "samples_indexing", "samples_of", "samples_reduction"]
+# The rest of the ops by subject; imported last, since they register here.
+for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
+    import_module(f"tests.{_path.stem}")

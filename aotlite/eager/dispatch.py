@@ -313,35 +313,38 @@ def _check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None
 
 
 def _check_memory(op: InplaceOp, target: Tensor, others: list[Tensor]) -> None:
+    check_destination(op.name, target, others, may_overlap=op.functional.cost is Cost.FACTORY)
+
+
+def check_destination(
+    name: str, target: Tensor, others: list[Tensor], *, may_overlap: bool = False
+) -> None:
     """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part."""
     meta = target.meta
-    if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
-        if op.functional.cost is not Cost.FACTORY:
-            raise noted(
-                AliasError(
-                    f"{op.name}: the destination {meta} overlaps itself, expected one memory place "
-                    "for each element"
-                ),
-                "Write to a clone(). (TEN-7)",
-            )
+    if not meta.dense and not may_overlap and has_internal_overlap(meta.shape, meta.stride):
+        raise noted(
+            AliasError(
+                f"{name}: the destination {meta} overlaps itself, expected one memory place for "
+                "each element"
+            ),
+            "Write to a clone(). (TEN-7)",
+        )
     storage = target.storage
     if not storage.writable:
         raise noted(
-            ArgumentError(
-                f"{op.name}: the destination is read-only memory, expected writable memory"
-            ),
+            ArgumentError(f"{name}: the destination is read-only memory, expected writable memory"),
             "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
         )
     if storage.buffer is None and STATE.recorder is None:
-        raise no_data(op.name)
+        raise no_data(name)
     for other in others:
         if other.storage is storage and not (other.meta is meta and other.offset == target.offset):
             mine, its = _layout(target), _layout(other)
             if overlaps(mine, its):
                 raise noted(
                     AliasError(
-                        f"{op.name}: an operand {other.meta} overlaps the destination {meta} in "
-                        "part, expected the same memory or none in common"
+                        f"{name}: an operand {other.meta} overlaps the destination {meta} in part, "
+                        "expected the same memory or none in common"
                     ),
                     "clone() the operand. (TEN-7)",
                 )

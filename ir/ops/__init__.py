@@ -1,34 +1,12 @@
 """Every op, declared once. Importing this package fills the op table (`aotlite.ir.op.OPS`)."""
 
-from aotlite.ir.operand import install_methods
-from aotlite.ir.ops import (
-    create,
-    index,
-    nn,
-    normalize,
-    pointwise,
-    products,
-    random,
-    reduce,
-    select,
-    special,
-    structure,
-    views,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "create",
-    "index",
-    "nn",
-    "normalize",
-    "pointwise",
-    "products",
-    "random",
-    "reduce",
-    "select",
-    "special",
-    "structure",
-    "views",
-]
+from aotlite.ir.operand import install_methods
+
+# Each module declares the ops of one subject; what one needs of another it imports.
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 install_methods()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -32,6 +34,11 @@ def twin_of(torch: Any, name: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: special(torch, *args, **kwargs)
     aten = getattr(torch.ops.aten, name)
     return aten
+
+
+def special_twin(name: str) -> Callable[..., Any] | None:
+    """The twin that was written for this name, if any."""
+    return _SPECIAL.get(name)
 
 
 def _as_strided(torch: Any, x: Any, size: Any, stride: Any, offset: int) -> Any:
@@ -174,7 +181,7 @@ def _is_special(sample: Sample) -> bool:
     )
 
 
-DIFFERENCES: tuple[Difference, ...] = (
+DIFFERENCES: list[Difference] = [
     Difference(
         ("copy",),
         "strides",
@@ -223,9 +230,24 @@ DIFFERENCES: tuple[Difference, ...] = (
         "PyTorch takes no dimensions for all of them in the forward and for none in the backward",
         lambda sample: len(sample.args) > 1 and sample.args[1] == (),
     ),
-)
+]
+
+
+def twins(**special: Callable[..., Any]) -> None:
+    """Says how PyTorch is called for these ops and composites: `special(torch, *args)`."""
+    _SPECIAL.update(special)
+
+
+def differences(*found: Difference) -> None:
+    """Adds lines to the table of known differences."""
+    DIFFERENCES.extend(found)
 
 
 def known(name: str, aspect: str, sample: Sample) -> bool:
     """Whether the table says that this differs."""
     return any(name in d.ops and d.aspect == aspect and d.when(sample) for d in DIFFERENCES)
+
+
+# The ops by subject; imported last, since they register here.
+for _path in sorted(Path(__file__).parent.glob("twins_*.py")):
+    import_module(f"tests.laws.{_path.stem}")

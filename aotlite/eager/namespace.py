@@ -1,0 +1,133 @@
+"""The functions of `aotlite` that are derived: one for each op and composite, with `out=`.
+
+`function(name)` is what `aotlite.<name>` gives for a name that nobody wrote a function for.
+Rules: TEN-7, TEN-9, TEN-10. Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import aotlite.ir.ops  # noqa: F401  (fills the op table)
+from aotlite.eager.dispatch import check_destination, dispatch
+from aotlite.eager.state import is_grad_enabled, no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.composite import COMPOSITES, described
+from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, ShapeError, noted
+from aotlite.ir.op import OPS
+from aotlite.ir.operand import Operand
+from aotlite.ir.schema import Schema
+
+
+def names() -> list[str]:
+    """Every name that `function` knows."""
+    return sorted({*OPS, *COMPOSITES})
+
+
+def function(name: str) -> Callable[..., Any] | None:
+    """The function of this name; None if no op or composite has it."""
+    if name not in OPS and name not in COMPOSITES:
+        return None
+    compute = _compute(name)
+
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return compute(*args, **kwargs)
+        return _into(name, compute, args, kwargs, out)
+
+    described(call, name, _doc(name), _schema(name))
+    return call
+
+
+def _schema(name: str) -> Schema | None:
+    return COMPOSITES[name].schema if name in COMPOSITES else OPS[name].schema
+
+
+def _doc(name: str) -> str | None:
+    if name in COMPOSITES:
+        return COMPOSITES[name].function.__doc__
+    return getattr(getattr(Tensor, name, None), "__doc__", None)
+
+
+def _compute(name: str) -> Callable[..., Any]:
+    """The op or composite as tensors have it, which is how users know it."""
+    made, op = COMPOSITES.get(name), OPS.get(name)
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        first = args[0] if args else kwargs.get("self")
+        face = getattr(type(first), name, None) if isinstance(first, Operand) else None
+        if callable(face) and args:
+            return face(*args, **kwargs)
+        if made is not None:
+            return made(*args, **kwargs)
+        assert op is not None
+        return dispatch(op, op.bind(args, kwargs))
+
+    return compute
+
+
+# -------------------------------------------------------------------------------------------- out
+def _into(
+    name: str, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, out: Any
+) -> Any:
+    """`out`, which then holds what the function gives: one tensor, or a tuple for several."""
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    operands = _tensors((args, tuple(kwargs.values())))
+    for target in targets:
+        if not isinstance(target, Tensor):
+            raise ArgumentError(f"{name}: argument 'out' is {target!r}, expected a tensor")
+    _check_no_history(name, [*targets, *operands])
+    with no_grad():
+        results = compute(*args, **kwargs)
+        results = results if isinstance(results, tuple) else (results,)
+        if len(results) != len(targets):
+            raise ArgumentError(
+                f"{name}: argument 'out' has {len(targets)} tensors, expected {len(results)}"
+            )
+        for target, result in zip(targets, results, strict=True):
+            _check_target(name, target, result, operands)
+        for target, result in zip(targets, results, strict=True):
+            _store(target, result)
+    return out
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    items = value if isinstance(value, (tuple, list)) else ()
+    return [tensor for item in items for tensor in _tensors(item)]
+
+
+def _check_no_history(name: str, tensors: list[Tensor]) -> None:
+    if is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise noted(
+            AutogradError(
+                f"{name}: a tensor requires grad and 'out' is given, expected one or the other"
+            ),
+            "A write to 'out' leaves no history: call it under no_grad(), or without 'out'.",
+        )
+
+
+def _check_target(name: str, target: Tensor, result: Tensor, operands: list[Tensor]) -> None:
+    if target.shape != result.shape and target.numel():
+        raise noted(
+            ShapeError(
+                f"{name}: argument 'out' has shape {target.shape}, expected {result.shape}"
+            ),
+            "An empty tensor takes the result's shape.",
+        )
+    if not can_cast_in_place(result.dtype, target.dtype):
+        raise DTypeError(
+            f"{name}: argument 'out' has dtype {target.dtype}, expected one that takes a result of "
+            f"{result.dtype}"
+        )
+    if target.shape == result.shape:
+        check_destination(name, target, [t for t in operands if t is not target])
+
+
+def _store(target: Tensor, result: Tensor) -> None:
+    if target.shape != result.shape:
+        target.resize_(result.shape)
+    target.copy_(result)

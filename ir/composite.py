@@ -1,0 +1,108 @@
+"""Composites: functions of PyTorch's vocabulary that are made of ops, declared beside them.
+
+Ground floor. A composite is written in operand methods, so that it runs under the tape, under
+capture and in passes alike; graphs hold the ops that it calls. It is declared once, by the
+decorator `composite`, and from that follow the method of tensors and proxies and the function of
+`aotlite`. Where an op has the same name, the composite is what users meet: it may call the op.
+Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import GraphError
+from aotlite.ir.schema import Schema, parse_schema
+from aotlite.ir.sizes import as_size
+
+
+@attrs.frozen(eq=False, repr=False)
+class Composite:
+    """A function of operands, numbers and sizes that calls ops."""
+
+    name: str
+    function: Callable[..., Any]
+    schema: Schema | None = attrs.field(kw_only=True)
+    """What its arguments are; None where it takes them in a form that no schema says."""
+    spread: bool = attrs.field(kw_only=True)
+    """The sizes after the operand may be given one by one: `x.flip(0, 1)` as `x.flip((0, 1))`."""
+    is_property: bool = attrs.field(kw_only=True)
+    is_method: bool = attrs.field(kw_only=True)
+    """Operands have it as a method or a property."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives. Raises ArgumentError for arguments that do not fit."""
+        if self.spread:
+            args = gathered(args)
+        if self.schema is None:
+            return self.function(*args, **kwargs)
+        return self.function(*self.schema.bind(args, kwargs))
+
+    def __repr__(self) -> str:
+        return f"composite {self.name}"
+
+
+COMPOSITES: dict[str, Composite] = {}
+"""Every composite by name."""
+
+
+def composite(
+    schema: str | None = None,
+    *,
+    name: str | None = None,
+    spread: bool = False,
+    is_property: bool = False,
+    is_method: bool = True,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declares the decorated function as a composite; the function itself stays as it is.
+
+    With a schema its arguments are checked and converted as an op's, and its name is the schema's.
+    Without one the function takes the arguments as they come, and its name is `name` or its own.
+    """
+    parsed = None if schema is None else parse_schema(schema)
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = name or (function.__name__ if parsed is None else parsed.name)
+        if own in COMPOSITES:
+            raise GraphError(f"ops: the composite {own!r} is declared twice, expected once")
+        COMPOSITES[own] = Composite(
+            own,
+            function,
+            schema=parsed,
+            spread=spread,
+            is_property=is_property,
+            is_method=is_method,
+        )
+        return function
+
+    return declare
+
+
+def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
+    rest = args[1:]
+    if all(as_size(value) is not None for value in rest):
+        return (args[0], rest) if args else args
+    return args
+
+
+def face_of(made: Composite) -> Callable[..., Any]:
+    """The function that users call, with the composite's name and documentation."""
+
+    def face(*args: Any, **kwargs: Any) -> Any:
+        return made(*args, **kwargs)
+
+    described(face, made.name, made.function.__doc__, made.schema)
+    return face
+
+
+def described(
+    function: Callable[..., Any], name: str, doc: str | None, schema: Schema | None
+) -> None:
+    """Gives a function that was made the name and the help text of what it stands for."""
+    function.__name__ = function.__qualname__ = name
+    shown = "" if schema is None else str(schema)
+    function.__doc__ = "\n\n".join(dict.fromkeys(text for text in (doc, shown) if text))

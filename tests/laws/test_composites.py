@@ -1,0 +1,124 @@
+"""Every composite is what PyTorch's function is, and what its graph gives when it is compiled."""
+
+import numpy as np
+import pytest
+
+import aotlite as al
+import aotlite.ir.ops
+from aotlite.ir.composite import COMPOSITES
+from tests.laws.composites import (
+    aliasing,
+    arguments,
+    call,
+    torch_arguments,
+    torch_call_composite,
+)
+from tests.laws.gradient import weights_of
+from tests.laws.running import close, same_bits, tensors_in
+from tests.laws.test_torch import TOLERANCE, _tensors
+from tests.laws.torch_twins import WITHOUT_TWIN, known
+from tests.samples import samples_of
+
+COMPARED = [name for name in COMPOSITES if name not in WITHOUT_TWIN]
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_every_composite_has_samples(name):
+    assert samples_of(name)
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_compiled_composite_gives_what_eager_gives(name):
+    for sample in samples_of(name):
+        args, kwargs = arguments(sample)
+        expected = call(name, args, kwargs)
+        compiled = al.compile(lambda *args, name=name, kwargs=kwargs: call(name, args, kwargs))
+        got = compiled(*args)
+        pairs = list(zip(tensors_in(expected), tensors_in(got), strict=True))
+        assert aliasing(args, expected) == aliasing(args, got), f"{name}{sample}"
+        for a, b in pairs:
+            assert a.meta is b.meta and same_bits(a.array, b.array), f"{name}{sample}"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", COMPARED)
+def test_composites_equal_torch(torch, name):
+    for sample in samples_of(name):
+        theirs_in, theirs_kwargs = torch_arguments(torch, sample)
+        if known(name, "call", sample):
+            with pytest.raises((RuntimeError, TypeError, IndexError, ValueError)):
+                torch_call_composite(torch, name, theirs_in, theirs_kwargs)
+            continue
+        theirs = torch_call_composite(torch, name, theirs_in, theirs_kwargs)
+        args, kwargs = arguments(sample)
+        ours = call(name, args, kwargs)
+        expected, got = _tensors(torch, theirs), tensors_in(ours)
+        assert len(expected) == len(got), f"{name}{sample}"
+        for a, b in zip(expected, got, strict=True):
+            _compare(name, sample, a, b)
+        if not known(name, "aliasing", sample):
+            ours_alias = aliasing((args, tuple(kwargs.values())), ours)
+            theirs_alias = aliasing(
+                (theirs_in, tuple(theirs_kwargs.values())), theirs, torch=torch
+            )
+            assert theirs_alias == ours_alias, f"{name}{sample}: aliasing"
+
+
+def _compare(name, sample, their, our):
+    found = {
+        "shape": (tuple(their.shape), our.shape),
+        "dtype": (str(their.dtype).removeprefix("torch."), our.dtype.name),
+        "strides": (their.stride(), our.stride()),
+    }
+    for aspect, (expected, got) in found.items():
+        assert expected == got or known(name, aspect, sample), (
+            f"{name}{sample}: {aspect} is {got}, PyTorch has {expected}"
+        )
+    values = their.detach().resolve_conj().resolve_neg()
+    values = values.float() if values.dtype.itemsize < 4 and values.is_floating_point() else values
+    expected = values.numpy()
+    got = our.detach().array.astype(expected.dtype)
+    tolerance = TOLERANCE.get(our.dtype.name, 0)
+    assert close(expected, got, tolerance) or known(name, "values", sample), (
+        f"{name}{sample}: the values are {our.tolist()}, PyTorch has {their.tolist()}"
+    )
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", COMPARED)
+def test_gradients_of_composites_equal_torch(torch, name):
+    for sample in [s for s in samples_of(name) if s.smooth]:
+        if known(name, "gradient", sample) or known(name, "call", sample):
+            continue
+        theirs_in, theirs_kwargs = torch_arguments(torch, sample)
+        their_leaves = [
+            t.requires_grad_() for t in _tensors(torch, theirs_in) if t.dtype.is_floating_point
+        ]
+        args, kwargs = arguments(sample)
+        leaves = [t.requires_grad_() for t in tensors_in(args) if t.dtype.is_differentiable]
+        theirs = _tensors(torch, torch_call_composite(torch, name, theirs_in, theirs_kwargs))
+        outs = [out for out in tensors_in(call(name, args, kwargs)) if out.requires_grad]
+        theirs = [out for out in theirs if out.requires_grad]
+        assert len(theirs) == len(outs), f"{name}{sample}"
+        if not outs:
+            continue
+        weights = weights_of(outs)
+        given = [torch.from_numpy(np.array(w.array)) for w in weights]
+        expected = torch.autograd.grad(theirs, their_leaves, given, allow_unused=True)
+        got = al.autograd.grad(outs, leaves, weights, allow_unused=True)
+        for k, (a, b) in enumerate(zip(expected, got, strict=True)):
+            assert (a is None) == (b is None), f"{name}{sample}: gradient {k}"
+            if a is not None:
+                wanted = a.resolve_conj().numpy()
+                assert close(wanted, b.array, 1e-12), (
+                    f"{name}{sample}: gradient {k} is {b.tolist()}, PyTorch has {wanted.tolist()}"
+                )
+
+
+def test_a_composite_is_declared_once():
+    from aotlite.ir.composite import composite
+    from aotlite.ir.errors import GraphError
+
+    for name in COMPOSITES:
+        with pytest.raises(GraphError, match=f"the composite {name!r} is declared twice"):
+            composite(name=name)(lambda self: self)
