@@ -9,12 +9,14 @@ Spec: `specs/op_declaration.md`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 
-from aotlite.ir.errors import GraphError
+from aotlite.ir.errors import ArgumentError, GraphError
+from aotlite.ir.results import results_of
 from aotlite.ir.schema import Schema, parse_schema
 from aotlite.ir.sizes import as_size
 
@@ -32,14 +34,35 @@ class Composite:
     is_property: bool = attrs.field(kw_only=True)
     is_method: bool = attrs.field(kw_only=True)
     """Operands have it as a method or a property."""
+    _named: Any = attrs.field(init=False)
+    """The named tuple of its results, if the schema names several."""
+
+    @_named.default
+    def _results(self) -> Any:
+        return results_of(self.schema)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function gives. Raises ArgumentError for arguments that do not fit."""
         if self.spread:
             args = gathered(args)
         if self.schema is None:
+            return self._unchecked(args, kwargs)
+        result = self.function(*self.schema.bind(args, kwargs))
+        return result if self._named is None else self._named(*result)
+
+    def _unchecked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
             return self.function(*args, **kwargs)
-        return self.function(*self.schema.bind(args, kwargs))
+        except TypeError:
+            try:
+                signature = inspect.signature(self.function)
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{self.name}: the call does not fit ({error}), expected "
+                    f"{self.name}{signature}"
+                ) from None
+            raise
 
     def __repr__(self) -> str:
         return f"composite {self.name}"

@@ -9,7 +9,6 @@ alone.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, OPS, Op
+from aotlite.ir.results import results_of
 
 
 class Operand:
@@ -321,22 +321,6 @@ class Operand:
         """`to(bool)`."""
         return self.to(dtypes.bool_)
 
-    # --- reductions
-    def max(self, dim: Any = None, keepdim: builtins.bool = False) -> Any:
-        """The largest element; with a dim (values, indices) along it; with a tensor `maximum`."""
-        return self._extreme("max", dim, keepdim)
-
-    def min(self, dim: Any = None, keepdim: builtins.bool = False) -> Any:
-        """The smallest element; with a dim (values, indices) along it; with a tensor `minimum`."""
-        return self._extreme("min", dim, keepdim)
-
-    def _extreme(self, name: str, dim: Any, keepdim: builtins.bool) -> Any:
-        if dim is None:
-            return self._do(f"a{name}", None, keepdim)
-        if isinstance(dim, Operand):
-            return self._do(f"{name}imum", dim)
-        return self._do(f"{name}_dim", dim, keepdim)
-
     # --- products
     def mm(self, other: Operand) -> Any:
         """(m, k) (k, n) -> (m, n)."""
@@ -413,5 +397,11 @@ def _method(op: Op) -> Any:
             return self._apply(op, (self,))
         return self._apply(op, op.bind((self, *args), kwargs))
 
-    described(method, op.name, None, op.schema)
-    return method
+    named = results_of(op.schema)
+
+    def naming(self: Operand, *args: Any, **kwargs: Any) -> Any:
+        return named(*method(self, *args, **kwargs))
+
+    face = method if named is None else naming
+    described(face, op.name, None, op.schema)
+    return face

@@ -62,6 +62,34 @@ def _extreme_reductions(name: str) -> Iterable[Sample]:
     yield from _smooth_reductions()
 
 
+@register("max", "min")
+def _extremes_of_everything(name: str) -> Iterable[Sample]:
+    yield from (Sample((a,)) for a in _reducible(ALL) if a.size)
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((np.array([2.0, 1.0, 2.0]),))
+    yield Sample((flipped(array((2, 3))),), smooth=True)
+
+
+@register("max()", "min()")
+def _extremes_in_all_forms(name: str) -> Iterable[Sample]:
+    a = array((2, 3))
+    for args in ((), (1,), (0, True), (array((3,), seed=1),)):
+        yield Sample((a, *args), smooth=True)
+    yield Sample((a,), {"dim": -1, "keepdim": True})
+    yield Sample((array((2, 3), "int64"), 1))
+
+
+@register("aminmax")
+def _both_extremes(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        for dim in (None, 0, -1):
+            if _has_elements(a, dim):
+                yield Sample((a,), {"dim": dim})
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((array((2, 3)),), smooth=True)
+    yield Sample((flipped(array((2, 3))),), {"dim": 1, "keepdim": True}, smooth=True)
+
+
 def _has_elements(a: np.ndarray, dim: Any) -> bool:
     """Whether no dimension that is reduced is empty: an extreme of nothing is refused."""
     reduced = range(a.ndim) if dim is None or dim == () else (dim,) if isinstance(dim, int) else dim

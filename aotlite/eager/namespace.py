@@ -18,6 +18,7 @@ from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, ShapeError, noted
 from aotlite.ir.op import OPS
 from aotlite.ir.operand import Operand
+from aotlite.ir.results import results_of
 from aotlite.ir.schema import Schema
 
 
@@ -54,6 +55,7 @@ def _doc(name: str) -> str | None:
 def _compute(name: str) -> Callable[..., Any]:
     """The op or composite as tensors have it, which is how users know it."""
     made, op = COMPOSITES.get(name), OPS.get(name)
+    named = None if op is None else results_of(op.schema)
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         first = args[0] if args else kwargs.get("self")
@@ -63,7 +65,8 @@ def _compute(name: str) -> Callable[..., Any]:
         if made is not None:
             return made(*args, **kwargs)
         assert op is not None
-        return dispatch(op, op.bind(args, kwargs))
+        result = dispatch(op, op.bind(args, kwargs))
+        return result if named is None else named(*result)
 
     return compute
 

@@ -8,9 +8,15 @@ import numpy as np
 
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
+from aotlite.ir.op import OPS
 from tests.laws.running import tensor_of, tensors_in
 from tests.laws.torch_twins import special_twin, torch_tensor
 from tests.samples import Sample
+
+
+def entry(name: str) -> str:
+    """What samples, twins and differences call a composite: `max()` where an op is `max`."""
+    return f"{name}()" if name in OPS else name
 
 
 def arguments(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -50,7 +56,7 @@ def torch_arguments(torch: Any, sample: Sample) -> tuple[tuple[Any, ...], dict[s
 
 def torch_call_composite(torch: Any, name: str, args: Any, kwargs: Any) -> Any:
     """What PyTorch's function of this name gives: a twin's, the method, or the function."""
-    special = special_twin(name)
+    special = special_twin(entry(name))
     if special is not None:
         return special(torch, *args, **kwargs)
     if COMPOSITES[name].is_property:

@@ -10,6 +10,7 @@ from tests.laws.composites import (
     aliasing,
     arguments,
     call,
+    entry,
     torch_arguments,
     torch_call_composite,
 )
@@ -19,17 +20,17 @@ from tests.laws.test_torch import TOLERANCE, _tensors
 from tests.laws.torch_twins import WITHOUT_TWIN, known
 from tests.samples import samples_of
 
-COMPARED = [name for name in COMPOSITES if name not in WITHOUT_TWIN]
+COMPARED = [name for name in COMPOSITES if entry(name) not in WITHOUT_TWIN]
 
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_every_composite_has_samples(name):
-    assert samples_of(name)
+    assert samples_of(entry(name))
 
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_compiled_composite_gives_what_eager_gives(name):
-    for sample in samples_of(name):
+    for sample in samples_of(entry(name)):
         args, kwargs = arguments(sample)
         expected = call(name, args, kwargs)
         compiled = al.compile(lambda *args, name=name, kwargs=kwargs: call(name, args, kwargs))
@@ -43,9 +44,9 @@ def test_a_compiled_composite_gives_what_eager_gives(name):
 @pytest.mark.torch
 @pytest.mark.parametrize("name", COMPARED)
 def test_composites_equal_torch(torch, name):
-    for sample in samples_of(name):
+    for sample in samples_of(entry(name)):
         theirs_in, theirs_kwargs = torch_arguments(torch, sample)
-        if known(name, "call", sample):
+        if known(entry(name), "call", sample):
             with pytest.raises((RuntimeError, TypeError, IndexError, ValueError)):
                 torch_call_composite(torch, name, theirs_in, theirs_kwargs)
             continue
@@ -56,7 +57,7 @@ def test_composites_equal_torch(torch, name):
         assert len(expected) == len(got), f"{name}{sample}"
         for a, b in zip(expected, got, strict=True):
             _compare(name, sample, a, b)
-        if not known(name, "aliasing", sample):
+        if not known(entry(name), "aliasing", sample):
             ours_alias = aliasing((args, tuple(kwargs.values())), ours)
             theirs_alias = aliasing(
                 (theirs_in, tuple(theirs_kwargs.values())), theirs, torch=torch
@@ -71,7 +72,7 @@ def _compare(name, sample, their, our):
         "strides": (their.stride(), our.stride()),
     }
     for aspect, (expected, got) in found.items():
-        assert expected == got or known(name, aspect, sample), (
+        assert expected == got or known(entry(name), aspect, sample), (
             f"{name}{sample}: {aspect} is {got}, PyTorch has {expected}"
         )
     values = their.detach().resolve_conj().resolve_neg()
@@ -79,7 +80,7 @@ def _compare(name, sample, their, our):
     expected = values.numpy()
     got = our.detach().array.astype(expected.dtype)
     tolerance = TOLERANCE.get(our.dtype.name, 0)
-    assert close(expected, got, tolerance) or known(name, "values", sample), (
+    assert close(expected, got, tolerance) or known(entry(name), "values", sample), (
         f"{name}{sample}: the values are {our.tolist()}, PyTorch has {their.tolist()}"
     )
 
@@ -87,8 +88,8 @@ def _compare(name, sample, their, our):
 @pytest.mark.torch
 @pytest.mark.parametrize("name", COMPARED)
 def test_gradients_of_composites_equal_torch(torch, name):
-    for sample in [s for s in samples_of(name) if s.smooth]:
-        if known(name, "gradient", sample) or known(name, "call", sample):
+    for sample in [s for s in samples_of(entry(name)) if s.smooth]:
+        if known(entry(name), "gradient", sample) or known(entry(name), "call", sample):
             continue
         theirs_in, theirs_kwargs = torch_arguments(torch, sample)
         their_leaves = [

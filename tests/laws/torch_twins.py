@@ -61,42 +61,12 @@ def _pool(torch: Any, *args: Any) -> Any:
     return torch.nn.functional.max_pool2d(*args, return_indices=True)
 
 
-def _any(name: str) -> Any:
-    def call(torch: Any, x: Any, dim: Any, keepdim: bool) -> Any:
-        if dim is None:
-            dim = tuple(range(x.ndim))
-        return getattr(torch, name)(x, dim=dim, keepdim=keepdim)
-
-    return call
-
-
-def _prod(torch: Any, x: Any, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
-    if dim is None:
-        return torch.prod(x, dtype=dtype)
-    return torch.prod(x, dim, keepdim, dtype=dtype)
-
-
-def _amax(name: str) -> Any:
-    return lambda torch, x, dim, keepdim: getattr(torch, name)(
-        x, () if dim is None else dim, keepdim
-    )
-
-
 _SPECIAL: dict[str, Callable[..., Any]] = {
     "as_strided": _as_strided,
     "as_strided_": _as_strided_,
     "as_strided_scatter": _as_strided_scatter,
     "cast": _cast,
     "max_pool2d_with_indices": _pool,
-    "any": _any("any"),
-    "all": _any("all"),
-    "prod": _prod,
-    "amax": _amax("amax"),
-    "amin": _amax("amin"),
-    "max_dim": lambda torch, x, dim, keepdim: torch.max(x, dim, keepdim),
-    "min_dim": lambda torch, x, dim, keepdim: torch.min(x, dim, keepdim),
-    "sum": lambda torch, x, dim, keepdim, dtype: torch.sum(x, dim, keepdim, dtype=dtype),
-    "mean": lambda torch, x, dim, keepdim, dtype: torch.mean(x, dim, keepdim, dtype=dtype),
     "where": lambda torch, c, a, b: torch.where(c, a, b),
     "full": lambda torch, size, value, dtype, device: torch.full(size, value, dtype=dtype),
     "copy": lambda torch, x, src: torch.ops.aten.copy(x, src),
@@ -106,12 +76,6 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "conj": lambda torch, x: torch.conj_physical(x),
     "real": lambda torch, x: torch.real(x).clone(),
     "conv2d": lambda torch, *args: torch.nn.functional.conv2d(*args),
-    "softmax": lambda torch, x, dim, dtype: torch.softmax(x, dim, dtype=dtype),
-    "log_softmax": lambda torch, x, dim, dtype: torch.log_softmax(x, dim, dtype=dtype),
-    "cumsum": lambda torch, x, dim, dtype: torch.cumsum(x, dim, dtype=dtype),
-    "var": lambda torch, x, dim, correction, keepdim: torch.var(
-        x, dim, correction=1 if correction is None else correction, keepdim=keepdim
-    ),
     "index_add": lambda torch, x, dim, index, source, alpha: torch.index_add(
         x, dim, index, source, alpha=alpha
     ),
@@ -174,13 +138,6 @@ def _is_complex(sample: Sample) -> bool:
     return _dtype_of(sample).startswith("complex")
 
 
-def _is_special(sample: Sample) -> bool:
-    array = sample.args[0]
-    return (
-        isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all()
-    )
-
-
 DIFFERENCES: list[Difference] = [
     Difference(
         ("copy",),
@@ -202,12 +159,6 @@ DIFFERENCES: list[Difference] = [
         _is_complex,
     ),
     Difference(
-        ("argmax", "argmin"),
-        "call",
-        "PyTorch has no kernel for bool; where the first True lies has a plain meaning",
-        lambda sample: _dtype_of(sample) == "bool",
-    ),
-    Difference(
         ("scatter_add", "scatter_add_"),
         "gradient",
         "PyTorch's fails where the index spans less than src; ours has zeros there",
@@ -217,18 +168,6 @@ DIFFERENCES: list[Difference] = [
         ("as_strided_scatter",),
         "gradient",
         "PyTorch's counts the offset from the start of the gradient's memory, not the operand's",
-    ),
-    Difference(
-        ("prod",),
-        "gradient",
-        "PyTorch's is 0 where two elements are 0, also next to infinity and nan",
-        _is_special,
-    ),
-    Difference(
-        ("var",),
-        "gradient",
-        "PyTorch takes no dimensions for all of them in the forward and for none in the backward",
-        lambda sample: len(sample.args) > 1 and sample.args[1] == (),
     ),
 ]
 

@@ -1,0 +1,98 @@
+"""Sums of exponentials: logsumexp, softmax, log_softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.ir import sizes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import DTypeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops.declare import Formulas, pure, to_float
+from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims
+
+
+def _peak(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:
+    """The maximum, which is taken out before exponentials; 0 for an infinite one: no inf - inf."""
+    peak = xp.max(a, axis=axes, keepdims=True)
+    return xp.where(xp.isinf(peak), xp.zeros_like(peak), peak)
+
+
+def _logsumexp_rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+    dims = reduced_dims("logsumexp", dim, len(self.shape))
+    return reduced(self, dims, keepdim, to_float(self.dtype))
+
+
+def _logsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+    axes = reduced_dims("logsumexp", dim, len(a.shape))
+    a = wide(xp, a, meta.dtype)
+    if 0 in a.shape:
+        total = xp.log(xp.sum(xp.exp(a), axis=axes, keepdims=True))
+    else:
+        peak = _peak(xp, a, axes)
+        total = xp.log(xp.sum(xp.exp(a - peak), axis=axes, keepdims=True)) + peak
+    return cast(xp, xp.reshape(total, meta.shape), meta.dtype)
+
+
+def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
+    total = kept(result, self.meta, dim, keepdim)
+    return kept(grad, self.meta, dim, keepdim) * (self - total).exp()
+
+
+LOGSUMEXP: PureOp = pure(
+    "logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
+    meta=_logsumexp_rule,
+    kernel=_logsumexp_kernel,
+    vjp={"self": _logsumexp_vjp},
+    cost=Cost.REDUCTION,
+)
+
+
+def _softmax_op(name: str, compute: Callable[..., Any], vjp: Formulas) -> PureOp:
+    def rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
+        sizes.wrap_dim(dim, len(self.shape), op=name)
+        dtype = dtype or self.dtype
+        if not dtype.is_floating_point:
+            raise DTypeError(f"{name}: dtype is {dtype}, expected a floating one")
+        return tensor_meta(self.shape, None, dtype, self.device)
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:
+        a = wide(xp, a, meta.dtype)
+        if 0 in a.shape:
+            return cast(xp, a, meta.dtype)
+        axes = (dim,) if a.shape else ()
+        shifted = a - xp.max(a, axis=axes, keepdims=True)
+        return cast(xp, compute(xp, shifted, axes), meta.dtype)
+
+    return pure(
+        f"{name}(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp=vjp,
+        cost=Cost.REDUCTION,
+    )
+
+
+def _softmax(xp: Any, shifted: Any, axes: Sequence[int]) -> Any:
+    raised = xp.exp(shifted)
+    return raised / xp.sum(raised, axis=axes, keepdims=True)
+
+
+def _log_softmax(xp: Any, shifted: Any, axes: Sequence[int]) -> Any:
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axes, keepdims=True))
+
+
+def _softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
+    weighted = grad * result
+    return weighted - result * weighted.sum(dim, True)
+
+
+def _log_softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
+    return grad - result.exp() * grad.sum(dim, True)
+
+
+SOFTMAX = _softmax_op("softmax", _softmax, {"self": _softmax_vjp})
+LOG_SOFTMAX = _softmax_op("log_softmax", _log_softmax, {"self": _log_softmax_vjp})

@@ -1,0 +1,246 @@
+"""Extremes, and where they lie: amax, amin, max, min, aminmax, argmax, argmin.
+
+`x.max()` and `x.max(dim)` are two ops of PyTorch, `max` and `max_dim`, and `x.max(other)` is a
+third; users meet the three as one composite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.composite import composite
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops.declare import Formulas, pure
+from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.reduce import (
+    Dims,
+    kept,
+    reduced,
+    reduced_dims,
+    refuse_empty,
+    require_real,
+)
+from aotlite.ir.results import results_type
+
+Two = tuple[TensorMeta, TensorMeta]
+
+
+# -------------------------------------------------------------------------- over dimensions
+def _shared(grad: Any, hits: Any, dim: Dims) -> Any:
+    """Elements that tie share the gradient equally."""
+    return grad * hits / hits.sum(dim, True)
+
+
+def _extreme_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
+    hits = self == kept(result, self.meta, dim, keepdim)
+    return _shared(kept(grad, self.meta, dim, keepdim), hits, dim)
+
+
+def _extreme(name: str, function: str) -> PureOp:
+    def rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+        dims = reduced_dims(name, dim, len(self.shape))
+        refuse_empty(name, self, dims)
+        return reduced(self, dims, keepdim, require_real(name, self.dtype))
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+        axes = reduced_dims(name, dim, len(a.shape))
+        a = wide(xp, a, meta.dtype)
+        return cast(xp, getattr(xp, function)(a, axis=axes, keepdims=keepdim), meta.dtype)
+
+    return pure(
+        f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp={"self": _extreme_vjp},
+        cost=Cost.REDUCTION,
+    )
+
+
+AMAX = _extreme("amax", "max")
+AMIN = _extreme("amin", "min")
+
+
+def _aminmax_rule(self: TensorMeta, dim: int | None, keepdim: bool) -> Two:
+    dims = reduced_dims("aminmax", dim, len(self.shape))
+    refuse_empty("aminmax", self, dims)
+    meta = reduced(self, dims, keepdim, require_real("aminmax", self.dtype))
+    return meta, meta
+
+
+def _aminmax_kernel(xp: Any, metas: Any, a: Any, dim: int | None, keepdim: bool) -> Any:
+    axes = reduced_dims("aminmax", dim, len(a.shape))
+    dtype = metas[0].dtype
+    a = wide(xp, a, dtype)
+    least, greatest = (getattr(xp, f)(a, axis=axes, keepdims=keepdim) for f in ("min", "max"))
+    return cast(xp, least, dtype), cast(xp, greatest, dtype)
+
+
+def _aminmax_vjp(
+    grad_min: Any, grad_max: Any, self: Any, min: Any, max: Any, dim: int | None, keepdim: bool
+) -> Any:
+    pairs = [(grad_min, min), (grad_max, max)]
+    parts = [_extreme_vjp(g, self, end, dim, keepdim) for g, end in pairs if g is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+AMINMAX: PureOp = pure(
+    "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    meta=_aminmax_rule,
+    kernel=_aminmax_kernel,
+    vjp={"self": _aminmax_vjp},
+    cost=Cost.REDUCTION,
+)
+
+
+# ---------------------------------------------------------------------------- of everything
+def chosen_all_vjp(grad: Any, self: Any, result: Any) -> Any:
+    """Elements equal to the result share the gradient; nans equal a nan, as in PyTorch."""
+    hits = (self == result).logical_or(self.isnan().logical_and(result.isnan()))
+    return _shared(grad, hits, None)
+
+
+def _of_everything(name: str) -> PureOp:
+    def rule(self: TensorMeta) -> TensorMeta:
+        dims = tuple(range(len(self.shape)))
+        refuse_empty(name, self, dims)
+        return reduced(self, dims, False, require_real(name, self.dtype))
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
+        return cast(xp, getattr(xp, name)(wide(xp, a, meta.dtype)), meta.dtype)
+
+    return pure(
+        f"{name}(Tensor self) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp={"self": chosen_all_vjp},
+        cost=Cost.REDUCTION,
+    )
+
+
+MAX = _of_everything("max")
+MIN = _of_everything("min")
+
+
+# -------------------------------------------------------------------------------- positions
+def _position(xp: Any, function: str, a: Any, dim: int | None, keepdim: bool) -> Any:
+    """Where the first extreme, or the first nan, lies; `dim=None` counts in row-major order."""
+    a = wide(xp, a, dtypes.from_numpy(a.dtype))
+    if dim is None or not a.shape:
+        index = getattr(xp, function)(xp.reshape(a, (-1,)), axis=0)
+        return xp.reshape(index, (1,) * len(a.shape) if keepdim else ())
+    return getattr(xp, function)(a, axis=dim, keepdims=keepdim)
+
+
+def _position_op(name: str) -> PureOp:
+    def rule(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
+        dims = reduced_dims(name, dim, len(self.shape))
+        refuse_empty(name, self, dims)
+        require_real(name, self.dtype)
+        return reduced(self, dims, keepdim, dtypes.int64)
+
+    return pure(
+        f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        meta=rule,
+        kernel=lambda xp, meta, a, dim, keepdim: _position(xp, name, a, dim, keepdim),
+        vjp=None,
+        cost=Cost.REDUCTION,
+    )
+
+
+ARGMAX = _position_op("argmax")
+ARGMIN = _position_op("argmin")
+
+
+# ------------------------------------------------------------------------ values and indices
+def chosen_vjp(
+    grad_values: Any, indices: Any, self_meta: TensorMeta, dim: int, keepdim: bool
+) -> Any:
+    """Each chosen element takes the gradient of what it became."""
+    zeros = grad_values.new_zeros(self_meta.shape)
+    if not keepdim and self_meta.shape:
+        grad_values, indices = grad_values.unsqueeze(dim), indices.unsqueeze(dim)
+    return zeros.scatter_add(dim, indices, grad_values)
+
+
+def choosing(schema: str, name: str, place: Callable[..., Any], *, vjp: Formulas = None) -> PureOp:
+    """Declares a reduction that chooses an element along `dim` and says which.
+
+    `place(xp, a, dim, *options)` gives the index of each, with `dim` of size 1.
+    """
+
+    def rule(self: TensorMeta, *args: Any) -> Two:
+        *_, dim, keepdim = args
+        dims = reduced_dims(name, dim, len(self.shape))
+        refuse_empty(name, self, dims)
+        values = reduced(self, dims, keepdim, require_real(name, self.dtype))
+        return values, values.with_dtype(dtypes.int64)
+
+    def kernel(xp: Any, metas: Any, a: Any, *args: Any) -> tuple[Any, Any]:
+        *options, dim, _ = args
+        if not a.shape:
+            return a, xp.zeros((), dtype=xp.int64)
+        index = place(xp, wide(xp, a, metas[0].dtype), dim, *options)
+        values = xp.take_along_axis(a, index, axis=dim)
+        return xp.reshape(values, metas[0].shape), xp.reshape(index, metas[1].shape)
+
+    return pure(
+        schema,
+        meta=rule,
+        kernel=kernel,
+        vjp=vjp or {"self": chosen_vjp},
+        cost=Cost.REDUCTION,
+    )
+
+
+def _extreme_with_index(name: str, function: str) -> PureOp:
+    return choosing(
+        f"{name}(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        name,
+        lambda xp, a, dim: _position(xp, function, a, dim, True),
+    )
+
+
+MAX_DIM = _extreme_with_index("max_dim", "argmax")
+"""`x.max(dim)`: the first of equal maxima takes the whole gradient."""
+MIN_DIM = _extreme_with_index("min_dim", "argmin")
+
+
+# ---------------------------------------------------------------------- what users meet
+_FORMS = (
+    "(Tensor self, Tensor|Scalar? dim=None, bool keepdim=False, *, Tensor? other=None) -> Tensor"
+)
+_MAX_RESULTS = results_type("max", "values", "indices")
+_MIN_RESULTS = results_type("min", "values", "indices")
+
+
+@composite("max" + _FORMS)
+def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The largest element; with a dim (values, indices) along it; with a tensor `maximum`."""
+    return _form(self, "max", (dim, keepdim, other), _MAX_RESULTS)
+
+
+@composite("min" + _FORMS)
+def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The smallest element; with a dim (values, indices) along it; with a tensor `minimum`."""
+    return _form(self, "min", (dim, keepdim, other), _MIN_RESULTS)
+
+
+def _form(self: Any, name: str, args: tuple[Any, bool, Any], results: Any) -> Any:
+    dim, keepdim, other = args
+    other = dim if hasattr(dim, "meta") else other
+    if other is not None:
+        return self._do(f"{name}imum", other)
+    if dim is not None:
+        return results(*self._do(f"{name}_dim", dim, keepdim))
+    refuse_keepdim(name, keepdim)
+    return self._do(name)
+
+
+def refuse_keepdim(name: str, keepdim: bool) -> None:
+    """For forms that reduce everything and keep no dimension, as PyTorch's."""
+    if keepdim:
+        raise ArgumentError(f"{name}: argument 'keepdim' is True without 'dim', expected a dim too")

@@ -1,0 +1,155 @@
+"""Sums, products, averages and truth: sum, mean, prod, any, all.
+
+What the gradients save follows PyTorch's table, except that `prod` saves its operand alone: its
+gradient never divides by the result, so that it is right with zeros and at every order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes, sizes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.pointwise import conj
+from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.reduce import (
+    Dims,
+    count,
+    reduced,
+    reduced_dims,
+    require_float,
+    spread,
+    summed,
+)
+
+
+# ------------------------------------------------------------------------------ sums and products
+def _sum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
+    dims = reduced_dims("sum", dim, len(self.shape))
+    return reduced(self, dims, keepdim, dtype or summed(self.dtype))
+
+
+def _sum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
+    axes = reduced_dims("sum", dim, len(a.shape))
+    return cast(xp, xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
+
+
+SUM: PureOp = pure(
+    "sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    meta=_sum_rule,
+    kernel=_sum_kernel,
+    vjp={"self": lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim)},
+    cost=Cost.REDUCTION,
+    additive=True,
+)
+
+
+def _mean_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
+    dims = reduced_dims("mean", dim, len(self.shape))
+    return reduced(self, dims, keepdim, require_float("mean", dtype or self.dtype))
+
+
+def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
+    axes = reduced_dims("mean", dim, len(a.shape))
+    total = xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim)
+    # An array, not the bare number: an empty mean is nan, and a Python 0 would raise.
+    size = xp.full((), sizes.numel([a.shape[i] for i in axes]), dtype=total.dtype)
+    return cast(xp, xp.divide(total, size), meta.dtype)
+
+
+def _mean_vjp(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
+    return spread(grad, self_meta, dim, keepdim) / count(self_meta, dim)
+
+
+MEAN: PureOp = pure(
+    "mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    meta=_mean_rule,
+    kernel=_mean_kernel,
+    vjp={"self": _mean_vjp},
+    cost=Cost.REDUCTION,
+    additive=True,
+)
+
+
+def _prod_rule(self: TensorMeta, dim: int | None, keepdim: bool, dtype: DType | None) -> TensorMeta:
+    dims = reduced_dims("prod", dim, len(self.shape))
+    return reduced(self, dims, keepdim, dtype or summed(self.dtype))
+
+
+def _prod_kernel(
+    xp: Any, meta: TensorMeta, a: Any, dim: int | None, keepdim: bool, dtype: Any
+) -> Any:
+    axes = reduced_dims("prod", dim, len(a.shape))
+    return cast(xp, xp.prod(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
+
+
+def _prod_vjp(grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+    values = self.to(grad.dtype)  # for a prod with a dtype of its own
+    if not self.shape:
+        return grad
+    if dim is None:
+        others = _others(values.reshape(self.numel())).view(self.shape)
+    else:
+        others = _others(values.transpose(dim, -1)).transpose(dim, -1)
+    return spread(grad, self.meta, dim, keepdim) * conj(others)
+
+
+def _others(x: Any) -> Any:
+    """For each element, the product of the others along the last dimension.
+
+    Neighbours are multiplied in pairs, the products of the other pairs found by recursion, and each
+    element takes its partner in: about 3n products in log2(n) steps, no division. `prod / x` is 0/0
+    at a zero; prefix products need a scan whose own gradient has the same difficulty.
+    """
+    half = x.shape[-1] // 2
+    if half == 0:
+        return x.new_ones(x.shape)
+    left, right, odd = x.split((half, half, x.shape[-1] - 2 * half), -1)
+    if not odd.shape[-1]:
+        beside = _others(left * right)
+        return _joined(beside * right, beside * left)
+    beside, last = _others(_joined(left * right, odd)).split((half, 1), -1)
+    return _joined(beside * right, beside * left, last)
+
+
+def _joined(first: Any, *rest: Any) -> Any:
+    """`cat` along the last dimension."""
+    return first._apply(OPS["cat"], ((first, *rest), -1))
+
+
+PROD: PureOp = pure(
+    "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    meta=_prod_rule,
+    kernel=_prod_kernel,
+    vjp={"self": _prod_vjp},
+    cost=Cost.REDUCTION,
+)
+
+
+# ---------------------------------------------------------------------------------------- truth
+def _truth(name: str) -> PureOp:
+    def rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+        dims = reduced_dims(name, dim, len(self.shape), empty_is_all=False)
+        # PyTorch keeps its old byte masks alive: uint8 in, uint8 out.
+        dtype = self.dtype if self.dtype is dtypes.uint8 else dtypes.bool_
+        return reduced(self, dims, keepdim, dtype)
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+        axes = reduced_dims(name, dim, len(a.shape), empty_is_all=False)
+        truth = getattr(xp, name)(cast(xp, a, dtypes.bool_), axis=axes, keepdims=keepdim)
+        return cast(xp, truth, meta.dtype)
+
+    return pure(
+        f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp=None,
+        cost=Cost.REDUCTION,
+    )
+
+
+ANY = _truth("any")
+ALL = _truth("all")

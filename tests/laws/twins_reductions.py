@@ -1,0 +1,87 @@
+"""PyTorch's counterparts of reductions, scans and softmax, and where we differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.laws.torch_twins import Difference, differences, twins
+from tests.samples import Sample
+
+
+def _dtype_of(sample: Sample) -> str:
+    return str(getattr(sample.args[0], "dtype", ""))
+
+
+def _is_special(sample: Sample) -> bool:
+    array = sample.args[0]
+    return (
+        isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all()
+    )
+
+
+# ------------------------------------------------------------------------------------ twins
+def _any(name: str) -> Any:
+    def call(torch: Any, x: Any, dim: Any, keepdim: bool) -> Any:
+        if dim is None:
+            dim = tuple(range(x.ndim))
+        return getattr(torch, name)(x, dim=dim, keepdim=keepdim)
+
+    return call
+
+
+def _prod(torch: Any, x: Any, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+    if dim is None:
+        return torch.prod(x, dtype=dtype)
+    return torch.prod(x, dim, keepdim, dtype=dtype)
+
+
+def _amax(name: str) -> Any:
+    return lambda torch, x, dim, keepdim: getattr(torch, name)(
+        x, () if dim is None else dim, keepdim
+    )
+
+
+def _with_dtype(name: str) -> Any:
+    """Of ops whose last argument is a dtype, by keyword."""
+    return lambda torch, *args: getattr(torch, name)(*args[:-1], dtype=args[-1])
+
+
+twins(
+    any=_any("any"),
+    all=_any("all"),
+    prod=_prod,
+    amax=_amax("amax"),
+    amin=_amax("amin"),
+    max_dim=lambda torch, x, dim, keepdim: torch.max(x, dim, keepdim),
+    min_dim=lambda torch, x, dim, keepdim: torch.min(x, dim, keepdim),
+    aminmax=lambda torch, x, dim, keepdim: torch.aminmax(x, dim=dim, keepdim=keepdim),
+    var=lambda torch, x, dim, correction, keepdim: torch.var(
+        x, dim, correction=1 if correction is None else correction, keepdim=keepdim
+    ),
+    **{name: _with_dtype(name) for name in "sum mean softmax log_softmax cumsum".split()},
+)
+
+
+# ------------------------------------------------------------------------ known differences
+differences(
+    Difference(
+        ("argmax", "argmin"),
+        "call",
+        "PyTorch has no kernel for bool; where the first True lies has a plain meaning",
+        lambda sample: _dtype_of(sample) == "bool",
+    ),
+    Difference(
+        ("prod",),
+        "gradient",
+        "PyTorch's is 0 where two elements are 0, also next to infinity and nan",
+        _is_special,
+    ),
+    Difference(
+        ("var",),
+        "gradient",
+        "PyTorch takes no dimensions for all of them in the forward and for none in the backward",
+        lambda sample: len(sample.args) > 1 and sample.args[1] == (),
+    ),
+)
