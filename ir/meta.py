@@ -7,7 +7,7 @@ they start share their meta, so that rule caches and guards compare one object b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -111,3 +111,25 @@ def tensor_meta(
     shape = tuple(shape)
     stride = layout.contiguous_strides(shape) if stride is None else tuple(stride)
     return _intern(shape, stride, dtype, device)
+
+
+@attrs.frozen
+class Outline:
+    """What is known of a result whose shape depends on values: all but the sizes.
+
+    >>> Outline(2, float32).meta((3, 1))
+    f32[3, 1]
+    """
+
+    ndim: int
+    dtype: DType
+    device: Device = attrs.field(default=CPU, kw_only=True)
+    strides: Callable[[sizes.Shape], sizes.Stride] = attrs.field(
+        default=layout.contiguous_strides, kw_only=True
+    )
+    """The strides of a result of this shape."""
+
+    def meta(self, shape: Sequence[int]) -> TensorMeta:
+        """The meta of a result that turned out to have this shape."""
+        shape = tuple(shape)
+        return tensor_meta(shape, self.strides(shape), self.dtype, self.device)

@@ -1,6 +1,6 @@
 """What an op is, and the table of all ops.
 
-Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of six classes:
+Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of seven classes:
 
     PureOp       fresh results from operands                     mul, sum, matmul, select_scatter
     ViewOp       one result that shares the operand's storage    view, select, as_strided, detach
@@ -8,6 +8,7 @@ Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of six c
     InplaceOp    writes its first operand; derived from a PureOp mul_, copy_, fill_
     GeometryOp   changes the geometry of its first operand       t_, squeeze_
     RandomOp     draws from a generator; has a pure form         rand
+    DataOp       fresh results whose shapes depend on values     nonzero, masked_select
 
 Everything that a layer may ask of an op is a field here; nobody keeps tables of op names.
 Spec: `specs/ops.md` (generated table) and `specs/op_declaration.md`.
@@ -22,8 +23,8 @@ from typing import Any, ClassVar
 
 import attrs
 
-from aotlite.ir.errors import ArgumentError, GraphError
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.errors import ArgumentError, GraphError, UnsupportedError, noted
+from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.schema import Schema, parse_schema
 
 NUMBERS = (int, float, bool, complex)
@@ -396,6 +397,35 @@ class RandomOp(Op):
     functional: PureOp = attrs.field(kw_only=True)
     consumes: Callable[[TensorMeta], int] = attrs.field(kw_only=True)
     """Offsets that a draw of this meta uses up, a multiple of 4 (RNG-12)."""
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class DataOp(Op):
+    """Fresh results whose shapes depend on the operands' values: eager only (GEN-8).
+
+    The rule checks the arguments and gives an `Outline` for each result. `kernel(arrays, outline,
+    *args)` computes as a `PureOp`'s does, and the shapes are those of what it gives.
+    """
+
+    kernel: Callable[..., Any] = attrs.field(kw_only=True)
+    vjp: Vjp | None = attrs.field(kw_only=True)
+    advice: str = attrs.field(kw_only=True)
+    """What a program that is captured may do instead."""
+
+    def outlines(self, args: tuple[Any, ...]) -> Outline | tuple[Outline, ...]:
+        """What is known of the results before the values are, a tuple for several results."""
+        outlines: Outline | tuple[Outline, ...] = self.result(args)
+        return outlines
+
+    def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:
+        """Raises UnsupportedError: there is no meta before the values are known."""
+        raise noted(
+            UnsupportedError(
+                f"{self.name}: the shape of the result depends on values, expected an op whose "
+                "result has a shape that is known beforehand"
+            ),
+            f"Instead: {self.advice}.",
+        )
 
 
 # ------------------------------------------------------------------------------------- registry

@@ -36,11 +36,12 @@ from aotlite.ir.errors import (
     ShapeError,
     noted,
 )
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import (
     CACHE_LIMIT,
     OPS,
     Cost,
+    DataOp,
     GeometryOp,
     InplaceOp,
     MultiViewOp,
@@ -136,7 +137,34 @@ def _pure_of_several(
     return outs
 
 
-def _tape_node(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -> OpNode | None:
+def _data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    """The results of an op whose shapes depend on values: the kernel says them."""
+    outlines = op.outlines(args)
+    if recorder is not None:
+        what = f"{op.name} (the shape of whose result depends on values that are not known)"
+        raise recorder.refuse(what, op.advice)
+    single = isinstance(outlines, Outline)
+    each = (outlines,) if isinstance(outlines, Outline) else outlines
+    arrays = each[0].device.arrays
+    found = _run_kernel(op, args, outlines, arrays)
+    results = (found,) if single else found
+    metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
+    outs = tuple(
+        [Tensor(Storage(arrays.adopt(a, m)), m) for a, m in zip(results, metas, strict=True)]
+    )
+    node = None
+    if op.vjp is not None and STATE.grad_mode:
+        node = _tape_node(op, op.vjp, args, op.key(args))
+    if node is not None:
+        node.result = metas[0] if single else metas
+        node.save_results(outs)
+        for k, out in enumerate(outs):
+            if out.meta.dtype.is_differentiable:
+                out._node, out._index, out.facts = node, k, None
+    return outs[0] if single else outs
+
+
+def _tape_node(op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -> OpNode | None:
     """The node of a call of `op`; None if no operand requires grad."""
     found = edges_of(vjp, args)
     if found is None:
@@ -186,11 +214,11 @@ def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
     return function
 
 
-def _run_kernel(op: PureOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
+def _run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
     return arrays.quiet(op.kernel, arrays, meta, *_operands(op, args, arrays))
 
 
-def _operands(op: PureOp, args: tuple[Any, ...], arrays: Any) -> list[Any]:
+def _operands(op: Op, args: tuple[Any, ...], arrays: Any) -> list[Any]:
     """The arguments with arrays for tensors."""
     operands: list[Any] = []
     for a in args:
@@ -396,6 +424,7 @@ _HANDLERS: dict[type, Any] = {
     InplaceOp: _inplace,
     GeometryOp: _geometry,
     RandomOp: _random,
+    DataOp: _data,
     ResultOp: _result_of,
 }
 

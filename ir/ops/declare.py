@@ -17,6 +17,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import (
     NUMBERS,
     Cost,
+    DataOp,
     GeometryOp,
     InplaceOp,
     MultiViewOp,
@@ -225,6 +226,31 @@ def pure(
     )
     if inplace:
         inplace_of(op)
+    return op
+
+
+def data_dependent(
+    schema: str,
+    *,
+    outline: Callable[..., Any],
+    kernel: Callable[..., Any],
+    vjp: Formulas,
+    cost: Cost,
+    advice: str,
+) -> DataOp:
+    """Declares an op whose result's shape depends on values: `outline(*key)` gives an `Outline`.
+
+    `kernel(xp, outline, *args)` gives the array, whose shape is the result's. `advice` says what a
+    captured program does instead ("use where").
+    """
+    parsed = schema_of(schema)
+
+    def run(arrays: ArrayBackend, known: Any, *args: Any) -> Any:
+        return kernel(arrays.namespace, known, *args)
+
+    op: DataOp = register(
+        DataOp(parsed, outline, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), advice=advice)
+    )
     return op
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.eager.dispatch import _HANDLERS
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
-from aotlite.ir.op import OPS
+from aotlite.ir.op import OPS, DataOp
 from tests.laws.running import tensor_of, tensors_in
 from tests.laws.torch_twins import special_twin, torch_tensor
 from tests.samples import Sample
@@ -36,6 +37,23 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the composite gives."""
     made = COMPOSITES[name]
     return made.function(args[0]) if made.is_property else made(*args, **kwargs)
+
+
+def runs_data_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the composite, on these arguments, calls an op that no capture takes (GEN-8)."""
+    found: list[Any] = []
+    handler = _HANDLERS[DataOp]
+
+    def note(op: Any, *rest: Any) -> Any:
+        found.append(op)
+        return handler(op, *rest)
+
+    try:
+        _HANDLERS[DataOp] = note
+        call(name, args, kwargs)
+    finally:
+        _HANDLERS[DataOp] = handler
+    return bool(found)
 
 
 # ---------------------------------------------------------------------------------------- PyTorch

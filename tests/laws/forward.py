@@ -14,9 +14,10 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.builder import Builder
 from aotlite.ir.interpreter import ArrayValue, call_arrays, run_graph
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import (
     OPS,
+    DataOp,
     GeometryOp,
     InplaceOp,
     MultiViewOp,
@@ -53,6 +54,8 @@ def meta_is_what_the_kernel_gives(op: Op, samples: Samples) -> None:
         match op:
             case PureOp() | InplaceOp() | RandomOp():
                 _check_computed(op, sample)
+            case DataOp():
+                _check_outlined(op, sample)
             case ViewOp():
                 args = bound(op, sample)
                 _check_window(op, sample, args[0], op, args[1:])
@@ -81,6 +84,22 @@ def _check_computed(op: Op, sample: Sample) -> None:
         _check_array(op, sample, meta, array)
         if not isinstance(op, InplaceOp):
             _check_layout(op, sample, out, meta, array)
+
+
+def _check_outlined(op: DataOp, sample: Sample) -> None:
+    """The outline of what depends on data, with the shape that the kernel found."""
+    raw: list[Any] = []
+    seen, args = _listening(op, raw), bound(op, sample)
+    outlines = op.outlines(args)
+    outs = run(seen, args)
+    computed = raw[0] if type(raw[0]) is tuple else (raw[0],)
+    declared = (outlines,) if isinstance(outlines, Outline) else outlines
+    for out, outline, array in zip(outs, declared, computed, strict=True):
+        assert array.ndim == outline.ndim, (
+            f"{op.name}{sample}: the kernel gives {array.ndim} dimensions, expected {outline.ndim}"
+        )
+        _check_array(op, sample, outline.meta(array.shape), array)
+        _check_layout(op, sample, out, outline.meta(array.shape), array)
 
 
 def _listening(op: Op, raw: list[Any]) -> Any:

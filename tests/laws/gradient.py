@@ -11,7 +11,16 @@ from aotlite import no_grad
 from aotlite.autograd import grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError
-from aotlite.ir.op import Formula, GeometryOp, MultiViewOp, Op, PureOp, Source, ViewOp
+from aotlite.ir.op import (
+    DataOp,
+    Formula,
+    GeometryOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    Source,
+    ViewOp,
+)
 from tests.laws.running import (
     bound,
     changes_first,
@@ -42,6 +51,7 @@ CONSTANT = {
 """Ops that give no gradient where there is one, and why."""
 
 SAVED_FOR_SHAPE = {
+    ("masked_select", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("gather", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("index_add", "source"): "PyTorch saves it: writing it before the backward raises there too",
     ("conv2d", "input"): "PyTorch saves both operands whenever one gradient is needed",
@@ -243,13 +253,13 @@ def _check_each_save_matters(op: Op, samples: Samples) -> None:
                 )
 
 
-def _saved_name(op: PureOp, kind: Source, index: int) -> str:
+def _saved_name(op: PureOp | DataOp, kind: Source, index: int) -> str:
     if kind is Source.OPERAND:
         return op.schema.parameters[index].name
     return op.schema.returns[index].name or "result"
 
 
-def _matters(op: PureOp, position: int, sample: Sample, saved: Any) -> bool:
+def _matters(op: PureOp | DataOp, position: int, sample: Sample, saved: Any) -> bool:
     """Whether another value of what is saved gives another gradient."""
     args = bound(op, sample)
     outs = run(op, args)
@@ -273,7 +283,11 @@ def _poisoned(tensor: Tensor) -> Tensor:
 
 
 def _apply(
-    op: PureOp, formula: Formula, args: tuple[Any, ...], outs: tuple[Tensor, ...], instead: Any
+    op: PureOp | DataOp,
+    formula: Formula,
+    args: tuple[Any, ...],
+    outs: tuple[Tensor, ...],
+    instead: Any,
 ) -> list[Tensor]:
     grads, key = weights_of(outs), op.key(args)
     given = {

@@ -18,6 +18,7 @@ from aotlite import from_numpy
 from aotlite.ir import dtypes
 from aotlite.ir.op import (
     OPS,
+    DataOp,
     Formula,
     GeometryOp,
     InplaceOp,
@@ -70,7 +71,7 @@ def _made(make: Callable[..., Op], name: str) -> Op:
 def inside(op: Any, change: Change) -> Any:
     """The op with the pure op or view that it rests on changed; a pure op or view itself."""
     match op:
-        case PureOp() | ViewOp():
+        case PureOp() | ViewOp() | DataOp():
             return change(op)
         case InplaceOp() | RandomOp():
             return attrs.evolve(op, functional=change(op.functional))
@@ -492,3 +493,17 @@ plant(
     ),
     "rand",
 )
+
+
+# ----------------------------------------------------------------------------- data-dependent ops
+def _in_rows(outline: Any, key: Any) -> Any:
+    """Strides that put the columns in one place."""
+    return attrs.evolve(outline, strides=lambda shape: (1,) * len(shape))
+
+
+plant("L1", "strides put columns in one place", with_rule(_in_rows), "nonzero")
+plant("L2", "the sign is wrong", with_formula(_negated), "masked_select")
+plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(0)), "masked_select")
+plant("L7", "a result is saved for nothing", _surplus(Source.RESULT), "masked_select")
+plant("L8", "large gradients are clipped", with_formula(_clipped), "masked_select")
+plant("L11", "it says no way out", lambda op: attrs.evolve(op, advice=""), "nonzero")

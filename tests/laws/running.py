@@ -13,7 +13,17 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes, layout
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp, Vjp
+from aotlite.ir.op import (
+    DataOp,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+    Vjp,
+)
 from tests.samples import Sample
 
 MARGIN = 2
@@ -67,10 +77,10 @@ def run(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(tensors_in(dispatch(op, args)))
 
 
-def kernel_op(op: Op) -> PureOp | None:
+def kernel_op(op: Op) -> PureOp | DataOp | None:
     """The op whose kernel computes this one's values; None for an op that only looks at memory."""
     match op:
-        case PureOp():
+        case PureOp() | DataOp():
             return op
         case InplaceOp() | RandomOp():
             return op.functional
@@ -80,7 +90,7 @@ def kernel_op(op: Op) -> PureOp | None:
 def vjp_of(op: Op) -> Vjp | None:
     """The gradient formulas that differentiate this op's results."""
     match op:
-        case PureOp() | ViewOp():
+        case PureOp() | ViewOp() | DataOp():
             return op.vjp
         case InplaceOp():
             return op.functional.vjp
@@ -94,7 +104,7 @@ def changes_first(op: Op) -> bool:
     return isinstance(op, (InplaceOp, GeometryOp))
 
 
-def with_kernel(op: PureOp, kernel: Any) -> PureOp:
+def with_kernel(op: PureOp | DataOp, kernel: Any) -> PureOp | DataOp:
     """The op with another kernel, outside the table."""
     return attrs.evolve(op, kernel=kernel)
 

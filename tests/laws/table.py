@@ -10,6 +10,7 @@ from aotlite.eager.random import get_rng_state, set_rng_state
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import (
     Cost,
+    DataOp,
     GeometryOp,
     InplaceOp,
     MultiViewOp,
@@ -18,7 +19,7 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from tests.laws import forward, gradient, lens
+from tests.laws import forward, gradient, lens, refusal
 from tests.laws.running import vjp_of
 from tests.samples import Sample
 
@@ -27,6 +28,10 @@ WITHOUT_SAMPLES = {
     "op with several results",
 }
 """Ops that no sample can be written for, and why."""
+
+
+DATA = "data-dependent"
+"""The class of ops whose results' shapes depend on values: no graph holds one (GEN-8)."""
 
 
 def class_of(op: Op) -> str:
@@ -44,6 +49,8 @@ def class_of(op: Op) -> str:
             return "geometry"
         case RandomOp():
             return "random"
+        case DataOp():
+            return DATA
     return "graph"
 
 
@@ -91,10 +98,10 @@ class Law:
             set_rng_state(state)
 
 
-DIFFERENTIABLE = tuple(c for c in EVERY if c not in ("random (pure)", "random"))
+DIFFERENTIABLE = (*(c for c in EVERY if c not in ("random (pure)", "random")), DATA)
 
 LAWS = (
-    Law("L1", "meta = kernel", forward.meta_is_what_the_kernel_gives, EVERY),
+    Law("L1", "meta = kernel", forward.meta_is_what_the_kernel_gives, (*EVERY, DATA)),
     Law(
         "L2",
         "vjp = finite differences, second order too",
@@ -106,7 +113,7 @@ LAWS = (
         "L3",
         "declared aliasing = what memory shows",
         forward.memory_shows_the_declared_aliasing,
-        EVERY,
+        (*EVERY, DATA),
     ),
     Law("L4", "views are lenses", lens.views_are_lenses, VIEWS),
     Law(
@@ -137,6 +144,13 @@ LAWS = (
         tuple(c for c in EVERY if c != "random"),
     ),
     Law("L10", "draw = pure form", forward.draws_are_the_pure_form, ("random",)),
+    Law(
+        "L11",
+        "what depends on data is refused in capture",
+        refusal.captures_refuse_it_by_name,
+        (DATA,),
+        only=takes_floats,
+    ),
 )
 """Laws that run now."""
 

@@ -1,0 +1,128 @@
+"""Ops that read and write elements at positions along a dimension: gather, scatter_add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import sizes
+from aotlite.ir.errors import ShapeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.positions import (
+    added,
+    addresses,
+    check_index_dtype,
+    check_range,
+    check_same_dtype,
+    extents,
+)
+
+
+def _check_window(
+    name: str, self: TensorMeta, dim: int, index: TensorMeta, other: TensorMeta | None = None
+) -> None:
+    """The index spans no more than self (except along `dim`), and no more than `other`."""
+    dim = sizes.wrap_dim(dim, len(self.shape), op=name)
+    mine, its = extents(self.shape), extents(index.shape)
+    if sizes.known_equal(index.numel, 0):
+        return
+    if len(mine) != len(its):
+        raise ShapeError(
+            f"{name}: the index has shape {index.shape}, expected {len(mine)} dimensions like self"
+        )
+    for i, (n, m) in enumerate(zip(mine, its, strict=True)):
+        if i != dim and sizes.known_less(n, m):
+            raise ShapeError(
+                f"{name}: the index has shape {index.shape}, expected at most size {n} in "
+                f"dimension {i}, as in self of shape {self.shape}"
+            )
+    if other is not None:
+        _check_covered(name, index, other)
+
+
+def _check_covered(name: str, index: TensorMeta, src: TensorMeta) -> None:
+    its, theirs = extents(index.shape), extents(src.shape)
+    small = len(its) == len(theirs) and all(
+        not sizes.known_less(n, m) for m, n in zip(its, theirs, strict=True)
+    )
+    if not small:
+        raise ShapeError(
+            f"{name}: argument 'src' has shape {src.shape}, expected at least the index's shape "
+            f"{index.shape} in each dimension"
+        )
+
+
+def _gather_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
+    check_index_dtype("gather", index)
+    _check_window("gather", self, dim, index)
+    device = common_device("gather", [self, index])
+    return tensor_meta(index.shape, None, self.dtype, device)
+
+
+def _gather_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    if 0 in index.shape:
+        return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
+    source = xp.reshape(a, extents(a.shape))
+    lookup = xp.reshape(index, extents(index.shape))
+    dim %= len(source.shape)
+    check_range(xp, "gather", lookup, source.shape[dim])
+    window = tuple(slice(0, None if i == dim else n) for i, n in enumerate(lookup.shape))
+    return xp.reshape(xp.take_along_axis(source[window], lookup, axis=dim), meta.shape)
+
+
+GATHER: PureOp = pure(
+    "gather(Tensor self, int dim, Tensor index) -> Tensor",
+    meta=_gather_rule,
+    kernel=_gather_kernel,
+    # PyTorch saves self for its shape; a write to it before the backward raises there too.
+    vjp={
+        "self": lambda grad, self, dim, index: grad.new_zeros(self.shape).scatter_add(
+            dim, index, grad
+        )
+    },
+    cost=Cost.INDEXING,
+)
+
+
+def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta) -> TensorMeta:
+    check_index_dtype("scatter_add", index)
+    check_same_dtype("scatter_add", self, src, "src")
+    _check_window("scatter_add", self, dim, index, src)
+    device = common_device("scatter_add", [self, index, src])
+    return tensor_meta(self.shape, None, self.dtype, device)
+
+
+def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    if 0 in index.shape:
+        return a
+    shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
+    dim %= len(shape)
+    check_range(xp, "scatter_add", lookup, shape[dim])
+    window = tuple(slice(0, n) for n in lookup.shape)
+    values = xp.reshape(src, extents(src.shape))[window]
+    return added(xp, meta, a, addresses(xp, lookup, dim, shape), values)
+
+
+SCATTER_ADD: PureOp = pure(
+    "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    meta=_scatter_add_rule,
+    kernel=_scatter_add_kernel,
+    vjp={
+        "self": lambda grad: grad,
+        "src": lambda grad, dim, index, src_meta: _padded(grad.gather(dim, index), src_meta.shape),
+    },
+    cost=Cost.INDEXING,
+    inplace=True,
+)
+
+
+def _padded(grad: Any, shape: tuple[int, ...]) -> Any:
+    """A gradient with zeros behind it in each dimension: what the index does not reach of `src`."""
+    if len(grad.shape) != len(shape):  # an empty index of any rank: nothing was read
+        return grad.new_zeros(shape)
+    for dim, (have, wanted) in enumerate(zip(grad.shape, shape, strict=True)):
+        if have != wanted:
+            hole = grad.new_zeros((*grad.shape[:dim], wanted, *grad.shape[dim + 1 :]))
+            grad = hole.slice_scatter(grad, dim, 0, have, 1)
+    return grad

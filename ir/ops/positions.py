@@ -1,0 +1,68 @@
+"""What ops that move elements by position share: checks of an index, and addresses.
+
+An index out of range raises before anything is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes, layout
+from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
+from aotlite.ir.meta import TensorMeta
+
+INDEX_DTYPES = (dtypes.int64, dtypes.int32)
+
+
+def check_index_dtype(name: str, index: TensorMeta) -> None:
+    if index.dtype not in INDEX_DTYPES:
+        raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected int64 or int32")
+
+
+def check_same_dtype(name: str, self: TensorMeta, other: TensorMeta, argument: str) -> None:
+    if self.dtype is not other.dtype:
+        raise DTypeError(
+            f"{name}: argument '{argument}' has dtype {other.dtype}, expected {self.dtype}"
+        )
+
+
+def check_range(xp: Any, name: str, index: Any, size: int) -> None:
+    """Raises IndexOutOfRangeError naming the first index that is negative or not below `size`."""
+    flat = xp.reshape(index, (-1,))
+    wrong = xp.logical_or(flat < 0, flat >= size)
+    if bool(xp.any(wrong)):
+        found = flat[xp.argmax(wrong)].tolist()
+        raise IndexOutOfRangeError(
+            f"{name}: an index is {found}, expected 0 <= index < {size}, the size of the dimension"
+        )
+
+
+def extents(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape with a 0-d tensor counted as one of size 1, as index ops see it."""
+    return shape or (1,)
+
+
+def replaced(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+    return (*shape[:dim], size, *shape[dim + 1 :])
+
+
+def addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Any:
+    """Row-major position in `shape` of each element's place: its own, but `index` along `dim`."""
+    total = xp.zeros((), dtype=xp.int64)
+    for i, step in enumerate(layout.contiguous_strides(shape)):
+        if i == dim:
+            place = xp.astype(index, xp.int64)
+        else:
+            ones = [1] * len(shape)
+            ones[i] = index.shape[i]
+            place = xp.reshape(xp.arange(index.shape[i], dtype=xp.int64), tuple(ones))
+        total = total + place * step
+    return total
+
+
+def added(xp: Any, meta: TensorMeta, a: Any, places: Any, values: Any) -> Any:
+    """A copy of `a` with `values` added in at row-major positions; a position may come often."""
+    # `+ 0` would turn -0.0 into 0.0: a copy has to be asked for.
+    flat = xp.array(xp.reshape(a, (-1,)), copy=True)
+    xp.add.at(flat, xp.reshape(places, (-1,)), xp.reshape(values, (-1,)))
+    return xp.reshape(flat, meta.shape)

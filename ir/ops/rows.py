@@ -1,0 +1,148 @@
+"""Ops that move whole slices by position: index_select, index_add, embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import sizes
+from aotlite.ir.errors import ShapeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.positions import (
+    added,
+    addresses,
+    check_index_dtype,
+    check_range,
+    check_same_dtype,
+    extents,
+    replaced,
+)
+
+
+def _check_rows(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> int:
+    check_index_dtype(name, index)
+    if len(index.shape) > 1:
+        raise ShapeError(f"{name}: the index has shape {index.shape}, expected 1 dimension")
+    return sizes.wrap_dim(dim, len(self.shape), op=name)
+
+
+def _index_select_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
+    dim = _check_rows("index_select", self, dim, index)
+    shape = replaced(self.shape, dim, index.numel) if self.shape else ()
+    if not self.shape and index.numel != 1:
+        raise ShapeError(
+            f"index_select: the index has shape {index.shape}, expected 1 element for a 0-d tensor"
+        )
+    return tensor_meta(shape, None, self.dtype, common_device("index_select", [self, index]))
+
+
+def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    source = xp.reshape(a, extents(a.shape))
+    check_range(xp, "index_select", index, source.shape[dim])
+    taken = xp.take(source, xp.reshape(index, (-1,)), axis=dim)
+    return xp.reshape(taken, meta.shape)
+
+
+INDEX_SELECT: PureOp = pure(
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+    meta=_index_select_rule,
+    kernel=_index_select_kernel,
+    vjp={
+        "self": lambda grad, self_meta, dim, index: grad.new_zeros(self_meta.shape).index_add(
+            dim, index, grad
+        )
+    },
+    cost=Cost.INDEXING,
+)
+"""Whole slices by position along one dimension."""
+
+
+def _embedding_rule(
+    weight: TensorMeta, indices: TensorMeta, padding_idx: int, scale_grad_by_freq: bool
+) -> TensorMeta:
+    check_index_dtype("embedding", indices)
+    if len(weight.shape) != 2:
+        raise ShapeError(
+            f"embedding: argument 'weight' has shape {weight.shape}, expected 2 dimensions"
+        )
+    device = common_device("embedding", [weight, indices])
+    return tensor_meta((*indices.shape, weight.shape[1]), None, weight.dtype, device)
+
+
+def _embedding_kernel(xp: Any, meta: TensorMeta, weight: Any, indices: Any, *rest: Any) -> Any:
+    check_range(xp, "embedding", indices, weight.shape[0])
+    return xp.take(weight, indices, axis=0)
+
+
+def _embedding_vjp(
+    grad: Any, weight_meta: TensorMeta, indices: Any, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    rows, width = indices.reshape(indices.numel()), weight_meta.shape[1]
+    grad = grad.reshape(rows.numel(), width)
+    if padding_idx >= 0:
+        grad = (rows == padding_idx).unsqueeze(-1).where(0, grad)
+    if scale_grad_by_freq:
+        found = grad.new_zeros(weight_meta.shape[:1]).index_add(0, rows, grad.new_ones(rows.shape))
+        grad = grad / found.index_select(0, rows).unsqueeze(-1)
+    return grad.new_zeros(weight_meta.shape).index_add(0, rows, grad)
+
+
+EMBEDDING: PureOp = pure(
+    "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False) "
+    "-> Tensor",
+    meta=_embedding_rule,
+    kernel=_embedding_kernel,
+    vjp={"weight": _embedding_vjp},
+    cost=Cost.INDEXING,
+)
+"""(n, d) (*,) -> (*, d): rows by position. The row `padding_idx` (-1: none) gets no gradient;
+`scale_grad_by_freq` divides a row's gradient by how often it was taken."""
+
+
+def _index_add_rule(
+    self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta, alpha: type
+) -> TensorMeta:
+    dim = _check_rows("index_add", self, dim, index)
+    check_same_dtype("index_add", self, source, "source")
+    expected = replaced(extents(self.shape), dim, index.numel)
+    if extents(source.shape) != expected or len(source.shape) != len(self.shape):
+        raise ShapeError(
+            f"index_add: argument 'source' has shape {source.shape}, expected {expected}"
+        )
+    device = common_device("index_add", [self, index, source])
+    return tensor_meta(self.shape, None, self.dtype, device)
+
+
+def _index_add_kernel(
+    xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> Any:
+    if 0 in source.shape:
+        return a
+    shape = extents(a.shape)
+    dim %= len(shape)
+    check_range(xp, "index_add", index, shape[dim])
+    values = xp.reshape(source, extents(source.shape))
+    column = xp.reshape(index, tuple([-1 if i == dim else 1 for i in range(len(shape))]))
+    lookup = xp.broadcast_to(column, values.shape)
+    if alpha != 1:
+        values = xp.astype(values * alpha, meta.dtype.numpy)
+    return added(xp, meta, a, addresses(xp, lookup, dim, shape), values)
+
+
+def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    rows = grad.index_select(dim, index)
+    if rows.shape != source.shape:  # one element in a 0-d and in a 1-d tensor
+        rows = rows.reshape(source.shape)
+    return rows if alpha == 1 else rows * alpha
+
+
+INDEX_ADD: PureOp = pure(
+    "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    meta=_index_add_rule,
+    kernel=_index_add_kernel,
+    # PyTorch saves source for its shape.
+    vjp={"self": lambda grad: grad, "source": _index_add_source},
+    cost=Cost.INDEXING,
+    inplace=True,
+)

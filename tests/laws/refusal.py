@@ -1,0 +1,43 @@
+"""L11: an op whose result's shape depends on values is no part of a captured program (GEN-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aotlite as al
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.op import Op
+from tests.laws.forward import _proxied
+from tests.laws.running import bound, elements, same_bits, tensors_in
+from tests.samples import Sample
+
+
+def captures_refuse_it_by_name(op: Op, samples: Sequence[Sample]) -> None:
+    """L11: the refusal names the op, the line and a way out; eager gives its result after it."""
+    for sample in samples[:3]:
+        args = bound(op, sample)
+        tensors = tensors_in(args)
+        before = [elements(tensor) for tensor in tensors]
+        error = _refusal(op, sample, args)
+        assert op.name in str(error), f"{op.name}{sample}: the refusal does not name it: {error}"
+        notes = getattr(error, "__notes__", [])
+        assert any(__file__ in note for note in notes), (
+            f"{op.name}{sample}: the refusal does not name the line: {notes}"
+        )
+        advice = [note.removeprefix("Instead:").strip(" .") for note in notes if "Instead" in note]
+        assert any(advice), f"{op.name}{sample}: the refusal says no way out: {notes}"
+        for tensor, image in zip(tensors, before, strict=True):
+            assert same_bits(tensor.array, image), f"{op.name}{sample}: an operand changed"
+
+
+def _refusal(op: Op, sample: Sample, args: tuple[object, ...]) -> UnsupportedError:
+    def program(*tensors: Tensor) -> object:
+        return dispatch(op, _proxied(args, iter(tensors)))
+
+    try:
+        al.compile(program)(*tensors_in(args))
+    except UnsupportedError as error:
+        return error
+    raise AssertionError(f"{op.name}{sample}: it is captured, expected a refusal")
