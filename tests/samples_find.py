@@ -22,7 +22,7 @@ from tests.samples import (
 MASK = array((2, 3), "bool", 1)
 
 
-@register("nonzero", "nonzero_numpy", "argwhere")
+@register("nonzero", "argwhere")
 def _nonzero(name: str) -> Iterable[Sample]:
     for dtype in ALL:
         yield from (Sample((np.where(a > 0, a, 0) if a.ndim > 2 else a,)) for a in layouts(dtype))
@@ -30,6 +30,12 @@ def _nonzero(name: str) -> Iterable[Sample]:
     yield Sample((np.array(0.0),))
     yield Sample((flipped(MASK),))
     yield Sample((np.array([1j, 0j, -0.0 + 0j]),))
+
+
+@register("nonzero()")
+def _nonzero_face(name: str) -> Iterable[Sample]:
+    for a in (array((2, 3)), np.array(0.0), np.array(2), np.array([0, 0]), array((0, 3))):
+        yield from (Sample((a,), {"as_tuple": as_tuple}) for as_tuple in (False, True))
 
 
 @register("masked_select")

@@ -44,12 +44,6 @@ def nonzero(self: Any, as_tuple: bool) -> Any:
     return found._do("nonzero").unbind(1)
 
 
-@composite("nonzero_numpy(Tensor self) -> Tensor[]", is_method=False)
-def nonzero_numpy(self: Any) -> Any:
-    """`nonzero(as_tuple=True)`."""
-    return nonzero(self, True)
-
-
 @composite("argwhere(Tensor self) -> Tensor")
 def argwhere(self: Any) -> Any:
     """The coordinates of the elements that are not zero."""

@@ -11,7 +11,6 @@ WITHOUT_TWIN.update(
 
 twins(
     nonzero=lambda torch, x: torch.nonzero(x),
-    nonzero_numpy=lambda torch, x: torch.nonzero(x, as_tuple=True),
     argwhere=lambda torch, x: torch.argwhere(x),
     repeat_interleave=lambda torch, *args, **kwargs: torch.repeat_interleave(*args, **kwargs),
     repeat_places=lambda torch, repeats: torch.repeat_interleave(repeats),
