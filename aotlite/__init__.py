@@ -84,6 +84,11 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
+    from aotlite.ir.memory_format import MemoryFormat as MemoryFormat
+    from aotlite.ir.memory_format import channels_last as channels_last
+    from aotlite.ir.memory_format import channels_last_3d as channels_last_3d
+    from aotlite.ir.memory_format import contiguous_format as contiguous_format
+    from aotlite.ir.memory_format import preserve_format as preserve_format
     from aotlite.partition import (
         min_cut_rematerialization_partition as min_cut_rematerialization_partition,
     )
@@ -109,6 +114,9 @@ _LAZY: dict[str, str] = {
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError
             UnsupportedError
+        """,
+        "aotlite.ir.memory_format": """
+            MemoryFormat channels_last channels_last_3d contiguous_format preserve_format
         """,
         "aotlite.partition": "min_cut_rematerialization_partition",
     }.items()

@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.ir.errors import ArgumentError, GraphError
 from aotlite.ir.results import results_of
-from aotlite.ir.schema import Schema, parse_schema
+from aotlite.ir.schema import REQUIRED, Schema, parse_schema
 from aotlite.ir.sizes import as_size
 
 
@@ -41,8 +41,23 @@ class Composite:
     def _results(self) -> Any:
         return results_of(self.schema)
 
+    _defaults: tuple[Any, ...] | None = attrs.field(init=False)
+    """All arguments after an operand, if none of them need be given."""
+
+    @_defaults.default
+    def _all_defaults(self) -> tuple[Any, ...] | None:
+        if self.schema is None or not self.schema.parameters or self._named is not None:
+            return None
+        first, *rest = self.schema.parameters
+        defaults = tuple(parameter.default for parameter in rest)
+        alone = first.type.text == "Tensor" and REQUIRED not in defaults
+        return defaults if alone else None
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function gives. Raises ArgumentError for arguments that do not fit."""
+        if self._defaults is not None and len(args) == 1 and not kwargs:
+            if hasattr(args[0], "meta"):  # nothing to bind
+                return self.function(args[0], *self._defaults)
         if self.spread:
             args = gathered(args)
         if self.schema is None:

@@ -57,7 +57,12 @@ def channels_last_strides(shape: Shape) -> Stride:
     >>> channels_last_strides((2, 3, 4, 5))
     (60, 1, 15, 3)
     """
-    return _packed(shape, _CHANNELS_LAST[len(shape)])
+    stride = [1] * len(shape)
+    step: Size = 1
+    for dim in _CHANNELS_LAST[len(shape)]:
+        stride[dim] = step
+        step *= shape[dim]  # not at_least_one: here PyTorch lets a size 0 give strides 0
+    return tuple(stride)
 
 
 def _packed(shape: Shape, innermost_first: Sequence[int]) -> Stride:

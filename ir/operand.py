@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir import layout, sizes
 from aotlite.ir.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.memory_format import MemoryFormat, contiguous_format, has_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, OPS, Op
 from aotlite.ir.results import results_of
@@ -72,9 +73,11 @@ class Operand:
         stride = self.meta.stride
         return stride if dim is None else stride[sizes.wrap_dim(dim, len(stride))]
 
-    def is_contiguous(self) -> bool:
-        """Whether the strides are those of row-major order."""
-        return self.meta.contiguous
+    def is_contiguous(self, *, memory_format: MemoryFormat = contiguous_format) -> bool:
+        """Whether the elements lie in this order, without gaps."""
+        if memory_format is contiguous_format:
+            return self.meta.contiguous
+        return has_format(memory_format, self.shape, self.meta.stride)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a real floating one."""
@@ -260,12 +263,6 @@ class Operand:
         size = self.size(dim)
         return self._do("split", max(-(-size // chunks), 1), dim)
 
-    def contiguous(self) -> Any:
-        """Itself if it is contiguous, else a contiguous copy (FUN-13)."""
-        return (
-            self if self.meta.contiguous else self._do("restride", self.meta.as_contiguous().stride)
-        )
-
     def sum_to(self, shape: Sequence[int]) -> Any:
         """Summed over the dimensions that broadcasting from `shape` made."""
         shape = tuple(shape)
@@ -289,10 +286,6 @@ class Operand:
         """Ones of this size, of this operand's dtype and device."""
         return self.new_full(size, 1, dtype=dtype)
 
-    def to(self, dtype: DType) -> Any:
-        """Itself if it has this dtype, else a copy cast to it (FUN-13)."""
-        return self if self.dtype is dtype else self._do("cast", dtype)
-
     def to_kind(self, dtype: DType) -> Any:
         """`to(dtype)` of what a gradient has of it: of complex values for a real dtype, the real
         part (TEN-36).
@@ -304,22 +297,6 @@ class Operand:
     def real(self) -> Any:
         """The real parts: a copy, but a real tensor is itself."""
         return self._do("real") if self.is_complex() else self
-
-    def float(self) -> Any:
-        """`to(float32)`."""
-        return self.to(dtypes.float32)
-
-    def double(self) -> Any:
-        """`to(float64)`."""
-        return self.to(dtypes.float64)
-
-    def long(self) -> Any:
-        """`to(int64)`."""
-        return self.to(dtypes.int64)
-
-    def bool(self) -> Any:
-        """`to(bool)`."""
-        return self.to(dtypes.bool_)
 
     # --- products
     def mm(self, other: Operand) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 
 from aotlite.ir.dtypes import DType, advice_on_ndarrays
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.sizes import as_size
 
 __all__ = [
@@ -55,12 +56,15 @@ _UNFIT: Final = _Unfit.UNFIT
 
 Converter = Callable[[object], object]
 
-
 _INT: Final = frozenset((int,))
 
 
-def _to_tensor(value: object) -> object:
-    return value if hasattr(value, "meta") else _UNFIT
+# Duck tests: this floor knows no class of tensors or devices.
+def _to_having(attribute: str, value: object) -> object:
+    return value if hasattr(value, attribute) else _UNFIT
+
+
+_to_tensor: Converter = partial(_to_having, "meta")
 
 
 def _to_number(value: object) -> object:
@@ -100,13 +104,8 @@ def _to_str(value: object) -> object:
     return str(value) if isinstance(value, str) else _UNFIT
 
 
-def _to_dtype(value: object) -> object:
-    return value if isinstance(value, DType) else _UNFIT
-
-
-# A duck test like the tensors': this floor knows no device class.
-def _to_device(value: object) -> object:
-    return value if hasattr(value, "arrays") else _UNFIT
+def _to_instance(kind: type, value: object) -> object:
+    return value if isinstance(value, kind) else _UNFIT
 
 
 def _to_operand(value: object) -> object:
@@ -190,8 +189,9 @@ def _basic_types() -> list[ParameterType]:
         ParameterType("float", _to_float, as_is=frozenset((float,))),
         ParameterType("bool", _to_bool, as_is=frozenset((bool,))),
         ParameterType("str", _to_str, as_is=frozenset((str,))),
-        ParameterType("dtype", _to_dtype, as_is=frozenset((DType,))),
-        ParameterType("device", _to_device),
+        ParameterType("dtype", partial(_to_instance, DType), as_is=frozenset((DType,))),
+        ParameterType("memory_format", partial(_to_instance, MemoryFormat)),
+        ParameterType("device", partial(_to_having, "arrays")),
         ParameterType("int[]", _to_ints),
         ParameterType("Tensor[]", partial(_to_tuple, _to_tensor)),
     ]
@@ -376,7 +376,7 @@ def _described(value: object) -> str:
 
 # --------------------------------------------------------------------------------------- parsing
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TYPE: Final = re.compile(r"([A-Za-z]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??)")
+_TYPE: Final = re.compile(r"([A-Za-z_]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??)")
 _LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s,()]+")
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.memory_format import channels_last
 from aotlite.ir.schema import PARAMETER_TYPES as TYPES
 from aotlite.ir.schema import REQUIRED, Alias, Parameter, Return, Schema, parse_schema
 
@@ -185,6 +186,7 @@ VALUES = {
     "str": [("a", "a"), (np.str_("a"), "a")],
     "dtype": [(dtypes.int8, dtypes.int8)],
     "device": [(DEVICE, DEVICE)],
+    "memory_format": [(channels_last, channels_last)],
     "int[]": [((1, 2), (1, 2)), ([1, np.int32(2)], (1, 2)), (3, (3,)), ([], ())],
     "Tensor[]": [([TENSOR, TENSOR], (TENSOR, TENSOR)), ((), ())],
     "Tensor?[]": [([None, TENSOR], (None, TENSOR))],
@@ -199,6 +201,7 @@ WRONG = {
     "str": [(1, "1")],
     "dtype": [("int8", "'int8'"), (np.dtype("int8"), "a numpy.dtypes.Int8DType")],
     "device": [("cpu", "'cpu'")],
+    "memory_format": [("channels_last", "'channels_last'")],
     "int[]": [((1, 2.0), "(1, 2.0)"), ([True], "[True]"), (1.0, "1.0"), ([TENSOR], "a list")],
     "Tensor[]": [(TENSOR, f"a {__name__}.Tensor"), ([TENSOR, None], "a list")],
     "Tensor?[]": [([1], "[1]")],

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+import aotlite as al
 from aotlite.eager.dispatch import _HANDLERS
 from aotlite.ir.composite import COMPOSITES
+from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
+from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp
 from tests.laws.running import tensor_of, tensors_in
 from tests.laws.torch_twins import special_twin, torch_tensor
@@ -56,6 +59,17 @@ def runs_data_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return bool(found)
 
 
+def compiled_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the composite gives when it is compiled, as a function of the tensors alone."""
+    given = [i for i, value in enumerate(args) if tensors_in(value)]
+
+    def function(*tensors: Any) -> Any:
+        rest = dict(zip(given, tensors, strict=True))
+        return call(name, tuple(rest.get(i, value) for i, value in enumerate(args)), kwargs)
+
+    return al.compile(function)(*[args[i] for i in given])
+
+
 # ---------------------------------------------------------------------------------------- PyTorch
 def torch_arguments(torch: Any, sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The same arguments for PyTorch."""
@@ -65,6 +79,10 @@ def torch_arguments(torch: Any, sample: Sample) -> tuple[tuple[Any, ...], dict[s
             return torch_tensor(torch, value)
         if isinstance(value, DType):
             return getattr(torch, value.name)
+        if isinstance(value, MemoryFormat):
+            return getattr(torch, value.name)
+        if value is CPU:
+            return torch.device("cpu")
         if isinstance(value, (tuple, list)):
             return type(value)(map(theirs, value))
         return value

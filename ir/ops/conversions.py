@@ -1,0 +1,165 @@
+"""Composites that give a tensor in another dtype or layout: `to`, `clone`, `contiguous`, `long`.
+
+Where nothing is to be done they give the operand itself, as PyTorch's do (FUN-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.composite import composite
+from aotlite.ir.device import CPU
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DeviceError
+from aotlite.ir.memory_format import (
+    MemoryFormat,
+    contiguous_format,
+    has_format,
+    preserve_format,
+    strides_in,
+)
+from aotlite.ir.op import schema_of
+from aotlite.ir.ops.memory_format import suggests_channels_last
+
+_REST = "bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None"
+_TO_DTYPE = schema_of(f"to(Tensor self, dtype dtype, {_REST}) -> Tensor")
+_TO_OTHER = schema_of(f"to(Tensor self, Tensor tensor, {_REST}) -> Tensor")
+_TO_DEVICE = schema_of(f"to(Tensor self, device? device=None, dtype? dtype=None, {_REST}) -> Tensor")
+
+
+@composite()
+def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The tensor in a dtype, on a device, in a memory format; itself if it is so already.
+
+    `to(dtype)`, `to(device, dtype)` and `to(other)` take `copy` and `memory_format` too. There is
+    no copy from one device to another.
+    """
+    if len(args) == 1 and type(args[0]) is DType and not kwargs:
+        return self if self.dtype is args[0] else self._do("cast", args[0])
+    first = args[0] if args else None
+    if type(first) is DType:
+        _, dtype, _, copy, memory_format = _TO_DTYPE.bind((self, *args), kwargs)
+    elif hasattr(first, "meta") or "tensor" in kwargs:
+        _, other, _, copy, memory_format = _TO_OTHER.bind((self, *args), kwargs)
+        dtype = other.dtype
+        _check_device(self, other.device)
+    else:
+        args, kwargs = _with_device(args, kwargs)
+        _, device, dtype, _, copy, memory_format = _TO_DEVICE.bind((self, *args), kwargs)
+        _check_device(self, device)
+    return _converted(self, dtype or self.dtype, memory_format, copy=copy)
+
+
+def _with_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments with the device of this name, if one is named."""
+    if args and type(args[0]) is str:
+        return (_device_named(args[0]), *args[1:]), kwargs
+    if type(kwargs.get("device")) is str:
+        return args, {**kwargs, "device": _device_named(kwargs["device"])}
+    return args, kwargs
+
+
+def _device_named(name: str) -> Any:
+    if name != CPU.name:
+        raise DeviceError(f"to: device is {name!r}, expected 'cpu' or a device object")
+    return CPU
+
+
+def _check_device(self: Any, device: Any) -> None:
+    if device is not None and device is not self.device:
+        raise DeviceError(
+            f"to: device is {device}, expected {self.device}, the tensor's: there is no copy from "
+            "one device to another"
+        )
+
+
+def _converted(self: Any, dtype: DType, format_: MemoryFormat | None, *, copy: bool) -> Any:
+    same = dtype is self.dtype
+    if same and not copy and (format_ in (None, preserve_format) or _suggested(self, format_)):
+        return self
+    stride = strides_in(format_, self.shape, self.stride(), op="to")
+    if same:
+        return self._do("restride", stride)
+    cast = self._do("cast", dtype)
+    return cast if cast.stride() == stride else cast._do("restride", stride)
+
+
+def _suggested(self: Any, format_: MemoryFormat | None) -> bool:
+    """Whether this is the format that the tensor's strides suggest, gaps or not."""
+    if suggests_channels_last(self.meta):
+        return format_ is not contiguous_format and _rank_fits(format_, self.ndim)
+    return format_ is contiguous_format
+
+
+def _rank_fits(format_: MemoryFormat | None, ndim: int) -> bool:
+    return format_ is not None and format_.name == {4: "channels_last", 5: "channels_last_3d"}[ndim]
+
+
+@composite("type_as(Tensor self, Tensor other) -> Tensor")
+def type_as(self: Any, other: Any) -> Any:
+    """`to` the dtype of `other`."""
+    return self.to(other.dtype)
+
+
+@composite("cpu(Tensor self, *, memory_format? memory_format=None) -> Tensor")
+def cpu(self: Any, memory_format: MemoryFormat | None) -> Any:
+    """`to` the host's memory."""
+    return self.to(CPU, memory_format=memory_format)
+
+
+def _declare_cast(name: str, dtype: DType) -> None:
+    def cast(self: Any, memory_format: MemoryFormat | None) -> Any:
+        if memory_format is None:
+            return self if self.dtype is dtype else self._do("cast", dtype)
+        return self.to(dtype, memory_format=memory_format)
+
+    cast.__doc__ = f"`to({dtype})`."
+    declare: Callable[..., Any] = composite(
+        f"{name}(Tensor self, *, memory_format? memory_format=None) -> Tensor"
+    )
+    declare(cast)
+
+
+for _name, _dtype in {
+    "float": dtypes.float32,
+    "double": dtypes.float64,
+    "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16,
+    "char": dtypes.int8,
+    "byte": dtypes.uint8,
+    "short": dtypes.int16,
+    "int": dtypes.int32,
+    "long": dtypes.int64,
+    "bool": dtypes.bool_,
+    "cfloat": dtypes.complex64,
+    "cdouble": dtypes.complex128,
+}.items():
+    _declare_cast(_name, _dtype)
+
+
+@composite("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
+def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
+    """A copy in memory of its own; strides are kept where they are dense."""
+    if memory_format is None or memory_format is preserve_format:
+        return self._do("clone")
+    stride = strides_in(memory_format, self.shape, self.stride(), op="clone")
+    return self._do("restride", stride)
+
+
+@composite("contiguous(Tensor self, *, memory_format? memory_format=None) -> Tensor")
+def contiguous(self: Any, memory_format: MemoryFormat | None) -> Any:
+    """Itself if its elements lie row-major (or in the format given), else a copy that is so."""
+    if memory_format is None:
+        meta = self.meta
+        return self if meta.contiguous else self._do("restride", meta.as_contiguous().stride)
+    if memory_format is preserve_format:
+        raise ArgumentError(
+            f"contiguous: argument 'memory_format' is {memory_format}, expected a format that says "
+            "where elements lie"
+        )
+    stride = strides_in(memory_format, self.shape, self.stride(), op="contiguous")
+    if has_format(memory_format, self.shape, self.stride()):
+        return self
+    return self._do("restride", stride)
