@@ -298,37 +298,6 @@ class Operand:
         """The real parts: a copy, but a real tensor is itself."""
         return self._do("real") if self.is_complex() else self
 
-    # --- products
-    def mm(self, other: Operand) -> Any:
-        """(m, k) (k, n) -> (m, n)."""
-        return self._of_rank("mm", 2, other)
-
-    def bmm(self, other: Operand) -> Any:
-        """(b, m, k) (b, k, n) -> (b, m, n)."""
-        return self._of_rank("bmm", 3, other)
-
-    def addmm(self, mat1: Operand, mat2: Operand, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        """beta * self + alpha * (mat1 @ mat2)."""
-        product = mat1.mm(mat2)
-        return (self if beta == 1 else self * beta).add(product, alpha=alpha)
-
-    def outer(self, vec2: Operand) -> Any:
-        """(n,) (m,) -> (n, m): every product of an element with one of `vec2`."""
-        for operand in (self, vec2):
-            if operand.ndim != 1:
-                raise ShapeError(
-                    f"outer: an operand has shape {operand.shape}, expected 1 dimension"
-                )
-        return self.unsqueeze(1) * vec2
-
-    def _of_rank(self, name: str, rank: int, other: Operand) -> Any:
-        for operand in (self, other):
-            if operand.ndim != rank:
-                raise ShapeError(
-                    f"{name}: an operand has shape {operand.shape}, expected {rank} dimensions"
-                )
-        return self._do("matmul", other)
-
 
 def _flat(values: tuple[Any, ...]) -> tuple[int, ...]:
     """The sizes of `view(2, 3)` and of `view((2, 3))` alike."""

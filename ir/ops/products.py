@@ -1,11 +1,15 @@
-"""Contractions: the matrix product. Products with vectors, `mm`, `bmm` and `addmm` are methods that
-are composed of it (`ir/operand.py`)."""
+"""Contractions: the matrix product, and the products of given ranks that are composed of it.
+
+Products that are added to something are in `added_products`, sums over named dimensions in
+`einsum`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.composite import composite
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -15,7 +19,7 @@ from aotlite.ir.ops.precision import cast, wide
 
 
 def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
-    _check_factors(self, other)
+    check_factors("matmul", self, other)
     device = common_device("matmul", [self, other])
     batch = sizes.broadcast_shapes(self.shape[:-2], other.shape[:-2], op="matmul")
     rows = self.shape[-2:-1]  # none for a vector, whose dimension goes
@@ -23,20 +27,37 @@ def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
     return tensor_meta((*batch, *rows, *columns), None, self.dtype, device)
 
 
-def _check_factors(self: TensorMeta, other: TensorMeta) -> None:
+def check_factors(op: str, self: TensorMeta, other: TensorMeta) -> None:
+    """Raises unless both have dimensions and one numeric dtype, and their inner sizes agree."""
     for name, meta in (("self", self), ("other", other)):
         if not meta.shape:
-            raise ShapeError(f"matmul: argument '{name}' has 0 dimensions, expected at least 1")
+            raise ShapeError(f"{op}: argument '{name}' has 0 dimensions, expected at least 1")
     inner = other.shape[-2:][0]
     if not sizes.known_equal(self.shape[-1], inner):
         raise ShapeError(
-            f"matmul: argument 'other' has shape {other.shape}, expected size {self.shape[-1]} "
+            f"{op}: argument 'other' has shape {other.shape}, expected size {self.shape[-1]} "
             f"instead of {inner}: the last dimension of 'self' of shape {self.shape}"
         )
-    if self.dtype is not other.dtype or self.dtype is dtypes.bool_:
+    check_one_dtype(op, self, other)
+
+
+def check_one_dtype(op: str, self: TensorMeta, other: TensorMeta) -> None:
+    """Raises DTypeError unless both have one dtype that sums of products can be formed in."""
+    if self.dtype is not other.dtype or not _sums(self.dtype):
         raise DTypeError(
-            f"matmul: dtypes are {self.dtype} and {other.dtype}, expected one numeric dtype"
+            f"{op}: dtypes are {self.dtype} and {other.dtype}, expected one numeric dtype"
         )
+
+
+def _sums(dtype: DType) -> bool:
+    return dtype not in _UNSUMMED
+
+
+# PyTorch has no kernels for these.
+_UNSUMMED = frozenset(
+    (dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64)
+    + (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+)
 
 
 def _matmul_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
@@ -81,3 +102,138 @@ MATMUL: PureOp = pure(
 A vector on the left is a row, one on the right a column, and its dimension is not in the result:
 (n,) (n,) -> (); (m, k) (k,) -> (m,); (k,) (k, n) -> (n,).
 """
+
+
+# ----------------------------------------------------------------------------- of given ranks
+def check_ranks(op: str, ranks: tuple[int, ...], *operands: Any) -> None:
+    """Raises ShapeError unless each operand, which has a shape, has its number of dimensions."""
+    for rank, operand in zip(ranks, operands, strict=True):
+        if len(operand.shape) != rank:
+            plural = "s" if rank != 1 else ""
+            raise ShapeError(
+                f"{op}: an operand has shape {operand.shape}, expected {rank} dimension{plural}"
+            )
+
+
+def _product(op: str, ranks: tuple[int, int], self: Any, other: Any) -> Any:
+    check_ranks(op, ranks, self, other)
+    check_factors(op, self.meta, other.meta)
+    return self._do("matmul", other)
+
+
+@composite("mm(Tensor self, Tensor mat2) -> Tensor")
+def mm(self: Any, mat2: Any) -> Any:
+    """(m, k) (k, n) -> (m, n)."""
+    return _product("mm", (2, 2), self, mat2)
+
+
+@composite("bmm(Tensor self, Tensor mat2) -> Tensor")
+def bmm(self: Any, mat2: Any) -> Any:
+    """(b, m, k) (b, k, n) -> (b, m, n)."""
+    check_ranks("bmm", (3, 3), self, mat2)
+    check_batches("bmm", self, mat2)
+    return _product("bmm", (3, 3), self, mat2)
+
+
+def check_batches(op: str, self: Any, other: Any) -> None:
+    """Raises ShapeError unless the first sizes agree: these products do not broadcast."""
+    if not sizes.known_equal(self.shape[0], other.shape[0]):
+        raise ShapeError(
+            f"{op}: the batches have sizes {self.shape[0]} and {other.shape[0]}, expected one size"
+        )
+
+
+@composite("mv(Tensor self, Tensor vec) -> Tensor")
+def mv(self: Any, vec: Any) -> Any:
+    """(m, k) (k,) -> (m,)."""
+    return _product("mv", (2, 1), self, vec)
+
+
+@composite("dot(Tensor self, Tensor tensor) -> Tensor")
+def dot(self: Any, tensor: Any) -> Any:
+    """(k,) (k,) -> (): the sum of the products."""
+    return _product("dot", (1, 1), self, tensor)
+
+
+@composite("vdot(Tensor self, Tensor other) -> Tensor")
+def vdot(self: Any, other: Any) -> Any:
+    """(k,) (k,) -> (): the sum of the products, `self` conjugated."""
+    return _product("vdot", (1, 1), conj(self), other)
+
+
+def _outer(op: str, self: Any, vec2: Any) -> Any:
+    check_ranks(op, (1, 1), self, vec2)
+    return self.unsqueeze(1) * vec2
+
+
+@composite("outer(Tensor self, Tensor vec2) -> Tensor")
+def outer(self: Any, vec2: Any) -> Any:
+    """(n,) (m,) -> (n, m): every product of an element with one of `vec2`."""
+    return _outer("outer", self, vec2)
+
+
+@composite("ger(Tensor self, Tensor vec2) -> Tensor")
+def ger(self: Any, vec2: Any) -> Any:
+    """Another name of `outer`."""
+    return _outer("ger", self, vec2)
+
+
+@composite("kron(Tensor self, Tensor other) -> Tensor")
+def kron(self: Any, other: Any) -> Any:
+    """The Kronecker product: each element of `self` times the whole of `other`, in its place."""
+    rank = max(self.ndim, other.ndim)
+    left = (1,) * (rank - self.ndim) + self.shape
+    right = (1,) * (rank - other.ndim) + other.shape
+    spread = self.reshape([n for size in left for n in (size, 1)])
+    repeated = other.reshape([n for size in right for n in (1, size)])
+    return (spread * repeated).reshape([a * b for a, b in zip(left, right, strict=True)])
+
+
+# ------------------------------------------------------------------------------ cross product
+def _cross_rule(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
+    op = "linalg_cross"
+    if len(self.shape) != len(other.shape):
+        raise ShapeError(
+            f"{op}: argument 'other' has shape {other.shape}, expected {len(self.shape)} dimensions"
+        )
+    check_one_dtype(op, self, other)
+    at = sizes.wrap_dim(dim, len(self.shape), op=op)
+    for name, meta in (("self", self), ("other", other)):
+        if not meta.shape or not sizes.known_equal(meta.shape[at], 3):
+            raise ShapeError(
+                f"{op}: argument '{name}' has shape {meta.shape}, expected size 3 in dimension "
+                f"{dim}"
+            )
+    shape = sizes.broadcast_shapes(self.shape, other.shape, op=op)
+    return tensor_meta(shape, None, self.dtype, common_device(op, [self, other]))
+
+
+def _cross_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any, dim: int) -> Any:
+    a, b = wide(xp, a, meta.dtype), wide(xp, b, meta.dtype)
+    turned = [xp.roll(v, -k, axis=dim) for v in (a, b) for k in (1, 2)]
+    result = turned[0] * turned[3] - turned[1] * turned[2]
+    return cast(xp, result, meta.dtype)
+
+
+LINALG_CROSS: PureOp = pure(
+    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    meta=_cross_rule,
+    kernel=_cross_kernel,
+    vjp={
+        "self": lambda grad, other, dim: conj(other).linalg_cross(grad, dim=dim),
+        "other": lambda grad, self, dim: grad.linalg_cross(conj(self), dim=dim),
+    },
+    cost=Cost.INDEXING,
+)
+"""The vectors, three elements along `dim` each, that are normal to those of both operands."""
+
+
+@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+def cross(self: Any, other: Any, dim: int | None) -> Any:
+    """`linalg.cross`, by default along the first dimension of size 3."""
+    if dim is None:
+        threes = [i for i, size in enumerate(self.shape) if sizes.known_equal(size, 3)]
+        if not threes:
+            raise ShapeError(f"cross: the shape is {self.shape}, expected a dimension of size 3")
+        dim = threes[0]
+    return self.linalg_cross(other, dim=dim)

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.op import OPS
+from aotlite.ir.ops.einsum import _best_splits
+from aotlite.ir.ops.einsum_path import contraction_path
 from tests.ir.op_oracle import (
     FLOATS,
     as_ours,
@@ -131,9 +133,140 @@ def test_matmul_saves_the_other_operand():
             "mm: an operand has shape (2, 3, 1), expected 2 dimensions",
         ),
         (
+            lambda x: x.mm(x),
+            ShapeError,
+            "mm: argument 'other' has shape (2, 3), expected size 3 instead of 2: the last "
+            "dimension of 'self' of shape (2, 3)",
+        ),
+        (
+            lambda x: al.ones(2, 2, 3).bmm(al.ones(1, 3, 2)),
+            ShapeError,
+            "bmm: the batches have sizes 2 and 1, expected one size",
+        ),
+        (
             lambda x: x.outer(x),
             ShapeError,
             "outer: an operand has shape (2, 3), expected 1 dimension",
+        ),
+        (
+            lambda x: (x > 0).mm(x.t() > 0),
+            DTypeError,
+            "mm: dtypes are bool and bool, expected one numeric dtype",
+        ),
+        (
+            lambda x: al.ones(3, 3).addmm(x, x.t()),
+            ShapeError,
+            "addmm: shapes are (3, 3) and (2, 2), expected equal sizes, or 1, in dimension -2",
+        ),
+        (
+            lambda x: al.ones(1, 2, 2).addmm(x, x.t()),
+            ShapeError,
+            "addmm: argument 'self' has shape (1, 2, 2), expected one that expands to (2, 2)",
+        ),
+        (
+            lambda x: al.ones(2, 2, dtype=al.float64).addmm(x, x.t()),
+            DTypeError,
+            "addmm: argument 'self' has dtype float64, expected float32",
+        ),
+        (
+            lambda x: al.ones(2, 2).long().addmm(x.long(), x.t().long(), alpha=0.5),
+            DTypeError,
+            "addmm: argument 'alpha' is a float, expected a number that int64 holds",
+        ),
+        (
+            lambda x: al.ones(2).addmm_(x, x.t()),
+            ShapeError,
+            "addmm_: the destination has shape (2,), expected (2, 2), the shape of the result",
+        ),
+        (
+            lambda x: x.linalg_cross(x, dim=0),
+            ShapeError,
+            "linalg_cross: argument 'self' has shape (2, 3), expected size 3 in dimension 0",
+        ),
+        (
+            lambda x: x.linalg_cross(x, dim=2),
+            IndexOutOfRangeError,
+            "linalg_cross: dimension is 2, expected -2 to 1",
+        ),
+        (
+            lambda x: x.t().contiguous()[:2].cross(al.ones(2, 2)),
+            ShapeError,
+            "cross: the shape is (2, 2), expected a dimension of size 3",
+        ),
+        (
+            lambda x: al.tensordot(x, x, 1),
+            ShapeError,
+            "tensordot: dimension 1 of 'a' has size 3 and dimension 0 of 'b' size 2, expected one "
+            "size",
+        ),
+        (
+            lambda x: al.tensordot(x, x, 3),
+            ArgumentError,
+            "tensordot: dims is 3, expected 0 to the fewer dimensions of the two, 2",
+        ),
+        (
+            lambda x: al.tensordot(x, x, ((0,), (0, 1))),
+            ArgumentError,
+            "tensordot: dims is ((0,), (0, 1)), expected two lists of one length",
+        ),
+        (
+            lambda x: x.inner(al.ones(2)),
+            ShapeError,
+            "inner: the last sizes of (2, 3) and (2,) differ, expected one size",
+        ),
+        (
+            lambda x: al.linalg_multi_dot((x, x)),
+            ShapeError,
+            "linalg_multi_dot: neighbours have shapes (2, 3) and (2, 3), expected equal inner "
+            "sizes",
+        ),
+        (
+            lambda x: al.linalg_multi_dot((x,)),
+            ArgumentError,
+            "linalg_multi_dot: the number of tensors is 1, expected at least 2",
+        ),
+        (
+            lambda x: al.chain_matmul(x, x[0]),
+            ShapeError,
+            "chain_matmul: matrix 1 has shape (3,), expected 2 dimensions",
+        ),
+        (
+            lambda x: al.einsum("ij,jk", x),
+            ArgumentError,
+            "einsum: the equation 'ij,jk' names 2 operands, expected 1, as many as there are "
+            "tensors",
+        ),
+        (
+            lambda x: al.einsum("ij,jk", x, x),
+            ShapeError,
+            "einsum: shapes are (2, 1, 3) and (1, 3, 2), expected equal sizes, or 1, in dimension "
+            "-1",
+        ),
+        (
+            lambda x: al.einsum("ijk", x),
+            ShapeError,
+            "einsum: operand 0 has 2 dimensions, expected 3 by the equation 'ijk'",
+        ),
+        (
+            lambda x: al.einsum("ii", x),
+            ShapeError,
+            "einsum: operand 0 of shape (2, 3) has the name 'i' for sizes 2 and 3, expected one "
+            "size",
+        ),
+        (
+            lambda x: al.einsum("i1", x),
+            ArgumentError,
+            "einsum: the equation 'i1' has '1', expected letters, ',', '->' and '...'",
+        ),
+        (
+            lambda x: al.einsum("ij->ik", x),
+            ArgumentError,
+            "einsum: the result of 'ij->ik' has 'k', expected names of operands, each once",
+        ),
+        (
+            lambda x: al.einsum("ij", 2.0),
+            ArgumentError,
+            "einsum: the arguments are str, float, expected an equation, a str, and tensors",
         ),
     ],
 )
@@ -141,3 +274,23 @@ def test_bad_factors_say_what_is_expected(function, error, message):
     with pytest.raises(error) as caught:
         function(al.ones(2, 3))
     assert str(caught.value) == message
+
+
+def test_a_failed_write_leaves_its_destination():
+    target, x = al.ones(2, 2), al.ones(2, 3)
+    with pytest.raises(ShapeError):
+        target.addmm_(x, x)
+    assert (target.version, target.tolist()) == (0, [[1.0, 1.0], [1.0, 1.0]])
+
+
+def test_a_chain_is_multiplied_in_the_cheapest_order():
+    """The textbook's six matrices: ((A1 (A2 A3)) ((A4 A5) A6)), 15,125 multiplications."""
+    splits = _best_splits([30, 35, 15, 5, 10, 20, 25])
+    assert (splits[0, 5], splits[0, 2], splits[3, 5]) == (2, 0, 4)
+
+
+def test_einsum_multiplies_the_cheapest_pair_first():
+    """A matrix on a matrix on a vector: from the right, 2 * 9 * 9 instead of 9 * 9 * 9."""
+    assert contraction_path([(9, 9, 1), (1, 9, 9), (1, 1, 9)], 1) == [(1, 2), (0, 1)]
+    many = contraction_path([(9, 9, 1, 1, 1, 1, 1)] + [(1, 1, 1, 1, 1, 1, 9)] * 5, 2)
+    assert (0, 1) not in many[:1]

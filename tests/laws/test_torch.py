@@ -9,6 +9,13 @@ import pytest
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS
+from tests.laws.composites import (
+    aliasing,
+    arguments,
+    call,
+    torch_arguments,
+    torch_call_composite,
+)
 from tests.laws.gradient import forward, gradients, leaves_of, weights_of
 from tests.laws.running import bound, close, run, tensors_in
 from tests.laws.table import WITHOUT_SAMPLES, has_gradient
@@ -215,6 +222,8 @@ def _raises_in_torch(torch, op, sample, k):
 # ------------------------------------------------------------------- the table of differences
 def differs(torch, name, sample, aspect):
     """Whether the op and PyTorch's are not the same in this aspect."""
+    if name not in OPS:
+        return composite_differs(torch, name, sample, aspect)
     try:
         if aspect == "gradient":
             check_gradients(torch, name, sample)
@@ -224,6 +233,28 @@ def differs(torch, name, sample, aspect):
         return True
     ours = run(OPS[name], bound(OPS[name], sample))
     return aspect == "strides" and theirs[0].stride() != ours[0].stride()
+
+
+def composite_differs(torch, name, sample, aspect):
+    """The same of a composite."""
+    theirs_in, kwargs = torch_arguments(torch, sample)
+    try:
+        theirs = _tensors(torch, torch_call_composite(torch, name.strip("()"), theirs_in, kwargs))
+    except (RuntimeError, TypeError, IndexError, ValueError):
+        return aspect == "call"
+    args, kwargs = arguments(sample)
+    ours = tensors_in(call(name.strip("()"), args, kwargs))
+    pairs = list(zip(theirs, ours, strict=True))
+    match aspect:
+        case "strides":
+            return any(a.stride() != b.stride() for a, b in pairs)
+        case "values":
+            found = [(a.detach().resolve_conj().numpy(), b.detach().array) for a, b in pairs]
+            return not all(close(a, b, TOLERANCE.get(b.dtype.name, 0)) for a, b in found)
+        case "aliasing":
+            operands = (args, tuple(kwargs.values()))
+            return aliasing(operands, ours) != aliasing(theirs_in, theirs, torch=torch)
+    return False
 
 
 @pytest.mark.torch

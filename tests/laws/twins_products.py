@@ -1,0 +1,52 @@
+"""PyTorch's forms of products, and where ours differ."""
+
+from typing import Any
+
+import numpy as np
+
+from tests.laws.torch_twins import Difference, differences, twins
+
+
+def _added(name: str) -> Any:
+    def call(torch: Any, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+        owner = torch.Tensor if name.endswith("_") else torch
+        return getattr(owner, name)(x, a, b, beta=beta, alpha=alpha)
+
+    return call
+
+
+_ADDED = "addmm addmv addr baddbmm addbmm".split()
+
+twins(
+    **{name: _added(name) for stem in _ADDED for name in (stem, stem + "_")},
+    linalg_cross=lambda torch, a, b, dim=-1: torch.linalg.cross(a, b, dim=dim),
+    linalg_multi_dot=lambda torch, tensors: torch.linalg.multi_dot(tensors),
+)
+
+
+def _has_integers(sample: Any) -> bool:
+    return any(isinstance(a, np.ndarray) and a.dtype == np.int64 for a in sample.args)
+
+
+def _only_integers(sample: Any) -> bool:
+    return all(a.dtype == np.int64 for a in sample.args)
+
+
+def _is_flipped(sample: Any) -> bool:
+    return not sample.args[0].flags.c_contiguous
+
+
+differences(
+    Difference(
+        ("addr", "addr_"),
+        "gradient",
+        "PyTorch takes operands of several dtypes and its gradient raises on them",
+        lambda sample: _has_integers(sample) and not _only_integers(sample),
+    ),
+    Difference(
+        ("kron",),
+        "call",
+        "PyTorch takes a view of the products, which fails for operands that are not contiguous",
+        _is_flipped,
+    ),
+)
