@@ -61,8 +61,13 @@ class ArrayBackend(Protocol):
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)` with the library's warnings about numbers (overflow, nan) off."""
 
+    def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` as one that `quiet` is told of once: calling it costs less."""
+
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
         """The namespace's function of this name, if its result is always new memory.
+
+        How the result lies in memory depends on the operands' dtypes, shapes and strides alone.
 
         Of an elementwise one, or one that joins arrays, the result is contiguous where the operands
         are. None if there is no such promise.
@@ -92,7 +97,22 @@ def quiet_context() -> Callable[..., Any]:
     return context.run
 
 
-_JOINING = ("concat", "stack")
+def _quieted(
+    enter: Callable[..., Any], function: Callable[..., Any], quiet: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`function` in one context; where that is in use, by another thread say, by `quiet`."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return enter(function, *args)
+        except RuntimeError:  # the context is entered already, or it is the function's own error
+            pass
+        return quiet(function, *args)
+
+    return call
+
+
+_FRESH = frozenset("concat stack sum prod max min mean any all argmax argmin".split())
 
 
 class NumpyArrays:
@@ -100,6 +120,9 @@ class NumpyArrays:
 
     name = "numpy"
     namespace: Any = np
+
+    def __init__(self) -> None:
+        self._enter = quiet_context()
 
     def allocate(self, size: int, dtype: DType) -> np.ndarray:
         return np.empty(size * dtype.itemsize, np.uint8)
@@ -135,12 +158,21 @@ class NumpyArrays:
         finally:
             QUIET.append(enter)
 
+    def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # One context for all: a context takes 3 KB, and there is a function for each kernel and
+        # kind of operands. In the context of another call the next best way is taken.
+        return _quieted(self._enter, function, self.quiet)
+
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
         function = getattr(np, name, None)
-        return function if isinstance(function, np.ufunc) or name in _JOINING else None
+        return function if isinstance(function, np.ufunc) or name in _FRESH else None
 
     def adopt(self, result: Any, meta: TensorMeta) -> np.ndarray:
-        if (
+        if not meta.shape and isinstance(result, np.generic):
+            # Of an array without dimensions NumPy makes a scalar.
+            if result.dtype is meta.dtype.numpy and result.dtype.kind != "V":
+                return np.asarray(result)
+        elif (
             type(result) is np.ndarray
             and result.base is None
             and result.dtype is meta.dtype.numpy

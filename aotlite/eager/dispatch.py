@@ -7,6 +7,7 @@ Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
@@ -89,33 +90,89 @@ def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
 # ---------------------------------------------------------------------------------------- pure
 def _pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
     key = op.key(args)
+    if recorder is None:
+        shortcut = op.shortcuts.get(key)
+        if shortcut is not None:
+            return _called(op, args, key, shortcut)
     meta = op.results.get(key)
     if meta is None:
         meta = op.result_for(key)
     if type(meta) is tuple:
         return _pure_of_several(op, args, key, meta)
     if recorder is None:
-        arrays = meta.device.arrays
-        function = op.functions[key] if key in op.functions else _function_of(op, key, meta)
-        if function is None:
-            result = _run_kernel(op, args, meta, arrays)
-        else:
-            result = arrays.quiet(function, *_operands(op, args, arrays))
-        out = Tensor(Storage(arrays.adopt(result, meta)), meta)
+        out = _run(op, args, key, meta)
     else:
         out = Tensor(Storage(None, capture=recorder), meta)
         out.value = recorder.record(op, args, meta)
-    node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
-    if node is not None:
-        node.result = meta
-        if node.plan.results:
-            node.save_results((out,))
-        if recorder is not None:
-            node.origin = out.value
-            recorder.count_tape_node()
-        if meta.dtype.is_differentiable:
-            out._node, out.facts = node, None
+    if op.vjp is not None and STATE.grad_mode:
+        _link(op, op.vjp, args, key, out)
     return out
+
+
+def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tensor:
+    """The result on arguments of a key that was met before."""
+    meta, compute, adopt = shortcut
+    operands: list[Any] = []
+    plain = True
+    for a in args:
+        if isinstance(a, Tensor):
+            array = a._array
+            operands.append(a.array if array is None else array)
+            if a.facts is not a.meta:
+                plain = False
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            operands.append(tuple([item.array for item in a]))
+            plain = False
+        else:
+            operands.append(a)
+    array = compute(*operands)
+    if adopt is None:
+        out = Tensor(Storage(array), meta)
+        out._array = array[...]  # a window: `adopt` takes an array that is none for a kernel's own
+    else:
+        out = Tensor(Storage(adopt(array, meta)), meta)
+    if not plain and op.vjp is not None and STATE.grad_mode:
+        _link(op, op.vjp, args, key, out)
+    return out
+
+
+def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tensor:
+    """The result on arguments of a new key; how it was found is kept for the next ones."""
+    arrays = meta.device.arrays
+    compute, is_fresh = _computation(op, key, meta)
+    result = compute(*_operands(op, args, arrays))
+    buffer = arrays.adopt(result, meta)
+    if is_fresh and buffer is result:
+        op.shortcuts[key] = meta, compute, None
+    return Tensor(Storage(buffer), meta)
+
+
+def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, bool]:
+    """How to compute on arrays of this key, and whether that always gives new memory."""
+    arrays = meta.device.arrays
+    function = _function_of(op, key, meta)
+    kernel = partial(op.kernel, arrays, meta) if function is None else function
+    if len(op.shortcuts) >= CACHE_LIMIT:
+        op.shortcuts.clear()
+    compute = arrays.quieted(kernel)
+    op.shortcuts[key] = meta, compute, arrays.adopt
+    return compute, function is not None
+
+
+def _link(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor) -> None:
+    """Gives the result its tape node, if an operand requires grad."""
+    node = _tape_node(op, vjp, args, key)
+    if node is None:
+        return
+    node.result = out.meta
+    if node.plan.results:
+        node.save_results((out,))
+    recorder = STATE.recorder
+    if recorder is not None:
+        node.origin = out.value
+        recorder.count_tape_node()
+    if out.meta.dtype.is_differentiable:
+        out._node, out.facts = node, None
 
 
 def _pure_of_several(
@@ -201,17 +258,31 @@ def _computed(
 
 
 def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
-    """The array library's function that the kernel is, on operands of this key."""
-    function = None
-    declared = OPS.get(op.name) is op  # a copy may have another kernel
-    if declared and op.function is not None and op.computes is not None:
-        computed = op.computes(common_dtype(key))
-        if all(a.dtype is computed for a in key if type(a) is TensorMeta):
-            function = meta.device.arrays.fresh_function(op.function)
-    if len(op.functions) >= CACHE_LIMIT:
-        op.functions.clear()
-    op.functions[key] = function
-    return function
+    """The array library's function that the kernel is, on operands of this key; else None."""
+    if OPS.get(op.name) is not op:
+        return None  # a copy of an op may have another kernel
+    if op.namespaced is not None:
+        return _namespaced(op, key, meta)
+    if op.function is None or op.computes is None:
+        return None
+    computed = op.computes(common_dtype(key))
+    if all(a.dtype is computed for a in key if type(a) is TensorMeta):
+        return meta.device.arrays.fresh_function(op.function)
+    return None
+
+
+def _namespaced(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
+    assert op.namespaced is not None
+    found = op.namespaced(meta, *key)
+    function = None if found is None else meta.device.arrays.fresh_function(found[0])
+    if found is None or function is None:
+        return None
+    count, keywords = len(op.tensors), found[1]
+
+    def compute(*operands: Any) -> Any:
+        return function(*operands[:count], **keywords)
+
+    return compute
 
 
 def _run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
@@ -297,33 +368,49 @@ def _multi_view(
 # -------------------------------------------------------------------------------------- writes
 def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     target: Tensor = args[0]
-    result = op.functional.infer(args)
-    assert isinstance(result, TensorMeta)
-    _check_result(op, target.meta, result)
-    operands = op.operands(args)
-    others = [t for t in operands if t is not target]
-    onto_itself = op is COPY_ and operands[1] is target  # counts as a write, and changes nothing
+    functional = op.functional
+    key = functional.key(args)
+    result: TensorMeta = functional.results.get(key) or functional.result_for(key)
+    if result is not target.meta:
+        _check_result(op, target.meta, result)
+    others = [a for a in args if isinstance(a, Tensor) and a is not target]
+    if op.lists:
+        others += [t for i in op.lists for t in args[i] if t is not None]
+    onto_itself = op is COPY_ and args[1] is target  # counts as a write, and changes nothing
     if not onto_itself:
         _check_memory(op, target, others)
-    check_writable(op, target, others)
-    node = None if onto_itself else plan_write(op, args)
-    root = target._root
-    base_edge = root.edge() if root is not None else None
+    node, base_edge = None, None
+    if STATE.grad_mode and not (_is_plain(target) and all(map(_is_plain, others))):
+        check_writable(op, target, others)
+        node = None if onto_itself else plan_write(op, args)
+    if node is not None and target._root is not None:
+        base_edge = target._root.edge()
     if recorder is not None:
         value = recorder.record(op, args, target.meta)
         target.value = value
         if node is not None:
             _note_origin(node, value, recorder)
     else:
-        arrays = target.device.arrays
-        computed = _run_kernel(op.functional, args, result, arrays)
-        arrays.copy(target.array, computed)
+        _write(functional, key, result, args)
     target.storage.version += 1
     if node is not None:
         node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
     return target
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether there is no history to look at."""
+    return tensor.facts is tensor.meta
+
+
+def _write(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:
+    """Computes `op` and writes the result to the first operand."""
+    arrays = meta.device.arrays
+    shortcut = op.shortcuts.get(key)
+    compute = _computation(op, key, meta)[0] if shortcut is None else shortcut[1]
+    arrays.copy(args[0].array, compute(*_operands(op, args, arrays)))
 
 
 def _check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:
@@ -349,7 +436,8 @@ def check_destination(
 ) -> None:
     """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part."""
     meta = target.meta
-    if not meta.dense and not may_overlap and has_internal_overlap(meta.shape, meta.stride):
+    is_dense = meta.contiguous or meta.dense
+    if not is_dense and not may_overlap and has_internal_overlap(meta.shape, meta.stride):
         raise noted(
             AliasError(
                 f"{name}: the destination {meta} overlaps itself, expected one memory place for "
