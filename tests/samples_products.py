@@ -15,7 +15,7 @@ def complex_array(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.asarray(array(shape, seed=seed) + 1j * array(shape, seed=seed + 50))
 
 
-_FORMS = {
+_FORMS: dict[str, list[tuple[tuple[int, ...], ...]]] = {
     # Shapes of self, which the result has, and of the factors; the last ones are empty.
     "addmm": [((2, 4), (2, 3), (3, 4)), ((1, 1), (1, 1), (1, 1)), ((2, 4), (2, 0), (0, 4))],
     "addmv": [((2,), (2, 3), (3,)), ((1,), (1, 1), (1,)), ((0,), (0, 3), (3,))],
@@ -65,7 +65,7 @@ def _pairs(left: tuple[int, ...], right: tuple[int, ...]) -> Iterable[Sample]:
     yield Sample((complex_array(left), complex_array(right, 1)))
 
 
-_RANKS = {
+_RANKS: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {
     "mm": [((2, 3), (3, 4)), ((0, 3), (3, 2))],
     "bmm": [((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
     "mv": [((2, 3), (3,)), ((2, 0), (0,))],

@@ -35,8 +35,8 @@ def parsed(equation: str, ranks: list[int]) -> Equation:
     terms = [_names(equation, term) for term in given.split(",")]
     if len(terms) != len(ranks):
         raise ArgumentError(
-            f"einsum: the equation {equation!r} names {len(terms)} operands, expected {len(ranks)}, as "
-            "many as there are tensors"
+            f"einsum: the equation {equation!r} names {len(terms)} operands, expected "
+            f"{len(ranks)}, as many as there are tensors"
         )
     dotted = [_dots(equation, k, t, r) for k, (t, r) in enumerate(zip(terms, ranks, strict=True))]
     dots = tuple(map(str, range(max(dotted))))
