@@ -69,13 +69,14 @@ class Composite:
         try:
             return self.function(*args, **kwargs)
         except TypeError:
+            signature = inspect.signature(self.function)
             try:
-                signature = inspect.signature(self.function)
                 signature.bind(*args, **kwargs)
             except TypeError as error:
+                plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
                 raise ArgumentError(
                     f"{self.name}: the call does not fit ({error}), expected "
-                    f"{self.name}{signature}"
+                    f"{self.name}{inspect.Signature(plain)}"
                 ) from None
             raise
 

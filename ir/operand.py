@@ -35,9 +35,9 @@ class Operand:
     def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         raise TypeError(f"{type(self).__name__} must say how an op is applied to it")
 
-    def _do(self, name: str, *args: Any) -> Any:
+    def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
         op = OPS[name]
-        return self._apply(op, op.bind((self, *args), {}))
+        return self._apply(op, op.bind((self, *args), kwargs))
 
     # --- geometry
     @property

@@ -11,9 +11,11 @@ from aotlite.ir import dtypes
 from tests.samples import (
     ALL,
     FLOATS,
+    NUMERIC,
     Make,
     Sample,
     array,
+    dense_layouts,
     flipped,
     layouts,
     register,
@@ -30,19 +32,23 @@ def _dims(a: np.ndarray) -> list[Any]:
     return [None, (0,), (-1,), (), tuple(range(a.ndim))][: 5 if a.ndim else 4]
 
 
-@register("sum", "mean", "any", "all", "var")
+@register("sum", "mean", "any", "all", "var", "std", "nansum")
 def _reductions(name: str) -> Iterable[Sample]:
-    for a in _reducible(FLOATS if name in ("mean", "var") else ALL):
+    spread = name in ("var", "std")
+    for a in _reducible(FLOATS if spread or name == "mean" else ALL):
         for dim in _dims(a):
             yield Sample((a, dim))
             yield Sample((a, dim), {"keepdim": True})
     yield from (Sample((special(dtype),)) for dtype in FLOATS)
-    if name in ("sum", "mean"):
+    if name in ("sum", "mean", "nansum"):
         yield Sample((array((2, 3), "int64"),), {"dtype": dtypes.float32})
         yield Sample((array((2, 3), "float32"), (0,)), {"dtype": dtypes.float64})
-    if name == "var":
+    if name in ("sum", "mean", "prod", "var", "std"):
+        yield Sample((array((2, 3)) + 1j * array((2, 3), seed=1), (1,)))
+    if spread:
         yield Sample((array((2, 3)),), {"correction": 0})
-        yield Sample((array((2, 3)), (1,)), {"correction": 0}, smooth=True)
+        yield Sample((array((2, 3)), (1,)), {"correction": 0.5}, smooth=True)
+        yield Sample((np.array([[2.0, 2.0], [1.0, 3.0]]), (1,)))
     if name not in ("any", "all"):
         yield from _smooth_reductions()
 
@@ -122,13 +128,81 @@ def _prod(name: str) -> Iterable[Sample]:
     yield Sample((array((2, 3)),), smooth=True)
 
 
-@register("cumsum")
-def _cumsum(name: str) -> Iterable[Sample]:
+@register("nanmean")
+def _nanmean(name: str) -> Iterable[Sample]:
+    for a in _reducible(("float32",)):
+        yield from (Sample((a, dim)) for dim in _dims(a))
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((array((2, 3), "float32"), 0, True), {"dtype": dtypes.float64})
+    yield Sample((np.array([[1.0, np.nan], [2.0, 3.0]]), (0,)), smooth=True)
+
+
+@register("count_nonzero")
+def _count_nonzero(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in _dims(a))
+    yield from (Sample((special(dtype),)) for dtype in FLOATS)
+    yield Sample((np.array([[0, 1j], [0, 2]]), (0,)))
+
+
+@register("var()", "std()", "var_mean", "std_mean")
+def _spread_in_all_forms(name: str) -> Iterable[Sample]:
+    a = array((2, 3))
+    yield from (
+        Sample(args, smooth=True) for args in ((a,), (a, 0), (a, (0, 1), False), (a, False))
+    )
+    yield Sample((a,), {"unbiased": False})
+    yield Sample((a, 0, True, True))
+    yield Sample(
+        (flipped(array((2, 3), "float32")),), {"dim": -1, "correction": 0, "keepdim": True}
+    )
+    yield Sample((array((2, 3)) + 1j * array((2, 3), seed=1), (1,)))
+
+
+# ------------------------------------------------------------------------------------- scans
+@register("cumsum", "cumprod")
+def _sums_so_far(name: str) -> Iterable[Sample]:
     for a in _reducible(ALL):
         yield from (Sample((a, dim)) for dim in (0, -1))
+    yield from (Sample((special(dtype), 0)) for dtype in FLOATS)
     yield Sample((array((2, 3), "int64"), 1), {"dtype": dtypes.float32})
+    yield Sample((np.full(70, 3), 0))  # beyond 64 bits
+    yield from _smooth_scans()
+    if name == "cumprod":
+        yield Sample((np.array([[2.0, 0.0, 3.0, 0.0, 0.5]]), 1), smooth=True)
+    yield Sample((array((2, 3)) + 1j * array((2, 3), seed=1), 1))
+
+
+def _smooth_scans() -> Iterable[Sample]:
     yield Sample((array((2, 3)), 0), smooth=True)
     yield Sample((flipped(array((2, 3))), -1), smooth=True)
+
+
+@register("cumsum_", "cumprod_")
+def _sums_so_far_in_place(name: str) -> Iterable[Sample]:
+    for dtype in NUMERIC:
+        yield from (Sample((a, -1)) for a in dense_layouts(dtype))
+    yield from _smooth_scans()
+
+
+@register("cummax", "cummin")
+def _extremes_so_far(name: str) -> Iterable[Sample]:
+    for a in _reducible(ALL):
+        yield from (Sample((a, dim)) for dim in (0, -1))
+    yield from (Sample((special(dtype), 0)) for dtype in FLOATS)
+    yield Sample((np.array([np.nan, 3.0, 3.0, np.nan]), 0))
+    yield Sample((np.array([1, 3, 3, 2, 3, 1, 1]), 0))
+    yield from _smooth_scans()
+
+
+@register("logcumsumexp")
+def _logcumsumexp(name: str) -> Iterable[Sample]:
+    for a in _reducible(FLOATS):
+        yield from (Sample((a, dim)) for dim in (0, -1))
+    yield from (Sample((special(dtype), 0)) for dtype in FLOATS)
+    yield Sample((np.array([-np.inf, -1000.0, 1000.0, 999.0]), 0))
+    yield Sample((array((2, 3)) + 1j * array((2, 3), seed=1), 1))
+    yield from _smooth_scans()
 
 
 @register("logsumexp", "softmax", "log_softmax")

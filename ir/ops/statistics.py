@@ -1,10 +1,12 @@
-"""Variances: var, std."""
+"""Spread: var, std, and both with the mean."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.composite import composite
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
@@ -12,27 +14,28 @@ from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import Dims, count, kept, reduced, reduced_dims, require_float
 
 
-def _var_rule(self: TensorMeta, dim: Dims, correction: type | None, keepdim: bool) -> TensorMeta:
-    dims = reduced_dims("var", dim, len(self.shape))
-    return reduced(self, dims, keepdim, real_of(require_float("var", self.dtype)))
-
-
 def _degrees(count: int, correction: Any) -> Any:
     """What the sum of squares is divided by; never negative, so that too few elements give nan."""
     return max(count - (1 if correction is None else correction), 0)
 
 
-def _var_kernel(
-    xp: Any, meta: TensorMeta, a: Any, dim: Dims, correction: Any, keepdim: bool
-) -> Any:
+def _variance(xp: Any, a: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
+    """The variance in the dtype in which it is formed."""
     axes = reduced_dims("var", dim, len(a.shape))
     a = wide(xp, a, dtypes.from_numpy(a.dtype))
     size = sizes.numel([a.shape[i] for i in axes])
     center = xp.divide(xp.sum(a, axis=axes, keepdims=True), xp.full((), size, dtype=a.dtype))
     off = xp.abs(a - center)
     total = xp.sum(off * off, axis=axes, keepdims=keepdim)
-    divisor = xp.full((), _degrees(size, correction), dtype=total.dtype)
-    return cast(xp, xp.divide(total, divisor), meta.dtype)
+    return xp.divide(total, xp.full((), _degrees(size, correction), dtype=total.dtype))
+
+
+def _var_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any:
+    return cast(xp, _variance(xp, a, dim, *rest), meta.dtype)
+
+
+def _std_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any:
+    return cast(xp, xp.sqrt(_variance(xp, a, dim, *rest)), meta.dtype)
 
 
 def _var_vjp(grad: Any, self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
@@ -41,11 +44,103 @@ def _var_vjp(grad: Any, self: Any, dim: Dims, correction: Any, keepdim: bool) ->
     return kept(grad, self.meta, dim, keepdim) * scale * (self - self.mean(dim, True))
 
 
-VAR: PureOp = pure(
-    "var(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-    meta=_var_rule,
-    kernel=_var_kernel,
-    vjp={"self": _var_vjp},
-    cost=Cost.REDUCTION,
-)
+def _std_vjp(grad: Any, self: Any, result: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
+    """Zero where nothing is spread, as in PyTorch: the root has no derivative there."""
+    of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
+    return _var_vjp(of_variance, self, dim, correction, keepdim)
+
+
+def _spread_op(name: str, kernel: Any, vjp: Any) -> PureOp:
+    def rule(self: TensorMeta, dim: Dims, correction: type | None, keepdim: bool) -> TensorMeta:
+        dims = reduced_dims(name, dim, len(self.shape))
+        return reduced(self, dims, keepdim, real_of(require_float(name, self.dtype)))
+
+    return pure(
+        f"{name}(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
+        " -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp={"self": vjp},
+        cost=Cost.REDUCTION,
+    )
+
+
+VAR = _spread_op("var", _var_kernel, _var_vjp)
 """Mean squared distance from the mean, divided by n - correction (default 1)."""
+STD = _spread_op("std", _std_kernel, _std_vjp)
+"""The root of the variance."""
+
+
+# ------------------------------------------------------------------------------ all forms
+def _settled(name: str, dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
+    """(dim, correction) of `f(unbiased)`, `f(dim, unbiased)` and `f(dim, correction=...)`."""
+    if isinstance(dim, bool):
+        if unbiased is not None:
+            raise ArgumentError(f"{name}: argument 'dim' is {dim}, expected int[]?")
+        dim, unbiased = None, dim
+    if unbiased is None:
+        return dim, correction
+    if not isinstance(unbiased, bool) or correction is not None:
+        got = f"{unbiased!r}" if correction is None else f"{unbiased!r} beside 'correction'"
+        raise ArgumentError(f"{name}: argument 'unbiased' is {got}, expected a bool alone")
+    return dim, int(unbiased)
+
+
+def _face(
+    name: str, self: Any, args: tuple[Any, Any, Any], keepdim: bool, *, mean: bool = False
+) -> Any:
+    dim, correction = _settled(f"{name}_mean" if mean else name, *args)
+    spread = self._do(name, dim, correction=correction, keepdim=keepdim)
+    return (spread, self._do("mean", dim, keepdim)) if mean else spread
+
+
+@composite()
+def var(
+    self: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: Any = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """The mean squared distance from the mean, divided by n - correction (default 1)."""
+    return _face("var", self, (dim, unbiased, correction), keepdim)
+
+
+@composite()
+def std(
+    self: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: Any = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """The root of the variance, whose sum is divided by n - correction (default 1)."""
+    return _face("std", self, (dim, unbiased, correction), keepdim)
+
+
+@composite(is_method=False)
+def var_mean(
+    self: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: Any = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """(variance, mean)."""
+    return _face("var", self, (dim, unbiased, correction), keepdim, mean=True)
+
+
+@composite(is_method=False)
+def std_mean(
+    self: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: Any = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """(standard deviation, mean)."""
+    return _face("std", self, (dim, unbiased, correction), keepdim, mean=True)

@@ -1,4 +1,4 @@
-"""Sums, products, averages and truth: sum, mean, prod, any, all.
+"""Sums, products, averages, counts and truth: sum, mean, nansum, prod, count_nonzero, any, all.
 
 What the gradients save follows PyTorch's table, except that `prod` saves its operand alone: its
 gradient never divides by the result, so that it is right with zeros and at every order.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
@@ -21,6 +22,7 @@ from aotlite.ir.ops.reduce import (
     reduced,
     reduced_dims,
     require_float,
+    require_real,
     spread,
     summed,
 )
@@ -72,6 +74,45 @@ MEAN: PureOp = pure(
     cost=Cost.REDUCTION,
     additive=True,
 )
+
+
+def _nansum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
+    dims = reduced_dims("nansum", dim, len(self.shape))
+    dtype = dtype or summed(self.dtype)
+    require_real("nansum", self.dtype)
+    return reduced(self, dims, keepdim, require_real("nansum", dtype))
+
+
+def _nansum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
+    axes = reduced_dims("nansum", dim, len(a.shape))
+    zero = xp.zeros((), dtype=a.dtype)
+    a = wide(xp, xp.where(xp.isnan(a), zero, a), meta.dtype)
+    return cast(xp, xp.sum(a, axis=axes, keepdims=keepdim), meta.dtype)
+
+
+NANSUM: PureOp = pure(
+    "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+    meta=_nansum_rule,
+    kernel=_nansum_kernel,
+    vjp={
+        "self": lambda grad, self, dim, keepdim: spread(grad, self.meta, dim, keepdim).masked_fill(
+            self.isnan(), 0
+        )
+    },
+    cost=Cost.REDUCTION,
+)
+"""The sum of what is not nan."""
+
+
+@composite(
+    "nanmean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
+)
+def nanmean(self: Any, dim: Dims, keepdim: bool, dtype: DType | None) -> Any:
+    """The mean of what is not nan."""
+    require_float("nanmean", self.dtype)
+    require_float("nanmean", dtype or self.dtype)
+    found = self.isnan().logical_not().sum(dim, keepdim)
+    return self.nansum(dim, keepdim, dtype=dtype) / found
 
 
 def _prod_rule(self: TensorMeta, dim: int | None, keepdim: bool, dtype: DType | None) -> TensorMeta:
@@ -153,3 +194,23 @@ def _truth(name: str) -> PureOp:
 
 ANY = _truth("any")
 ALL = _truth("all")
+
+
+# --------------------------------------------------------------------------------------- counts
+def _count_rule(self: TensorMeta, dim: Dims) -> TensorMeta:
+    dims = reduced_dims("count_nonzero", dim, len(self.shape))
+    return reduced(self, dims, False, dtypes.int64)
+
+
+def _count_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims) -> Any:
+    axes = reduced_dims("count_nonzero", dim, len(a.shape))
+    return xp.sum(cast(xp, cast(xp, a, dtypes.bool_), dtypes.int64), axis=axes)
+
+
+COUNT_NONZERO: PureOp = pure(
+    "count_nonzero(Tensor self, int[]? dim=None) -> Tensor",
+    meta=_count_rule,
+    kernel=_count_kernel,
+    vjp=None,
+    cost=Cost.REDUCTION,
+)

@@ -56,6 +56,8 @@ SAVED_FOR_SHAPE = {
     ("index_add", "source"): "PyTorch saves it: writing it before the backward raises there too",
     ("conv2d", "input"): "PyTorch saves both operands whenever one gradient is needed",
     ("conv2d", "weight"): "PyTorch saves both operands whenever one gradient is needed",
+    ("cummax", "self"): "PyTorch saves it next to the indices",
+    ("cummin", "self"): "PyTorch saves it next to the indices",
     ("max_pool2d_with_indices", "self"): "PyTorch saves it next to the indices",
     ("layer_norm", "input"): "PyTorch saves all operands whenever one gradient is needed",
     ("layer_norm", "weight"): "PyTorch saves all operands whenever one gradient is needed",

@@ -151,7 +151,7 @@ def _compare_gradient(name, sample, k, expected, got):
     what = f"{name}{sample}: the gradient of operand {k}"
     assert (expected is None) == (got is None), f"{what} is {got}, PyTorch has {expected}"
     if expected is not None:
-        wanted = expected.resolve_conj().numpy()
+        wanted = expected.detach().resolve_conj().numpy()
         assert str(wanted.dtype) == got.dtype.name
         tolerance = 4 * max(TOLERANCE[a.dtype.name] for a in _floats(sample))
         assert close(wanted, got.array, tolerance), (

@@ -48,6 +48,14 @@ def _with_dtype(name: str) -> Any:
     return lambda torch, *args: getattr(torch, name)(*args[:-1], dtype=args[-1])
 
 
+def _spread(name: str) -> Any:
+    return lambda torch, x, dim, correction, keepdim: getattr(torch, name)(
+        x, dim, correction=1 if correction is None else correction, keepdim=keepdim
+    )
+
+
+WITH_DTYPE = "sum mean nansum softmax log_softmax cumsum cumprod"
+
 twins(
     any=_any("any"),
     all=_any("all"),
@@ -57,10 +65,11 @@ twins(
     max_dim=lambda torch, x, dim, keepdim: torch.max(x, dim, keepdim),
     min_dim=lambda torch, x, dim, keepdim: torch.min(x, dim, keepdim),
     aminmax=lambda torch, x, dim, keepdim: torch.aminmax(x, dim=dim, keepdim=keepdim),
-    var=lambda torch, x, dim, correction, keepdim: torch.var(
-        x, dim, correction=1 if correction is None else correction, keepdim=keepdim
-    ),
-    **{name: _with_dtype(name) for name in "sum mean softmax log_softmax cumsum".split()},
+    var=_spread("var"),
+    std=_spread("std"),
+    **{name: _with_dtype(name) for name in WITH_DTYPE.split()},
+    cumsum_=lambda torch, x, dim, dtype: x.cumsum_(dim, dtype=dtype),
+    cumprod_=lambda torch, x, dim, dtype: x.cumprod_(dim, dtype=dtype),
 )
 
 
@@ -73,13 +82,13 @@ differences(
         lambda sample: _dtype_of(sample) == "bool",
     ),
     Difference(
-        ("prod",),
+        ("prod", "cumprod"),
         "gradient",
         "PyTorch's is 0 where two elements are 0, also next to infinity and nan",
         _is_special,
     ),
     Difference(
-        ("var",),
+        ("var", "std"),
         "gradient",
         "PyTorch takes no dimensions for all of them in the forward and for none in the backward",
         lambda sample: len(sample.args) > 1 and sample.args[1] == (),
