@@ -11,69 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from aotlite.cli import number
-from benchmarks.calls import CASES, Action, Case, actions
-from benchmarks.common import ONE_THREAD, installed_peers, machine, progress, table, wide_console
+from benchmarks.calls import CASES, actions
+from benchmarks.common import ONE_THREAD, installed_peers, machine, table, wide_console
+from benchmarks.loops import Medians, measure
 
-LOOP_SECONDS = 2e-3
-LOOPS = 5
 COLUMNS = ("aotlite", "bare NumPy", "aotlite eager", "torch aot", "torch eager", "jax.jit")
-
-Medians = Mapping[str, Mapping[str, float]]
-"""Name of a case -> column -> microseconds."""
-
-
-# ---------------------------------------------------------------------------------------- measuring
-def measure(
-    cases: Sequence[Case], peers: Sequence[str], rounds: int
-) -> dict[str, dict[str, float]]:
-    """Medians for every column of every case."""
-    found: dict[str, dict[str, float]] = {}
-    with progress() as bar:
-        task = bar.add_task("", total=len(cases) * rounds)
-        for case in cases:
-            bar.update(task, description=case.name)
-            taken: dict[str, list[float]] = {}
-            for one_round in _rounds(actions(case, peers), rounds):
-                for column, microseconds in one_round:
-                    taken.setdefault(column, []).append(microseconds)
-                bar.advance(task)
-            found[case.name] = {name: statistics.median(each) for name, each in taken.items()}
-    return found
-
-
-def _rounds(of: Mapping[str, Action], rounds: int) -> Iterator[list[tuple[str, float]]]:
-    """For each round the columns in turn, each with the microseconds of its fastest loop."""
-    counts = {column: _calls_a_loop(action) for column, action in of.items()}
-    for _ in range(rounds):
-        yield [(column, _fastest(action, counts[column])) for column, action in of.items()]
-
-
-def _calls_a_loop(action: Action) -> int:
-    """How many calls take about as long as a loop shall; the first ones compile."""
-    action()
-    action()
-    return max(1, int(LOOP_SECONDS / _loop(action, 5)))
-
-
-def _fastest(action: Action, calls: int) -> float:
-    return min(_loop(action, calls) for _ in range(LOOPS)) * 1e6
-
-
-def _loop(action: Action, calls: int) -> float:
-    """Seconds a call."""
-    times = range(calls)
-    start = time.perf_counter()
-    for _ in times:
-        action()
-    return (time.perf_counter() - start) / calls
 
 
 # ----------------------------------------------------------------------------------------- printing
@@ -98,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     console = wide_console()
     peers = [] if args.ours_only else installed_peers(("torch", "jax"), console)
     wanted = [case for case in CASES if not args.rows or case.name in args.rows]
-    found = measure(wanted, peers, args.rounds)
+    found = measure({c.name: partial(actions, c, peers) for c in wanted}, args.rounds)
     for line in machine():
         console.print(line)
     report(found, console)

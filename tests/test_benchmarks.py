@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from benchmarks import calls, common, first_call, overhead, pipeline
+from benchmarks import calls, common, eager, first_call, loops, overhead, pipeline
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
 from benchmarks.programs import TorchLike, program
@@ -177,7 +177,7 @@ def test_peers_compute_the_same(case, torch):
 
 
 def test_overhead_prints_every_column_that_is_here(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(overhead, "LOOP_SECONDS", 1e-5)
+    monkeypatch.setattr(loops, "LOOP_SECONDS", 1e-5)
     monkeypatch.setattr(common, "is_installed", lambda peer: False)
     file = tmp_path / "found.json"
     overhead.main(["--rows", "plain", "--rows", "1 input", "--rounds", "2", "--json", str(file)])
@@ -187,3 +187,32 @@ def test_overhead_prints_every_column_that_is_here(capsys, tmp_path, monkeypatch
     found = json.loads(file.read_text("utf-8"))["microseconds"]["plain"]
     assert set(found) == {"aotlite", "bare NumPy", "aotlite eager"}
     assert found["aotlite"] > found["bare NumPy"] > 0
+
+
+# -------------------------------------------------------------------------------------------- eager
+def values(result):
+    """What an action returned, whichever library's, as lists."""
+    first = result[0] if isinstance(result, tuple) else result
+    return np.float32(first.detach().tolist() if hasattr(first, "detach") else first).tolist()
+
+
+@pytest.mark.parametrize("case", eager.CASES, ids=lambda case: case.name)
+def test_eager_cases_make_one_numpy_call_that_computes_the_same(case, torch):
+    """The third case: with grad."""
+    made = eager.actions(case, ["torch"])
+    expected = values(made["NumPy"]())
+    for column, action in made.items():
+        if not case.writes:  # a write shows in the next action's operand
+            np.testing.assert_allclose(expected, values(action()), rtol=1e-5, err_msg=column)
+
+
+def test_eager_prints_what_is_asked(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(loops, "LOOP_SECONDS", 1e-5)
+    monkeypatch.setattr(common, "is_installed", lambda peer: False)
+    file = tmp_path / "found.json"
+    eager.main(["--rows", "add", "--rows", "view", "--rounds", "2", "--json", str(file)])
+    printed = capsys.readouterr().out
+    for text in ("torch is not installed", "| add ", "| view ", "asked: at most 5 and 12"):
+        assert text in printed
+    found = json.loads(file.read_text("utf-8"))["microseconds"]["add"]
+    assert {"aotlite", "aotlite with grad", "NumPy"} == set(found)

@@ -1,0 +1,63 @@
+"""Timing calls that take microseconds: loops of each action by turns, medians over rounds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from benchmarks.common import progress
+
+LOOP_SECONDS = 2e-3
+LOOPS = 5
+
+Action = Callable[[], Any]
+"""Takes nothing and makes one call."""
+Medians = Mapping[str, Mapping[str, float]]
+"""Name of a case -> column -> microseconds."""
+
+
+def measure(
+    cases: Mapping[str, Callable[[], Mapping[str, Action]]], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Microseconds for every column of every case, whose actions are made when its turn comes."""
+    found: dict[str, dict[str, float]] = {}
+    with progress() as bar:
+        task = bar.add_task("", total=len(cases) * rounds)
+        for name, make in cases.items():
+            bar.update(task, description=name)
+            taken: dict[str, list[float]] = {}
+            for one_round in _rounds(make(), rounds):
+                for column, microseconds in one_round:
+                    taken.setdefault(column, []).append(microseconds)
+                bar.advance(task)
+            found[name] = {column: statistics.median(each) for column, each in taken.items()}
+    return found
+
+
+def _rounds(of: Mapping[str, Action], rounds: int) -> Iterator[list[tuple[str, float]]]:
+    """For each round the columns in turn, each with the microseconds of its fastest loop."""
+    counts = {column: _calls_a_loop(action) for column, action in of.items()}
+    for _ in range(rounds):
+        yield [(column, _fastest(action, counts[column])) for column, action in of.items()]
+
+
+def _calls_a_loop(action: Action) -> int:
+    """How many calls take about as long as a loop shall; the first ones compile."""
+    action()
+    action()
+    return max(1, int(LOOP_SECONDS / _loop(action, 5)))
+
+
+def _fastest(action: Action, calls: int) -> float:
+    return min(_loop(action, calls) for _ in range(LOOPS)) * 1e6
+
+
+def _loop(action: Action, calls: int) -> float:
+    """Seconds a call."""
+    times = range(calls)
+    start = time.perf_counter()
+    for _ in times:
+        action()
+    return (time.perf_counter() - start) / calls
