@@ -2,7 +2,9 @@
 
 Ground floor: imports `aotlite.ir.sizes` only. Strides count elements and are never negative.
 Every function gives exactly PyTorch's answer for strided tensors (TEN-1, TEN-2): strides are
-observable, so ours must equal eager PyTorch's where memory is dense, broadcast or empty.
+observable, so ours must equal eager PyTorch's where memory is dense, broadcast or empty. Questions
+come in the order in which symbols need the fewest assumptions: sizes are asked about only where
+strides leave it open.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from aotlite.ir.sizes import (
     Size,
     Stride,
     at_least_one,
+    is_symbolic,
     known_equal,
-    known_less,
     numel,
+    same_known,
     same_shape,
 )
 
@@ -30,6 +33,7 @@ __all__ = [
     "is_channels_last",
     "is_contiguous",
     "is_dense",
+    "known_contiguous",
     "permutation_of",
     "same_order",
     "span",
@@ -80,7 +84,18 @@ def is_contiguous(shape: Shape, stride: Stride) -> bool:
     >>> is_contiguous((2, 1, 3), (3, 77, 1))
     True
     """
-    return _is_packed(shape, stride, range(len(shape) - 1, -1, -1)) or known_equal(numel(shape), 0)
+    if is_symbolic(shape) and known_contiguous(shape, stride):
+        return True
+    return _is_packed(shape, stride, range(len(shape) - 1, -1, -1)) or numel(shape) == 0
+
+
+def known_contiguous(shape: Shape, stride: Stride) -> bool:
+    """Whether `is_contiguous` is known to hold; the same for ints."""
+    if not is_symbolic((*shape, *stride)):
+        return is_contiguous(shape, stride)
+    wanted = contiguous_strides(shape)
+    wide = [dim for dim, size in enumerate(shape) if not known_equal(size, 1)]
+    return same_known([stride[dim] for dim in wide], [wanted[dim] for dim in wide])
 
 
 def is_channels_last(shape: Shape, stride: Stride) -> bool:
@@ -97,9 +112,7 @@ def _is_packed(shape: Shape, stride: Stride, innermost_first: Sequence[int]) -> 
     expected: Size = 1
     for dim in innermost_first:
         size = shape[dim]
-        if known_equal(size, 1):
-            continue
-        if not known_equal(stride[dim], expected):
+        if stride[dim] != expected and size != 1:
             return False
         expected *= size
     return True
@@ -111,9 +124,11 @@ def is_dense(shape: Shape, stride: Stride) -> bool:
     >>> is_dense((2, 3), (1, 2)), is_dense((2, 3), (6, 2)), is_dense((3,), (0,))
     (True, False, False)
     """
-    if known_equal(numel(shape), 0):
+    if is_symbolic(shape) and known_contiguous(shape, stride):
         return True
-    wide = [dim for dim, size in enumerate(shape) if not known_equal(size, 1)]
+    if numel(shape) == 0:
+        return True
+    wide = [dim for dim, size in enumerate(shape) if size != 1]
     return _is_packed(shape, stride, sorted(wide, key=stride.__getitem__))
 
 
@@ -125,7 +140,7 @@ def span(shape: Shape, stride: Stride) -> Size:
     """
     reach: Size = 1
     for size, step in zip(shape, stride, strict=True):
-        if known_equal(size, 0):
+        if size == 0:
             return 0
         reach += (size - 1) * step
     return reach
@@ -142,17 +157,17 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
     """
     if not shape:
         return (1,) * len(new_shape)
-    if known_equal(numel(shape), 0):
+    if numel(shape) == 0:
         return stride if same_shape(shape, new_shape) else contiguous_strides(new_shape)
     result: list[Size] = [0] * len(new_shape)
     new_dim = len(new_shape)
     for count, step in _even_runs(shape, stride):
         filled: Size = 1
-        while new_dim and (known_less(filled, count) or known_equal(new_shape[new_dim - 1], 1)):
+        while new_dim and (filled < count or new_shape[new_dim - 1] == 1):
             new_dim -= 1
             result[new_dim] = filled * step
             filled *= new_shape[new_dim]
-        if not known_equal(filled, count):
+        if filled != count:
             return None
     return None if new_dim else tuple(result)
 
@@ -162,7 +177,7 @@ def _even_runs(shape: Shape, stride: Stride) -> list[tuple[Size, Size]]:
     runs = []
     count, step = shape[-1], stride[-1]
     for dim in range(len(shape) - 2, -1, -1):
-        if not known_equal(shape[dim], 1) and not known_equal(stride[dim], count * step):
+        if stride[dim] != count * step and shape[dim] != 1:
             runs.append((count, step))
             count, step = 1, stride[dim]
         count *= shape[dim]
@@ -210,7 +225,7 @@ def _broadcast_stride(layout: Layout, shape: Shape) -> Stride:
     sizes, stride = layout
     lead = len(shape) - len(sizes)
     kept = (
-        0 if known_equal(size, 1) and not known_equal(shape[dim], 1) else step
+        0 if size is not shape[dim] and size == 1 and shape[dim] != 1 else step
         for dim, (size, step) in enumerate(zip(sizes, stride, strict=True), lead)
     )
     return (0,) * lead + tuple(kept)
@@ -250,11 +265,11 @@ def _compare(inner: int, outer: int, shape: Shape, strides: Sequence[Stride]) ->
     """Returns 1 if the two dims must swap, -1 if they must not, 0 if no operand tells."""
     for stride in strides:
         a, b = stride[inner], stride[outer]
-        if known_equal(a, 0) or known_equal(b, 0):
+        if a == 0 or b == 0:
             continue
-        if known_less(a, b):
+        if a < b:
             return -1
-        if known_less(b, a) or known_less(shape[outer], shape[inner]):
+        if b < a or shape[outer] < shape[inner]:
             return 1
     return 0
 
@@ -289,9 +304,9 @@ def same_order(shape: Shape, stride_a: Stride, stride_b: Stride) -> bool:
     >>> same_order((2, 1, 3), (3, 9, 1), (30, 1, 2)), same_order((2, 3), (3, 1), (1, 2))
     (True, False)
     """
-    if known_equal(numel(shape), 0):
+    if numel(shape) == 0:
         return True
-    wide = [dim for dim, size in enumerate(shape) if not known_equal(size, 1)]
+    wide = [dim for dim, size in enumerate(shape) if size != 1]
     return _ranked(wide, stride_a) == _ranked(wide, stride_b)
 
 

@@ -7,19 +7,23 @@ they start share their meta, so that rule caches and guards compare one object b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.ir import layout, sizes
+from aotlite.ir.assumption import concrete
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, float32
+from aotlite.ir.symbol_table import SymbolTable, table_of
 
 
 @attrs.frozen(eq=False, repr=False, init=False)
 class TensorMeta:
     """Shape, stride (elements), dtype and device. Equal metas are the same object.
+
+    Sizes and strides may be symbolic (`f32[s0, 3]`).
 
     >>> tensor_meta((2, 3)) is tensor_meta((2, 3))
     True
@@ -43,8 +47,20 @@ class TensorMeta:
         put(self, "dtype", dtype)
         put(self, "device", device)
         put(self, "numel", sizes.numel(shape))
-        put(self, "span", layout.span(shape, stride))
-        put(self, "contiguous", layout.is_contiguous(shape, stride))
+        if not sizes.is_symbolic(shape) and not sizes.is_symbolic(stride):
+            put(self, "span", layout.span(shape, stride))
+            put(self, "contiguous", layout.is_contiguous(shape, stride))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Of symbolic sizes, what takes assumptions to say: when somebody asks for it."""
+            found = _ON_DEMAND.get(name)
+            if found is None:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            value = found(self.shape, self.stride)
+            object.__setattr__(self, name, value)
+            return value
 
     @property
     def ndim(self) -> int:
@@ -73,17 +89,23 @@ class TensorMeta:
         shape = self.shape if shape is None else tuple(shape)
         return tensor_meta(shape, None, self.dtype, self.device)
 
+    def concrete(self, values: Mapping[str, int]) -> TensorMeta:
+        """The meta where the symbols in it, by name, have these values."""
+        shape, stride = concrete(self.shape, values), concrete(self.stride, values)
+        return _intern(shape, stride, self.dtype, self.device)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return tensor_meta, (self.shape, self.stride, self.dtype, self.device)
 
     def __repr__(self) -> str:
         """`f32[4, 3]`, with the strides where they are not the contiguous ones."""
         text = f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
-        if not self.contiguous:
+        if not layout.known_contiguous(self.shape, self.stride):
             text += f"[{', '.join(map(str, self.stride))}]"
         return text if self.device is CPU else f"{text}@{self.device}"
 
 
+_ON_DEMAND = {"span": layout.span, "contiguous": layout.is_contiguous}
 _INTERNED: dict[tuple[Any, ...], TensorMeta] = {}
 
 
@@ -93,8 +115,24 @@ def _intern(
     key = (shape, stride, dtype, device)
     found = _INTERNED.get(key)
     if found is None:
-        found = _INTERNED.setdefault(key, TensorMeta(shape, stride, dtype, device))
+        # Metas with symbols live as long as their symbols do.
+        table = table_of((*shape, *stride))
+        interned = _INTERNED if table is None else table.cache
+        found = interned.get(key)
+        if found is None:
+            found = interned.setdefault(key, TensorMeta(shape, stride, dtype, device))
     return found
+
+
+def table_in(values: Iterable[Any]) -> SymbolTable | None:
+    """The table of the symbols in sizes, metas, and tuples of these; None if there are none."""
+    for value in values:
+        if type(value) is TensorMeta:
+            value = (*value.shape, *value.stride)
+        found = table_in(value) if type(value) is tuple else table_of((value,))
+        if found is not None:
+            return found
+    return None
 
 
 def tensor_meta(

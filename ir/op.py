@@ -24,8 +24,9 @@ from typing import Any, ClassVar
 import attrs
 
 from aotlite.ir.errors import ArgumentError, GraphError, UnsupportedError, noted
-from aotlite.ir.meta import Outline, TensorMeta
+from aotlite.ir.meta import Outline, TensorMeta, table_in
 from aotlite.ir.schema import Schema, parse_schema
+from aotlite.ir.symbol_table import SymbolTable
 
 NUMBERS = (int, float, bool, complex)
 _NUMBER_TYPES = frozenset(NUMBERS)
@@ -227,9 +228,21 @@ class Op:
         """`result` by its key."""
         found = self.results.get(key)
         if found is None:
+            table = table_in(key)
+            if table is not None:
+                return self._symbolic_result(key, table)
             if len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
             found = self.results[key] = self.rule(*key)
+        return found
+
+    def _symbolic_result(self, key: tuple[Any, ...], table: SymbolTable) -> Any:
+        """`result_for` where sizes are symbolic. What the rule assumed is in the table's log, whose
+        cache the result therefore belongs to."""
+        found = table.cache.get((self, key))
+        if found is None:
+            with table.rule_of(self.name):
+                found = table.cache[self, key] = self.rule(*key)
         return found
 
     def infer(self, args: tuple[Any, ...]) -> TensorMeta | tuple[TensorMeta, ...]:

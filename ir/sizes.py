@@ -1,19 +1,23 @@
 """Sizes of dimensions: the one module that knows what a size is.
 
-Ground floor: imports `aotlite.ir.errors` only.
-A size is a Python int today. Modules that compute with shapes ask their questions here, so that
-symbols (DYN) can take the place of ints by changing this file alone. A `known_*` question is
-answered True only where the answer is True for every value that the sizes may take.
+Ground floor. A size is a Python int, or a `SymInt` that stands in for one (`specs/symbols.md`).
+Code that computes with sizes is written once for both, with the arithmetic and the comparisons of
+ints. A comparison of symbols that decides something is answered by the hints and logged, so that
+what follows from it holds wherever the log does. A `known_*` question is never logged: it is
+answered True only where the answer is True for every value that the sizes may take, and is for
+whoever can do without the answer. `minimum`, `maximum` and `slice_bounds` give expressions where
+Python's `min`, `max` and `slice.indices` would have to ask.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.symbols import SymBool, SymInt
 
 __all__ = [
     "Shape",
@@ -22,16 +26,24 @@ __all__ = [
     "as_size",
     "at_least_one",
     "broadcast_shapes",
+    "ceil_div",
     "infer_size",
+    "is_symbolic",
     "known_divides",
     "known_equal",
     "known_less",
+    "maximum",
+    "minimum",
     "numel",
+    "same_known",
     "same_shape",
+    "settled",
+    "slice_bounds",
     "wrap_dim",
     "wrap_dims",
 ]
 
+# Symbols are int to type checkers: rules are written for ints, and symbols do what ints do.
 Size: TypeAlias = int
 Shape: TypeAlias = tuple[Size, ...]
 Stride: TypeAlias = tuple[Size, ...]
@@ -45,6 +57,8 @@ def as_size(value: object) -> Size | None:
     """
     if type(value) is int:
         return value
+    if type(value) is SymInt:
+        return value  # type: ignore[return-value]  # not by its __index__, which asks for the value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         return None
     try:
@@ -62,29 +76,108 @@ def numel(shape: Iterable[Size]) -> Size:
     return math.prod(shape)
 
 
+def is_symbolic(values: Iterable[object]) -> bool:
+    """Whether there is a symbolic size among these values."""
+    for value in values:  # a loop: `any` would cost more than the rest of a contiguous meta
+        if type(value) is SymInt:
+            return True
+    return False
+
+
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Whether both shapes are known to be equal."""
+    """Whether both shapes are equal."""
     return tuple(a) == tuple(b)
 
 
 def known_equal(a: Size, b: Size) -> bool:
     """Whether both sizes are known to be equal."""
-    return a == b
+    truth: object = a == b
+    return not isinstance(truth, SymBool) and bool(truth)
 
 
 def known_less(a: Size, b: Size) -> bool:
     """Whether `a` is known to be less than `b`."""
-    return a < b
+    truth: object = a < b
+    return not isinstance(truth, SymBool) and bool(truth)
 
 
 def known_divides(divisor: Size, size: Size) -> bool:
     """Whether `size` is known to be a multiple of `divisor`, which is not 0."""
-    return size % divisor == 0
+    return known_equal(size % divisor, 0)
+
+
+def same_known(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether both shapes are known to be equal."""
+    return len(a) == len(b) and all(map(known_equal, a, b))
 
 
 def at_least_one(size: Size) -> Size:
     """Returns the size, or 1 if it is 0."""
-    return max(size, 1)
+    if type(size) is int:
+        return size if size > 1 else 1
+    return maximum(size, 1)
+
+
+def minimum(a: Size, b: Size) -> Size:
+    """Returns the smaller of both; nothing is asked of symbols.
+
+    >>> minimum(3, 2)
+    2
+    """
+    return _called("min", min, a, b)
+
+
+def maximum(a: Size, b: Size) -> Size:
+    """Returns the larger of both; nothing is asked of symbols."""
+    return _called("max", max, a, b)
+
+
+def _called(name: str, plain: Callable[[Size, Size], Size], a: Size, b: Size) -> Size:
+    for value in (a, b):
+        if type(value) is SymInt:
+            called: Size = value.table.call(name, a, b)
+            return called
+    return plain(a, b)
+
+
+def ceil_div(size: Size, divisor: Size) -> Size:
+    """Returns the quotient, rounded up.
+
+    >>> ceil_div(7, 3), ceil_div(6, 3)
+    (3, 2)
+    """
+    return -(-size // divisor)
+
+
+def slice_bounds(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:
+    """Returns where Python's `[start:end]` begins and ends in a dimension of this size.
+
+    Counted from the front, 0 <= begin <= end <= size, so that `end - begin` is the length.
+
+    >>> slice_bounds(-2, None, 5), slice_bounds(4, 2, 5)
+    ((3, 5), (4, 4))
+    """
+    first = 0 if start is None else _from_front(start, size)
+    last = size if end is None else _from_front(end, size)
+    return first, maximum(first, last)
+
+
+def _from_front(index: Size, size: Size) -> Size:
+    if index < 0:
+        return maximum(index + size, 0)
+    return minimum(index, size)
+
+
+def settled(function: Callable[..., Any], *operands: Any) -> Any:
+    """Returns what a function of plain ints (in tuples) says; of symbols, about their hints.
+
+    That it says this is logged: what a rule makes of it holds wherever the function says the same.
+    """
+    for operand in operands:
+        for value in operand if isinstance(operand, tuple) else (operand,):
+            if type(value) is SymInt:
+                return value.table.ask(function, *operands)
+    return function(*operands)
 
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
@@ -105,9 +198,9 @@ def _broadcast_pair(a: Shape, b: Shape, op: str) -> Shape:
     lead = len(longer) - len(shorter)
     result = list(longer)
     for dim, size in enumerate(shorter, lead):
-        if known_equal(size, 1) or known_equal(size, result[dim]):
+        if size == result[dim] or size == 1:
             continue
-        if not known_equal(result[dim], 1):
+        if result[dim] != 1:
             rule = f"equal sizes, or 1, in dimension {dim - len(longer)}"
             raise ShapeError(f"{op}: shapes are {a} and {b}, expected {rule}")
         result[dim] = size
@@ -148,13 +241,13 @@ def infer_size(shape: Sequence[Size], count: Size, *, op: str = "view") -> Shape
     (2, 3)
     """
     sizes = tuple(shape)
-    if any(known_less(size, -1) for size in sizes):
+    if any(size < -1 for size in sizes):
         raise ShapeError(f"{op}: shape is {sizes}, expected sizes of at least 0, or one -1")
     unknown = sizes.count(-1)
     if unknown > 1:
         raise ShapeError(f"{op}: shape is {sizes}, expected at most one -1")
     if not unknown:
-        if not known_equal(numel(sizes), count):
+        if numel(sizes) != count:
             raise ShapeError(f"{op}: shape is {sizes}, expected a shape of {count} elements")
         return sizes
     return _infer_unknown(sizes, count, op)
@@ -162,10 +255,10 @@ def infer_size(shape: Sequence[Size], count: Size, *, op: str = "view") -> Shape
 
 def _infer_unknown(sizes: Shape, count: Size, op: str) -> Shape:
     known = -numel(sizes)
-    if known_equal(known, 0) and known_equal(count, 0):
+    if known == 0 and count == 0:
         rule = "no 0 beside a -1: the -1 could be any size"
         raise ShapeError(f"{op}: shape is {sizes}, expected {rule}")
-    if known_equal(known, 0) or not known_divides(known, count):
+    if known == 0 or count % known != 0:
         raise ShapeError(f"{op}: shape is {sizes}, expected a shape of {count} elements")
     at = sizes.index(-1)
     return (*sizes[:at], count // known, *sizes[at + 1 :])

@@ -1,0 +1,166 @@
+"""Integer polynomials over atoms: the fast layer beneath symbolic sizes.
+
+Ground floor, imports nothing of aotlite. A polynomial is a dict from monomials to coefficients that
+are not 0; a monomial is a tuple of atoms by ascending number, an atom once for each power. What an
+atom stands for (a symbol, or a division that does not come out) is not known here, only its range.
+Every function gives new dicts and leaves its operands as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+__all__ = [
+    "Atom",
+    "Monomial",
+    "Range",
+    "Terms",
+    "add",
+    "bounds",
+    "common_monomial",
+    "divide",
+    "evaluate",
+    "multiply",
+    "scaled",
+    "substitute",
+]
+
+
+class Atom:
+    """Something that has an integer value: `lower <= value <= upper`, None where there is no bound.
+
+    Atoms are compared by identity. Bounds become tighter as more is learned, never wider.
+    """
+
+    __slots__ = ("lower", "number", "upper")
+
+    def __init__(self, number: int, lower: int | None, upper: int | None) -> None:
+        self.number = number
+        self.lower = lower
+        self.upper = upper
+
+
+Monomial: TypeAlias = tuple[Atom, ...]
+Terms: TypeAlias = Mapping[Monomial, int]
+Range: TypeAlias = tuple[int | None, int | None]
+
+_BY_NUMBER = attrgetter("number")
+
+
+def add(a: Terms, b: Terms, factor: int = 1) -> dict[Monomial, int]:
+    """a + factor * b."""
+    result = dict(a)
+    for monomial, coefficient in b.items():
+        total = result.get(monomial, 0) + factor * coefficient
+        if total:
+            result[monomial] = total
+        else:
+            result.pop(monomial, None)
+    return result
+
+
+def scaled(a: Terms, factor: int) -> dict[Monomial, int]:
+    """factor * a."""
+    return {monomial: factor * c for monomial, c in a.items()} if factor else {}
+
+
+def multiply(a: Terms, b: Terms) -> dict[Monomial, int]:
+    """a * b."""
+    result: dict[Monomial, int] = {}
+    for left, c in a.items():
+        for right, d in b.items():
+            # Most products are by constants, or of single symbols.
+            both = tuple(sorted(left + right, key=_BY_NUMBER)) if left and right else left or right
+            total = result.get(both, 0) + c * d
+            if total:
+                result[both] = total
+            else:
+                result.pop(both, None)
+    return result
+
+
+def evaluate(terms: Terms, value: Callable[[Any], int]) -> int:
+    """The value where each atom has `value(atom)`."""
+    return sum(c * math.prod(map(value, monomial)) for monomial, c in terms.items())
+
+
+def substitute(terms: Terms, values: Mapping[Atom, Terms]) -> Terms:
+    """The polynomial with atoms replaced by polynomials."""
+    if not any(atom in values for monomial in terms for atom in monomial):
+        return terms
+    result: dict[Monomial, int] = {}
+    for monomial, c in terms.items():
+        product: Terms = {(): c}
+        for atom in monomial:
+            product = multiply(product, values.get(atom, {(atom,): 1}))
+        result = add(result, product)
+    return result
+
+
+def bounds(terms: Terms) -> Range:
+    """A range that holds every value; None where there is no bound, or none is found.
+
+    Each atom is counted from one of its bounds, so that what is left of it is not negative. For
+    sizes this finds more than interval arithmetic: `s0*s1 - s1` is at least 2 for sizes above 1.
+    """
+    counted: dict[Atom, Terms] = {}
+    room: dict[Atom, int | None] = {}
+    for monomial in terms:
+        for atom in monomial:
+            if atom in counted:
+                continue
+            if atom.lower is not None:
+                counted[atom] = {(): atom.lower, (atom,): 1} if atom.lower else {(atom,): 1}
+                room[atom] = None if atom.upper is None else atom.upper - atom.lower
+            elif atom.upper is not None:
+                counted[atom] = {(): atom.upper, (atom,): -1}
+                room[atom] = None
+            else:
+                return None, None
+    return _bounds_of_counts(substitute(terms, counted), room)
+
+
+def _bounds_of_counts(terms: Terms, room: Mapping[Atom, int | None]) -> Range:
+    """`bounds` where each atom lies between 0 and its room."""
+    low: int | None = terms.get((), 0)
+    high = low
+    for monomial, c in terms.items():
+        if not monomial:
+            continue
+        most: int | None = 1
+        for atom in monomial:
+            limit = room[atom]
+            most = None if most is None or limit is None else most * limit
+        if c > 0:
+            high = None if high is None or most is None else high + c * most
+        else:
+            low = None if low is None or most is None else low + c * most
+    return low, high
+
+
+def common_monomial(terms: Terms) -> Monomial:
+    """The largest monomial that divides every term."""
+    monomials = iter(terms)
+    common = list(next(monomials))
+    for monomial in monomials:
+        rest = list(monomial)
+        kept = []
+        for atom in common:
+            if atom in rest:
+                rest.remove(atom)
+                kept.append(atom)
+        common = kept
+    return tuple(common)
+
+
+def divide(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """The monomial without the atoms of `divisor`; None if it lacks one of them."""
+    rest = list(monomial)
+    for atom in divisor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)

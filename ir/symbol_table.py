@@ -1,0 +1,336 @@
+"""`SymbolTable`: the symbols of one trace, their expressions, and what was assumed about them.
+
+Ground floor. The table interns expressions, answers comparisons, first from what is known for all
+values and then by the hints, and logs every answer of the second kind (DYN-2). What it keeps is
+kept as long as it lives: no global cache holds a symbol. Spec: `specs/symbols.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn, TypeAlias
+
+import attrs
+
+from aotlite.ir import symbol_calls
+from aotlite.ir.assumption import Answer, Assumption
+from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.ir.location import Location
+from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, evaluate, multiply
+from aotlite.ir.symbol_calls import FUNCTIONS, Call
+from aotlite.ir.symbol_proofs import Facts
+from aotlite.ir.symbols import RELATIONS, SymBool, SymInt
+
+__all__ = ["Symbol", "SymbolTable", "table_of"]
+
+Value: TypeAlias = "int | SymInt"
+
+
+class Symbol(Atom):
+    """An unknown size: its name, its value in the call that is traced, and where it comes from.
+
+    `hint` is None where no value is known before the graph runs (DYN-5).
+    """
+
+    __slots__ = ("hint", "name", "sources")
+
+    def __init__(self, number: int, name: str, hint: int | None, room: Range) -> None:
+        super().__init__(number, *room)
+        self.name = name
+        self.hint = hint
+        self.sources: list[str] = []
+        """Which inputs have this size, as `x.shape[0]`; several with `duck_shape`."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _innermost_place() -> Location | None:
+    """The innermost frame outside aotlite."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module != "aotlite" and not module.startswith("aotlite."):
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+@attrs.define(eq=False, repr=False)
+class SymbolTable:
+    """Symbols, expressions and assumptions of one trace."""
+
+    duck_shape: bool = False
+    """Sizes of equal hints are one symbol, whose sources must be equal in each call (DYN-1)."""
+    locate: Callable[[], Location | None] = _innermost_place
+    """Gives the line of the user that is running."""
+    log: list[Assumption] = attrs.field(factory=list, init=False)
+    """Every assumption, in order, each once."""
+    symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
+    """Every symbol by name."""
+    sums: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
+    differences: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
+    products: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
+    cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
+    """For others: metas and results of rules that have symbols in them."""
+    op: str | None = attrs.field(default=None, init=False)
+    """The op whose rule runs."""
+    _facts: Facts = attrs.field(factory=Facts, init=False)
+    _interned: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
+    _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
+    _answers: dict[Any, Any] = attrs.field(factory=dict, init=False)
+    _atoms: int = attrs.field(default=0, init=False)
+
+    # ---------------------------------------------------------------------------------- symbols
+    def size(self, hint: int, source: str = "") -> Any:
+        """The size of a dimension: a symbol, or `hint` itself for 0 and 1, which are never symbols.
+
+        Rules treat these two unlike all others, so that a symbol is known to be at least 2 (DYN-1).
+        """
+        if hint < 2:
+            return hint
+        if self.duck_shape:
+            for symbol in self.symbols.values():
+                if symbol.hint == hint and symbol.lower == 2:
+                    symbol.sources.append(source)
+                    return self.of({(symbol,): 1})
+        return self.symbol(hint, source, lower=2)
+
+    def symbol(
+        self,
+        hint: int | None,
+        source: str = "",
+        *,
+        lower: int | None = None,
+        upper: int | None = None,
+    ) -> SymInt:
+        """A fresh symbol of this range, s0, s1, ...; u0, u1, ... without a hint."""
+        letter = "u" if hint is None else "s"
+        count = sum(name.startswith(letter) for name in self.symbols)
+        made = Symbol(self._atoms, f"{letter}{count}", hint, (lower, upper))
+        if source:
+            made.sources.append(source)
+        self._atoms += 1
+        self.symbols[made.name] = made
+        result: SymInt = self.of({(made,): 1})
+        return result
+
+    @property
+    def hints(self) -> dict[str, int]:
+        """The hint of each symbol that has one."""
+        return {name: s.hint for name, s in self.symbols.items() if s.hint is not None}
+
+    # ------------------------------------------------------------------------------ expressions
+    def of(self, terms: Terms) -> Any:
+        """The one object for these terms; a plain int where there is no symbol in them."""
+        if not terms:
+            return 0
+        if len(terms) == 1 and () in terms:
+            return terms[()]
+        key = frozenset(terms.items())
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = SymInt(self, terms, len(self._interned))
+        return found
+
+    def terms_of(self, value: Value) -> Terms:
+        """The terms of an int or of a symbolic int of this table."""
+        if isinstance(value, SymInt):
+            if value.table is not self:
+                self.refuse(value)
+            return value.terms
+        return {(): int(value)} if value else {}
+
+    def add(self, a: SymInt, b: Value) -> Any:
+        """a + b, which `sums` does not have yet."""
+        result = self.sums[a, b] = self.of(add(a.terms, self.terms_of(b)))
+        return result
+
+    def subtract(self, a: SymInt, b: Value) -> Any:
+        """a - b, which `differences` does not have yet."""
+        result = self.differences[a, b] = self.of(add(a.terms, self.terms_of(b), -1))
+        return result
+
+    def multiply(self, a: SymInt, b: Value) -> Any:
+        """a * b, which `products` does not have yet."""
+        result = self.products[a, b] = self.of(multiply(a.terms, self.terms_of(b)))
+        return result
+
+    def call(self, function: str, left: Value, right: Value) -> Any:
+        """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+        key = (function, left, right)
+        found = self._calls.get(key)
+        if found is None:
+            self.terms_of(left), self.terms_of(right)
+            found = self._calls[key] = symbol_calls.call(self, function, left, right)
+        return found
+
+    def atom(self, function: str, left: Value, right: Value, room: Range) -> Any:
+        """The one object for a call that does not come out."""
+        key = ("atom", function, left, right)
+        found = self._calls.get(key)
+        if found is None:
+            made = Call(self._atoms, function, left, right, room)
+            self._atoms += 1
+            found = self._calls[key] = self.of({(made,): 1})
+        return found
+
+    def range(self, value: Value) -> Range:
+        """Bounds that hold for all values of the symbols; None where there is none."""
+        return self._facts.range(self.terms_of(value))
+
+    def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
+        """(q, 0) where the polynomial division comes out over the integers, else None."""
+        from aotlite.ir import symbol_sympy
+
+        quotient = symbol_sympy.quotient(dividend, divisor)
+        return None if quotient is None else (quotient, {})
+
+    def evaluate(self, value: Value, values: Mapping[str, int] | None = None) -> int:
+        """The value where symbols have these values by name; by default their hints."""
+        given = self.hints if values is None else values
+
+        def of_atom(atom: Any) -> int:
+            if isinstance(atom, Call):
+                operands = [self.evaluate(v, given) for v in (atom.left, atom.right)]
+                return FUNCTIONS[atom.function](*operands)
+            if atom.name not in given:
+                raise UnsupportedError(
+                    f"symbols: the value of {atom.name} is asked for, expected a size that is "
+                    "known before the graph runs"
+                )
+            return given[atom.name]
+
+        return evaluate(self.terms_of(value), of_atom)
+
+    # --------------------------------------------------------------------------------- questions
+    def known(self, fact: SymBool) -> bool | None:
+        """Whether a comparison holds, or does not, for all values; None where it depends."""
+        difference = self.terms_of(fact.left - fact.right)
+        match fact.relation:
+            case "==":
+                return self._facts.zero(difference)
+            case "!=":
+                return _not(self._facts.zero(difference))
+            case ">=":
+                return self._facts.nonnegative(difference)
+            case "<":
+                return _not(self._facts.nonnegative(difference))
+            case ">":
+                return _not(self._facts.nonnegative(_negative(difference)))
+        return self._facts.nonnegative(_negative(difference))
+
+    def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
+        """`known` for two values of which both may be ints."""
+        truth = RELATIONS[relation](left, right)
+        return truth if isinstance(truth, bool) else None
+
+    def decide(self, fact: SymBool) -> bool:
+        """Whether a comparison holds: for all values, else by the hints, which is then assumed."""
+        known = self.known(fact)
+        if known is not None:
+            return known
+        answer = fact.hint
+        self._assume(fact if answer else fact.negated())
+        return answer
+
+    def specialize(self, value: SymInt) -> int:
+        """The hint, which is assumed to be the value."""
+        constant = self._facts.constant(value.terms)
+        if constant is not None:
+            return constant
+        hint = value.hint
+        self._assume(SymBool(value, "==", hint))
+        return hint
+
+    def ask(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """What a function of plain ints gives for the hints; that it gives this is assumed."""
+        key = (function, operands)
+        if key not in self._answers:
+            from aotlite.ir.assumption import concrete
+
+            answer = function(*concrete(operands, self.hints))
+            self._answers[key] = answer
+            self.log.append(Assumption(Answer(function, operands, answer), self.op, self.locate()))
+        return self._answers[key]
+
+    def _assume(self, fact: SymBool) -> None:
+        self.log.append(Assumption(fact, self.op, self.locate()))
+        difference = self.terms_of(fact.left - fact.right)
+        match fact.relation:
+            case "==":
+                self._facts.learn_zero(difference)
+            case "!=":
+                self._facts.learn_nonzero(difference)
+            case ">=":
+                self._facts.learn_nonnegative(difference)
+            case "<=":
+                self._facts.learn_nonnegative(_negative(difference))
+            case ">":
+                self._facts.learn_nonnegative(add(difference, {(): 1}, -1))
+            case _:
+                self._facts.learn_nonnegative(add(_negative(difference), {(): 1}, -1))
+
+    @contextmanager
+    def rule_of(self, op: str) -> Iterator[None]:
+        """Says that the rule of this op asks."""
+        outer, self.op = self.op, op
+        try:
+            yield
+        finally:
+            self.op = outer
+
+    # ----------------------------------------------------------------------------------- saying
+    def text(self, value: SymInt) -> str:
+        """The expression as Python writes it: `s0*s1 - 2*s0 + 3`."""
+        words: list[str] = []
+        for monomial, c in sorted(value.terms.items(), key=_reading_order):
+            words += ["-" if c < 0 else "+", _product(monomial, c)]
+        return " ".join(words[1:]) if words[0] == "+" else f"-{' '.join(words[1:])}"
+
+    def refuse(self, value: SymInt) -> NoReturn:
+        """Raises ArgumentError for a size of another trace."""
+        raise ArgumentError(f"symbols: {value} is of another trace, expected sizes of one trace")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{s}={s.hint}" for s in self.symbols.values())
+        return f"SymbolTable({shown}; {len(self.log)} assumptions)"
+
+
+def _negative(terms: Terms) -> Terms:
+    return {monomial: -c for monomial, c in terms.items()}
+
+
+def _not(known: bool | None) -> bool | None:
+    return None if known is None else not known
+
+
+def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[int]]:
+    return -len(term[0]), [atom.number for atom in term[0]]
+
+
+def _product(monomial: Monomial, c: int) -> str:
+    """The term without its sign."""
+    alone = len(monomial) == 1 and c == 1
+    factors = [_factor(atom, alone=alone) for atom in monomial]
+    number = [str(abs(c))] if abs(c) != 1 or not monomial else []
+    return "*".join(number + factors)
+
+
+def _factor(atom: Any, *, alone: bool) -> str:
+    text = str(atom)
+    plain = alone or not isinstance(atom, Call) or atom.function in ("max", "min")
+    return text if plain else f"({text})"
+
+
+def table_of(values: Sequence[Any]) -> SymbolTable | None:
+    """The table of the first symbolic int among these values; None if all are plain."""
+    for value in values:
+        if type(value) is SymInt:
+            return value.table
+    return None
+
+

@@ -1,0 +1,251 @@
+"""`SymInt`: an integer that is not known while a graph is made. Spec: `specs/symbols.md`.
+
+Ground floor. A symbolic int is a polynomial over symbols, and over divisions, remainders, minima
+and maxima that do not come out (`ir/symbol_calls.py`). The `SymbolTable` that it belongs to interns
+it, so that equal polynomials are one object: dicts find it by identity and ask it nothing. A
+comparison that no value can change gives a bool, any other one a `SymBool`, and whoever asks that
+for its truth is answered by the hints and makes an assumption (`ir/symbol_table.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.polynomial import Terms
+
+if TYPE_CHECKING:
+    from aotlite.ir.symbol_table import SymbolTable
+
+__all__ = ["RELATIONS", "SymBool", "SymInt"]
+
+RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+class SymInt:
+    """An integer by its expression; made by a `SymbolTable` and by arithmetic alone.
+
+    Arithmetic is Python's, of negative numbers too. `int()`, indexing and fractions need the value:
+    they take the hint and assume that it stays (`table.log`).
+
+    >>> from aotlite.ir.symbol_table import SymbolTable
+    >>> table = SymbolTable()
+    >>> s0, s1 = table.size(6, "x.shape[0]"), table.size(5, "x.shape[1]")
+    >>> (s0 + 1) * s1 - s1, s0 * 4 // 2, -s0 // 4, s0 > 1, s0 > s1
+    (s0*s1, 2*s0, (-s0)//4, True, s0 > s1)
+    >>> (s0 + 1) * s1 is s1 + s1 * s0
+    True
+    """
+
+    __slots__ = ("__weakref__", "_hint", "number", "table", "terms")
+
+    def __init__(self, table: SymbolTable, terms: Terms, number: int) -> None:
+        self.table = table
+        self.terms = terms
+        self.number = number
+        """Interned as the so-and-so-manieth of its table."""
+        self._hint: int | None = None
+
+    @property
+    def hint(self) -> int:
+        """The value in the call that is being traced. Raises UnsupportedError if there is none."""
+        if self._hint is None:
+            self._hint = self.table.evaluate(self)
+        return self._hint
+
+    # ------------------------------------------------------------------------------- arithmetic
+    def __add__(self, other: Any) -> Any:
+        if type(other) is int or type(other) is SymInt:
+            found = self.table.sums.get((self, other))
+            return self.table.add(self, other) if found is None else found
+        return self._otherwise(operator.add, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if type(other) is int or type(other) is SymInt:
+            found = self.table.differences.get((self, other))
+            return self.table.subtract(self, other) if found is None else found
+        return self._otherwise(operator.sub, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is int or type(other) is SymInt:
+            found = self.table.products.get((self, other))
+            return self.table.multiply(self, other) if found is None else found
+        return self._otherwise(operator.mul, other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> SymInt:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.table.call("max", self, -self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._called("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._called("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._called("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._called("%", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and other >= 0:
+            return math.prod([self] * other)
+        return self._called("**", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._called("**", other, self)
+
+    def __lshift__(self, other: int) -> Any:
+        return self * 2**other
+
+    def __rshift__(self, other: int) -> Any:
+        return self // 2**other
+
+    def _called(self, function: str, left: Any, right: Any) -> Any:
+        other = right if left is self else left
+        if isinstance(other, (int, SymInt)):
+            return self.table.call(function, left, right)
+        if isinstance(other, float):
+            plain = {"//": operator.floordiv, "%": operator.mod, "**": operator.pow}[function]
+            return plain(*[float(value) for value in (left, right)])
+        return NotImplemented
+
+    def _otherwise(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        if isinstance(other, bool):
+            return function(self, int(other))
+        return function(float(self), other) if isinstance(other, float) else NotImplemented
+
+    # ------------------------------------------------------------------------------- comparison
+    # Equal polynomials are one object. What dicts compare beyond that has the same hash of 61 bits.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return True if self is other else self._compared("==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return False if self is other else self._compared("!=", other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared("<", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared("<=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(">", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(">=", other)
+
+    def _compared(self, relation: str, other: Any) -> Any:
+        if isinstance(other, float):
+            return RELATIONS[relation](float(self), other)  # type: ignore[arg-type]
+        if not isinstance(other, (int, SymInt)):
+            return NotImplemented
+        if type(other) is SymInt and other.table is not self.table:
+            return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
+        fact = SymBool(self, relation, other)
+        known = self.table.known(fact)
+        return fact if known is None else known
+
+    # ------------------------------------------------------------------- where a number is needed
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __int__(self) -> int:
+        return self.table.specialize(self)
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __truediv__(self, other: Any) -> Any:
+        return int(self) / _number(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / int(self)
+
+    def __floor__(self) -> SymInt:
+        return self
+
+    __ceil__ = __trunc__ = __floor__
+
+    def __round__(self, digits: int = 0) -> Any:
+        return self if digits >= 0 else round(int(self), digits)
+
+    # ---------------------------------------------------------------------------------- printing
+    def __repr__(self) -> str:
+        return self.table.text(self)
+
+    def __reduce__(self) -> Any:
+        raise ArgumentError(f"symbols: a size to copy is {self}, expected an int")
+
+    def __copy__(self) -> SymInt:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> SymInt:
+        return self
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, SymInt) else value
+
+
+class SymBool:
+    """A comparison that depends on the values of symbols. Its truth is decided by the hints and
+    assumed.
+    """
+
+    __slots__ = ("left", "relation", "right")
+
+    def __init__(self, left: SymInt, relation: str, right: int | SymInt) -> None:
+        self.left = left
+        self.relation = relation
+        self.right = right
+
+    @property
+    def hint(self) -> bool:
+        """The truth in the call that is being traced."""
+        right = self.right.hint if isinstance(self.right, SymInt) else self.right
+        return RELATIONS[self.relation](self.left.hint, right)
+
+    def negated(self) -> SymBool:
+        """The comparison that holds where this one does not."""
+        return SymBool(self.left, NEGATED[self.relation], self.right)
+
+    def __bool__(self) -> bool:
+        return self.left.table.decide(self)
+
+    def __repr__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
