@@ -58,7 +58,7 @@ class Composite:
         if self._defaults is not None and len(args) == 1 and not kwargs:
             if hasattr(args[0], "meta"):  # nothing to bind
                 return self.function(args[0], *self._defaults)
-        if self.spread:
+        if self.spread and (len(args) > 1 or not kwargs):
             args = gathered(args)
         if self.schema is None:
             return self._unchecked(args, kwargs)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from aotlite.ir import layout, sizes
+from aotlite.ir import sizes
 from aotlite.ir.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.errors import ShapeError
 from aotlite.ir.memory_format import MemoryFormat, contiguous_format, has_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, OPS, Op
@@ -60,9 +60,13 @@ class Operand:
         """Number of dimensions."""
         return len(self.shape)
 
+    ndimension = dim
+
     def numel(self) -> int:
         """Number of elements."""
-        return sizes.numel(self.shape)
+        return self.meta.numel
+
+    nelement = numel
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
@@ -78,6 +82,20 @@ class Operand:
         if memory_format is contiguous_format:
             return self.meta.contiguous
         return has_format(memory_format, self.shape, self.meta.stride)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements (not of the memory between them)."""
+        return self.meta.nbytes
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a real floating one."""
@@ -191,78 +209,7 @@ class Operand:
         """self * self, saved once."""
         return self._do("pow", 2)
 
-    # --- views with PyTorch's short forms
-    def view(self, *size: Any) -> Any:
-        """A view of this shape (one size may be -1). Raises ShapeError if strides forbid it."""
-        if len(size) == 1 and isinstance(size[0], DType):
-            return self._do("view_dtype", size[0])
-        return self._do("view", _flat(size))
-
-    def reshape(self, *size: Any) -> Any:
-        """A view of this shape where the strides allow one, else a copy (TEN-2)."""
-        shape = sizes.infer_size(_flat(size), self.meta.numel)
-        meta = self.meta
-        if layout.view_strides(meta.shape, meta.stride, shape) is None:
-            return self.contiguous().view(shape)
-        return self._do("view", shape)
-
-    def view_as(self, other: Operand) -> Any:
-        """A view with the shape of `other`."""
-        return self._do("view", other.shape)
-
-    def expand(self, *size: Any) -> Any:
-        """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
-        return self._do("expand", _flat(size))
-
-    def expand_as(self, other: Operand) -> Any:
-        """`expand` to the shape of `other`."""
-        return self._do("expand", other.shape)
-
-    broadcast_to = expand
-
-    def permute(self, *dims: Any) -> Any:
-        """A view with the dimensions in this order."""
-        return self._do("permute", _flat(dims))
-
-    def t(self) -> Any:
-        """The transpose of a matrix; tensors of up to one dimension unchanged."""
-        return self._do("t")
-
-    @property
-    def T(self) -> Any:
-        """A view with the dimensions reversed."""
-        return self._do("permute", tuple(reversed(range(self.ndim))))
-
-    def narrow(self, dim: int, start: int, length: int) -> Any:
-        """A view of `length` elements of a dimension from `start` on."""
-        size = self.size(dim)
-        start = start + size if start < 0 else start
-        if not (0 <= start <= size and 0 <= length <= size - start):
-            raise ShapeError(
-                f"narrow: start {start} with length {length} is outside dimension {dim} of size "
-                f"{size}"
-            )
-        return self._do("slice", dim, start, start + length, 1)
-
-    def squeeze(self, dim: Any = None) -> Any:
-        """A view without the given dimensions, or all, where they have size 1."""
-        return self._do("squeeze", dim)
-
-    def split(self, split_size: Any, dim: int = 0) -> Any:
-        """Views of parts of a dimension: of one size (the last may be smaller), or of listed
-        sizes.
-        """
-        if isinstance(split_size, int):
-            return self._do("split", split_size, dim)
-        return self._do("split_with_sizes", tuple(split_size), dim)
-
-    def chunk(self, chunks: int, dim: int = 0) -> Any:
-        """Views of at most `chunks` equal parts (META: recorded as `split`)."""
-        if chunks < 1:
-            raise ArgumentError(f"chunk: chunks is {chunks}, expected at least 1")
-        size = self.size(dim)
-        return self._do("split", max(-(-size // chunks), 1), dim)
-
+    # --- sums over what broadcasting made
     def sum_to(self, shape: Sequence[int]) -> Any:
         """Summed over the dimensions that broadcasting from `shape` made."""
         shape = tuple(shape)
@@ -297,13 +244,6 @@ class Operand:
     def real(self) -> Any:
         """The real parts: a copy, but a real tensor is itself."""
         return self._do("real") if self.is_complex() else self
-
-
-def _flat(values: tuple[Any, ...]) -> tuple[int, ...]:
-    """The sizes of `view(2, 3)` and of `view((2, 3))` alike."""
-    if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        return tuple(values[0])
-    return tuple(values)
 
 
 def is_number(value: Any) -> bool:

@@ -26,7 +26,9 @@ from aotlite.ir.ops.memory_format import suggests_channels_last
 _REST = "bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None"
 _TO_DTYPE = schema_of(f"to(Tensor self, dtype dtype, {_REST}) -> Tensor")
 _TO_OTHER = schema_of(f"to(Tensor self, Tensor tensor, {_REST}) -> Tensor")
-_TO_DEVICE = schema_of(f"to(Tensor self, device? device=None, dtype? dtype=None, {_REST}) -> Tensor")
+_TO_DEVICE = schema_of(
+    f"to(Tensor self, device? device=None, dtype? dtype=None, {_REST}) -> Tensor"
+)
 
 
 @composite()

@@ -99,7 +99,9 @@ def test_gradients_of_composites_equal_torch(torch, name):
             continue
         theirs_in, theirs_kwargs = torch_arguments(torch, sample)
         their_leaves = [
-            t.requires_grad_() for t in _tensors(torch, theirs_in) if t.dtype.is_floating_point
+            t.requires_grad_()
+            for t in _tensors(torch, theirs_in)
+            if t.dtype.is_floating_point or t.dtype.is_complex
         ]
         args, kwargs = arguments(sample)
         leaves = [t.requires_grad_() for t in tensors_in(args) if t.dtype.is_differentiable]

@@ -1,0 +1,59 @@
+"""Copies of what views show: `reshape_copy`, and a `<view>_copy` for each view op.
+
+The copies are contiguous, whatever the operand's strides, and have the gradient of their view.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import sizes
+from aotlite.ir.composite import composite
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, Cost, MultiViewOp, Op, ViewOp
+from aotlite.ir.ops import views
+from aotlite.ir.ops.declare import pure
+
+RESHAPE_COPY = pure(
+    "reshape_copy(Tensor self, int[] size) -> Tensor",
+    meta=lambda self, size: self.as_contiguous(
+        sizes.infer_size(size, self.numel, op="reshape_copy")
+    ),
+    kernel=lambda xp, meta, a, size: xp.reshape(a, meta.shape),
+    vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
+    cost=Cost.INDEXING,
+)
+"""What `reshape` gives where the strides allow no view: a copy that is nobody's view."""
+
+
+# --------------------------------------------------------------------------- copies of each view
+def _declare_copy(op: Op) -> None:
+    """Declares `<op>_copy`, with the arguments of the view."""
+    text = str(op.schema).replace("(a)", "").replace(f"{op.name}(", f"{op.name}_copy(", 1)
+
+    def copy(self: Any, *args: Any) -> Any:
+        shown = self._do(op.name, *args)
+        return tuple(map(_copied, shown)) if isinstance(op, MultiViewOp) else _copied(shown)
+
+    copy.__doc__ = f"A contiguous copy of what `{op.name}` shows."
+    composite(text, is_method=False)(copy)
+
+
+def _copied(shown: Any) -> Any:
+    meta: TensorMeta = shown.meta
+    return shown._do("restride", meta.as_contiguous().stride)
+
+
+@composite(
+    "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    is_method=False,
+)
+def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | None) -> Any:
+    """A contiguous copy of what `as_strided` shows."""
+    return _copied(self.as_strided(size, stride, storage_offset))
+
+
+for _op in tuple(OPS.values()):
+    known = f"{_op.name}_copy" in OPS or _op is views.AS_STRIDED
+    if isinstance(_op, (ViewOp, MultiViewOp)) and not known:
+        _declare_copy(_op)
