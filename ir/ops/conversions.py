@@ -41,17 +41,20 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and type(args[0]) is DType and not kwargs:
         return self if self.dtype is args[0] else self._do("cast", args[0])
     first = args[0] if args else None
+    bound: tuple[Any, ...]
     if type(first) is DType:
-        _, dtype, _, copy, memory_format = _TO_DTYPE.bind((self, *args), kwargs)
+        bound = _TO_DTYPE.bind((self, *args), kwargs)
+        dtype = bound[1]
     elif hasattr(first, "meta") or "tensor" in kwargs:
-        _, other, _, copy, memory_format = _TO_OTHER.bind((self, *args), kwargs)
-        dtype = other.dtype
-        _check_device(self, other.device)
+        bound = _TO_OTHER.bind((self, *args), kwargs)
+        dtype = bound[1].dtype
+        _check_device(self, bound[1].device)
     else:
         args, kwargs = _with_device(args, kwargs)
-        _, device, dtype, _, copy, memory_format = _TO_DEVICE.bind((self, *args), kwargs)
-        _check_device(self, device)
-    return _converted(self, dtype or self.dtype, memory_format, copy=copy)
+        bound = _TO_DEVICE.bind((self, *args), kwargs)
+        dtype = bound[2] or self.dtype
+        _check_device(self, bound[1])
+    return _converted(self, dtype, bound[-1], copy=bound[-2])
 
 
 def _with_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

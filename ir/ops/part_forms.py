@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from aotlite.ir import sizes
@@ -145,7 +145,4 @@ def _at_indices(self: Any, indices: Any, dim: int, name: str) -> Any:
 
 
 def _slices(self: Any, edges: list[Any], dim: int) -> tuple[Any, ...]:
-    cut: Callable[..., Any] = self._do
-    return tuple(
-        cut("slice", dim, start, end, 1) for start, end in zip(edges, edges[1:], strict=False)
-    )
+    return tuple(self._do("slice", dim, start, end, 1) for start, end in pairwise(edges))
