@@ -7,11 +7,10 @@ of them, so their gradients and their compiled form follow from the ops'.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aotlite.eager.functions import call, rand
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 
 Ints = int | Sequence[int]
 
@@ -27,69 +26,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return product if bias is None else product + bias
 
 
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Ints = 1,
-    padding: Ints | str = 0,
-    dilation: Ints = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Cross-correlation: (n, i, h, w), (o, i / groups, kh, kw), (o,) -> (n, o, h', w').
-
-    `padding="same"` keeps the size at stride 1; UnsupportedError where that needs unequal sides.
-    """
-    steps, gaps = pair(stride), pair(dilation)
-    if isinstance(padding, str):
-        padding = _named_padding(padding, weight.shape[2:], steps, gaps)
-    return call("conv2d", input, weight, bias, steps, pair(padding), gaps, groups)
-
-
 def pair(value: Ints) -> tuple[int, ...]:
     """(height, width) from one number or two."""
     return (value, value) if isinstance(value, int) else tuple(value)
-
-
-def _named_padding(
-    name: str, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
-) -> tuple[int, ...]:
-    if name == "valid":
-        return (0, 0)
-    if name != "same":
-        raise ArgumentError(f"conv2d: padding is {name!r}, expected 'same', 'valid' or numbers")
-    if stride != (1, 1):
-        raise ArgumentError(f"conv2d: stride is {stride}, expected 1 with padding='same'")
-    totals = [gap * (size - 1) for gap, size in zip(dilation, kernel, strict=True)]
-    if any(total % 2 for total in totals):
-        raise UnsupportedError(
-            f"conv2d: padding='same' with kernel {kernel} and dilation {dilation} pads {totals} in "
-            "all, expected even numbers"
-        )
-    return tuple([total // 2 for total in totals])
-
-
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    dilation: Ints = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window: (n, c, h, w) -> (n, c, h', w'); with indices, a pair."""
-    steps = pair(kernel_size if stride is None else stride)
-    values, indices = call(
-        "max_pool2d_with_indices",
-        input,
-        pair(kernel_size),
-        steps,
-        pair(padding),
-        pair(dilation),
-        ceil_mode,
-    )
-    return (values, indices) if return_indices else values
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -1,7 +1,6 @@
 """Normalization: `batch_norm` and `layer_norm`, and their layers.
 
-`batch_norm` is a composite of ops that writes the running statistics in place; `layer_norm` is one
-op.
+`batch_norm` is an op, and writes to the running statistics in place.
 """
 
 from __future__ import annotations
@@ -39,46 +38,30 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError("batch_norm: running statistics are None, expected them in eval")
-        centered = input - _by_channel(input, running_mean)
-        return _scaled(centered, _by_channel(input, running_var), weight, bias, eps)
-    dims = (0, *range(2, input.ndim))
-    count = input.numel() // max(input.shape[1], 1)
+        return call("batch_norm_eval", input, running_mean, running_var, weight, bias, eps)
+    count = input.numel() // max(input.size(1), 1) if input.ndim > 1 else 2
     if count == 1:
         raise ArgumentError(
             f"batch_norm: the input has shape {input.shape}, expected more than 1 value a channel "
             "in training"
         )
-    mean = input.mean(dims, True)
-    centered = input - mean
-    var = (centered * centered).mean(dims, True)
+    for argument, running in (("running_mean", running_mean), ("running_var", running_var)):
+        if running is not None and running.shape != input.shape[1:2]:
+            raise ShapeError(
+                f"batch_norm: argument '{argument}' has shape {running.shape}, expected "
+                f"{input.shape[1:2]}"
+            )
+    result: Tensor
+    result, mean, var = call("batch_norm_train", input, weight, bias, eps)
     with no_grad():
         _follow(running_mean, mean, momentum)
         _follow(running_var, var * (count / (count - 1)) if count > 1 else var, momentum)
-    return _scaled(centered, var, weight, bias, eps)
-
-
-def _by_channel(input: Tensor, values: Tensor) -> Tensor:
-    """(c,) -> (1, c, 1, ...), to go with the input."""
-    if values.shape != input.shape[1:2]:
-        raise ShapeError(
-            f"batch_norm: a value a channel has shape {values.shape}, expected {input.shape[1:2]}"
-        )
-    return values.view(1, -1, *[1] * (input.ndim - 2))
-
-
-def _scaled(
-    centered: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
-    scale = (var + eps).rsqrt()
-    if weight is not None:
-        scale = scale * _by_channel(centered, weight)
-    result = centered * scale
-    return result if bias is None else result + _by_channel(centered, bias)
+    return result
 
 
 def _follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> None:
     if running is not None:
-        running.mul_(1 - momentum).add_(batch.view(running.shape) * momentum)
+        running.mul_(1 - momentum).add_(batch * momentum)
 
 
 def layer_norm(

@@ -1,15 +1,18 @@
-"""Normalization by the statistics of the operand's last dimensions: layer_norm."""
+"""Normalization by statistics of each row or group: layer_norm, group_norm, rms_norm."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import sizes
-from aotlite.ir.errors import DTypeError, ShapeError
+from aotlite.ir import dtypes, sizes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
-from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
+from aotlite.ir.ops.pointwise import conj
+from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 
 Ints = tuple[int, ...]
 
@@ -28,21 +31,29 @@ def _layer_norm_rule(
         )
     if not input.dtype.is_floating_point:
         raise DTypeError(f"layer_norm: dtype is {input.dtype}, expected a floating one")
-    for name, meta in (("weight", weight), ("bias", bias)):
+    for argument, meta in (("weight", weight), ("bias", bias)):
         if meta is not None:
-            _check_affine(name, meta, normalized_shape, input)
+            check_affine("layer_norm", argument, meta, normalized_shape, input)
     # As in PyTorch the result is contiguous, whatever the input's strides.
     return tensor_meta(input.shape, None, input.dtype, input.device)
 
 
-def _check_affine(name: str, meta: TensorMeta, shape: Ints, input: TensorMeta) -> None:
+def check_affine(
+    name: str, argument: str, meta: TensorMeta, shape: Ints, input: TensorMeta
+) -> None:
+    """Raises unless a weight, bias or statistic has this shape and fits the input's dtype.
+
+    That of a 16-bit input may be float32.
+    """
     if meta.shape != shape:
-        raise ShapeError(f"layer_norm: argument '{name}' has shape {meta.shape}, expected {shape}")
-    if meta.dtype is not input.dtype:
-        raise DTypeError(
-            f"layer_norm: argument '{name}' has dtype {meta.dtype}, expected {input.dtype}"
+        raise ShapeError(
+            f"{name}: argument '{argument}' has shape {meta.shape}, expected {shape}"
         )
-    common_device("layer_norm", [input, meta])
+    if meta.dtype is not input.dtype and meta.dtype is not accumulator(input.dtype):
+        raise DTypeError(
+            f"{name}: argument '{argument}' has dtype {meta.dtype}, expected {input.dtype}"
+        )
+    common_device(name, [input, meta])
 
 
 def _layer_norm_kernel(
@@ -50,16 +61,31 @@ def _layer_norm_kernel(
 ) -> Any:
     a = wide(xp, a, meta.dtype)
     axes = tuple(range(-len(normalized_shape), 0))
+    return affine(xp, standard(xp, a, axes, eps), weight, bias, meta.dtype)
+
+
+def moments(xp: Any, a: Any, axes: Ints) -> tuple[Any, Any, Any]:
+    """(a - mean, mean, biased variance) over these axes, which are kept."""
     # An array, not the bare number: the mean of nothing is nan, and a Python 0 would raise.
-    count = xp.full((), sizes.numel(normalized_shape), dtype=a.dtype)
-    centered = a - xp.divide(xp.sum(a, axis=axes, keepdims=True), count)
-    var = xp.divide(xp.sum(centered * centered, axis=axes, keepdims=True), count)
-    result = centered * xp.reciprocal(xp.sqrt(var + eps))
+    count = xp.full((), sizes.numel([a.shape[axis] for axis in axes]), dtype=a.dtype)
+    mean = xp.divide(xp.sum(a, axis=axes, keepdims=True), count)
+    centered = a - mean
+    return centered, mean, xp.divide(xp.sum(centered * centered, axis=axes, keepdims=True), count)
+
+
+def standard(xp: Any, a: Any, axes: Ints, eps: float) -> Any:
+    """The array with mean 0 and variance 1 over these axes."""
+    centered, _, var = moments(xp, a, axes)
+    return centered * xp.reciprocal(xp.sqrt(var + eps))
+
+
+def affine(xp: Any, a: Any, weight: Any, bias: Any, dtype: DType) -> Any:
+    """The array times weight, plus bias, rounded to the dtype."""
     if weight is not None:
-        result = result * wide(xp, weight, meta.dtype)
+        a = a * wide(xp, weight, dtype)
     if bias is not None:
-        result = result + wide(xp, bias, meta.dtype)
-    return cast(xp, result, meta.dtype)
+        a = a + wide(xp, bias, dtype)
+    return cast(xp, a, dtype)
 
 
 def _normalized(input: Any, dims: Ints, eps: float) -> tuple[Any, Any]:
@@ -107,4 +133,170 @@ LAYER_NORM: PureOp = pure(
 """(input - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
 
 Source: Ba, Kiros and Hinton, "Layer normalization" (2016).
+"""
+
+
+# -------------------------------------------------------------------------------------- group_norm
+def like_input(input: TensorMeta) -> TensorMeta:
+    """The meta of a result in the input's memory format."""
+    stride = image_strides(input.shape, channels_last=suggests_channels_last(input))
+    return tensor_meta(input.shape, stride, input.dtype, input.device)
+
+
+def _group_norm_rule(
+    input: TensorMeta,
+    num_groups: int,
+    weight: TensorMeta | None,
+    bias: TensorMeta | None,
+    eps: float,
+) -> TensorMeta:
+    name = "group_norm"
+    check_channels(name, input)
+    if num_groups < 1 or not sizes.known_divides(num_groups, input.shape[1]):
+        raise ArgumentError(
+            f"{name}: argument 'num_groups' is {num_groups}, expected a divisor of "
+            f"{input.shape[1]}, the number of channels"
+        )
+    for argument, meta in (("weight", weight), ("bias", bias)):
+        if meta is not None:
+            check_affine(name, argument, meta, input.shape[1:2], input)
+    return like_input(input)
+
+
+def check_channels(name: str, input: TensorMeta) -> None:
+    """Raises unless it is a floating tensor (n, c, *)."""
+    if len(input.shape) < 2:
+        raise ShapeError(
+            f"{name}: the input has shape {input.shape}, expected at least 2 dimensions"
+        )
+    if not input.dtype.is_floating_point:
+        raise DTypeError(f"{name}: dtype is {input.dtype}, expected a floating one")
+
+
+def per_channel(xp: Any, values: Any, rank: int) -> Any:
+    """(c,) -> (1, c, 1, ...), to go with an array of this rank; None stays None."""
+    return None if values is None else xp.reshape(values, (1, -1, *[1] * (rank - 2)))
+
+
+def _group_norm_kernel(
+    xp: Any, meta: TensorMeta, a: Any, num_groups: int, weight: Any, bias: Any, eps: float
+) -> Any:
+    batch, channels, *rest = a.shape
+    rows = (batch, num_groups, channels // num_groups * sizes.numel(rest))
+    unit = standard(xp, xp.reshape(wide(xp, a, meta.dtype), rows), (-1,), eps)
+    weight, bias = (per_channel(xp, values, a.ndim) for values in (weight, bias))
+    return affine(xp, xp.reshape(unit, a.shape), weight, bias, meta.dtype)
+
+
+def _in_groups(tensor: Any, num_groups: int) -> Any:
+    batch, channels, *rest = tensor.shape
+    return tensor.reshape(batch, num_groups, channels // num_groups * sizes.numel(rest))
+
+
+def by_channel(values: Any, rank: int) -> Any:
+    """(c,) -> (1, c, 1, ...) of an operand."""
+    return values.view(1, -1, *[1] * (rank - 2))
+
+
+def _group_to_input(grad: Any, input: Any, num_groups: int, weight: Any, eps: float) -> Any:
+    unit, scale = _normalized(_in_groups(input, num_groups), (-1,), eps)
+    grad = widened(grad) if weight is None else widened(grad) * by_channel(weight, input.ndim)
+    rows = _in_groups(grad, num_groups)
+    rest = rows - rows.mean((-1,), True)
+    return ((rest - unit * (rows * unit).mean((-1,), True)) * scale).view(input.shape)
+
+
+def _group_to_weight(grad: Any, input: Any, num_groups: int, eps: float) -> Any:
+    unit, _ = _normalized(_in_groups(input, num_groups), (-1,), eps)
+    return channel_sum(widened(grad) * unit.view(input.shape))
+
+
+def channel_sum(grad: Any) -> Any:
+    """(n, c, *) -> (c,)."""
+    return grad.sum((0, *range(2, grad.ndim)))
+
+
+GROUP_NORM: PureOp = pure(
+    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-05) -> Tensor",
+    meta=_group_norm_rule,
+    kernel=_group_norm_kernel,
+    vjp={
+        "input": _group_to_input,
+        "weight": _group_to_weight,
+        "bias": lambda grad: channel_sum(grad),
+    },
+    cost=Cost.REDUCTION,
+)
+"""layer_norm of the channels in groups: (n, c, *) with weight and bias (c,).
+
+Source: Wu and He, "Group normalization" (2018).
+"""
+
+
+# ---------------------------------------------------------------------------------------- rms_norm
+def _rms_norm_rule(
+    input: TensorMeta, normalized_shape: Ints, weight: TensorMeta | None, eps: float | None
+) -> TensorMeta:
+    if not normalized_shape or input.shape[-len(normalized_shape) :] != normalized_shape:
+        raise ShapeError(
+            f"rms_norm: normalized_shape is {normalized_shape}, expected one or more of the last "
+            f"sizes of the input's shape {input.shape}"
+        )
+    if not input.dtype.is_differentiable:
+        raise DTypeError(f"rms_norm: dtype is {input.dtype}, expected a floating or complex one")
+    if weight is not None:
+        check_affine("rms_norm", "weight", weight, normalized_shape, input)
+    return like_input(input)
+
+
+def _small(dtype: DType, eps: float | None) -> float:
+    """What is added to the mean square: the distance of 1 to the next number unless given."""
+    if eps is not None:
+        return eps
+    return 2.0**-52 if dtype in (dtypes.float64, dtypes.complex128) else 2.0**-23
+
+
+def _rms_norm_kernel(
+    xp: Any, meta: TensorMeta, a: Any, normalized_shape: Ints, weight: Any, eps: float | None
+) -> Any:
+    a, axes = wide(xp, a, meta.dtype), tuple(range(-len(normalized_shape), 0))
+    count = xp.full((), sizes.numel(normalized_shape), dtype=a.dtype)
+    squares = xp.divide(xp.sum(a * a, axis=axes, keepdims=True), count)
+    scale = xp.reciprocal(xp.sqrt(squares + _small(meta.dtype, eps)))
+    return affine(xp, a * scale, weight, None, meta.dtype)
+
+
+def _rms_scale(input: Any, normalized_shape: Ints, eps: float | None) -> tuple[Any, Any, Ints]:
+    dims = tuple(range(-len(normalized_shape), 0))
+    small = _small(input.dtype, eps)
+    wider = conj(widened(input))
+    return wider, ((wider * wider).mean(dims, True) + small).rsqrt(), dims
+
+
+def _rms_to_input(
+    grad: Any, input: Any, normalized_shape: Ints, weight: Any, eps: float | None
+) -> Any:
+    wider, scale, dims = _rms_scale(input, normalized_shape, eps)
+    grad = widened(grad) if weight is None else widened(grad) * conj(weight)
+    unit = wider * scale
+    return (grad - unit * (grad * unit).mean(dims, True)) * scale
+
+
+def _rms_to_weight(grad: Any, input: Any, normalized_shape: Ints, eps: float | None) -> Any:
+    wider, scale, _ = _rms_scale(input, normalized_shape, eps)
+    return (widened(grad) * (wider * scale)).sum_to(normalized_shape)
+
+
+RMS_NORM: PureOp = pure(
+    "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) "
+    "-> Tensor",
+    meta=_rms_norm_rule,
+    kernel=_rms_norm_kernel,
+    vjp={"input": _rms_to_input, "weight": _rms_to_weight},
+    cost=Cost.REDUCTION,
+)
+"""input / sqrt(mean square + eps) * weight over the last dimensions.
+
+Source: Zhang and Sennrich, "Root mean square layer normalization" (2019).
 """

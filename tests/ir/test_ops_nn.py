@@ -265,7 +265,7 @@ def test_max_pool_saves_its_operand_and_the_indices():
         (
             lambda x, w: x.max_pool2d_with_indices(5),
             ShapeError,
-            "max_pool2d: the result's size is (0, 0), expected at least 1: the window (5,) is "
+            "max_pool2d: the result's size is (0, 0), expected at least 1: the window (5, 5) is "
             "larger than shape (2, 2, 4, 4)",
         ),
         (

@@ -75,10 +75,10 @@ def test_padding_by_name():
     assert F.conv2d(x, w, padding="valid").shape == (1, 1, 2, 2)
     with pytest.raises(ArgumentError, match="conv2d: padding is 'full', expected 'same', 'valid'"):
         F.conv2d(x, w, padding="full")
-    with pytest.raises(ArgumentError, match=r"conv2d: stride is \(2, 2\), expected 1 with"):
+    with pytest.raises(ArgumentError, match="conv2d: stride is 2, expected 1 with"):
         F.conv2d(x, w, stride=2, padding="same")
-    with pytest.raises(UnsupportedError, match=r"pads \[1, 1\] in all, expected even numbers"):
-        F.conv2d(x, al.ones(1, 1, 2, 2), padding="same")
+    uneven = F.conv2d(x, al.ones(1, 1, 2, 2), padding="same")
+    assert uneven[0, 0, 3].tolist() == [2.0, 2.0, 2.0, 1.0]
 
 
 def test_batch_norm_needs_two_values_a_channel_in_training():
@@ -92,7 +92,7 @@ def test_batch_norm_needs_running_statistics_in_eval():
 
 
 def test_batch_norm_checks_the_number_of_channels():
-    with pytest.raises(ShapeError, match=r"a value a channel has shape \(2,\), expected \(3,\)"):
+    with pytest.raises(ShapeError, match=r"'running_mean' has shape \(2,\), expected \(3,\)"):
         F.batch_norm(al.ones(2, 3, 1, 1), al.ones(2), al.ones(2))
     with pytest.raises(ShapeError, match=r"BatchNorm2d: the input has shape \(2, 3\), expected 4"):
         nn.BatchNorm2d(3)(al.ones(2, 3))

@@ -125,6 +125,27 @@ def test_batch_norm_follows_pytorch_over_several_batches(torch, options):
     same_states(theirs, ours)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtypes", [("float16", "float16"), ("bfloat16", "float32")], ids=str)
+def test_batch_norm_sums_16_bits_in_float32_as_pytorch_does(torch, training, dtypes):
+    values = np.random.default_rng(0).standard_normal((5, 4, 3, 2)).astype("f4")
+    narrow, wide = dtypes
+    unit = {"float16": 2.0**-9, "bfloat16": 2.0**-6}[narrow]
+
+    def world(library, tensor):
+        x = tensor(values * 10 + 5).to(getattr(library, narrow)).requires_grad_()
+        rest = [tensor(values[i].flatten()[:4]).to(getattr(library, wide)) for i in range(4)]
+        mean, var, weight, bias = rest[0], rest[1] ** 2, rest[2], rest[3]
+        result = library.nn.functional.batch_norm(x, mean, var, weight, bias, training)
+        (result.float() ** 3).sum().backward()
+        assert result.dtype is x.dtype
+        return [t.detach().float().numpy() for t in (result, x.grad, mean, var)]
+
+    for expected, got in zip(world(torch, torch.tensor), world(al, al.tensor), strict=True):
+        np.testing.assert_allclose(got, expected, unit, unit * abs(expected).max())
+
+
 def network(layers, dtype):
     """A small network of either library."""
     return layers.Sequential(

@@ -1,0 +1,87 @@
+"""Where the window of a convolution or of pooling stands on an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aotlite.ir.errors import ArgumentError
+
+Ints = tuple[int, ...]
+Given = int | Sequence[int]
+"""What users give for sizes: one number for all, or one each."""
+
+
+def along_a_line(name: str, argument: str, value: Given) -> Ints:
+    """The one number of an argument of a function on lines."""
+    given = (value,) if isinstance(value, int) else tuple(value)
+    if len(given) != 1:
+        raise ArgumentError(f"{name}: argument '{argument}' is {value}, expected one number")
+    return given
+
+
+def pair(name: str, argument: str, value: Ints, least: int) -> tuple[int, int]:
+    """The value for height and width, from one number or two."""
+    both = value * 2 if len(value) == 1 else value
+    if len(both) != 2 or min(both) < least:
+        raise ArgumentError(
+            f"{name}: argument '{argument}' is {value}, expected 1 or 2 numbers of at least {least}"
+        )
+    return both[0], both[1]
+
+
+class Window(NamedTuple):
+    """Where a window stands on an image: all fields are (height, width), in pixels."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Pixels from the first to the last place of the window, both counted."""
+        (kh, kw), (dh, dw) = self.kernel, self.dilation
+        return dh * (kh - 1) + 1, dw * (kw - 1) + 1
+
+    def places(self) -> list[tuple[int, int]]:
+        """(row, column) of each place, from the window's first, in row-major order."""
+        (kh, kw), (dh, dw) = self.kernel, self.dilation
+        return [(i * dh, j * dw) for i in range(kh) for j in range(kw)]
+
+    def seen(self, place: tuple[int, int], out: Ints) -> tuple[Any, ...]:
+        """The index of the padded image's pixels that this place of the window meets."""
+        steps = zip(place, out, self.stride, strict=True)
+        return (..., *(slice(first, first + step * (n - 1) + 1, step) for first, n, step in steps))
+
+
+def window_of(name: str, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Window:
+    """The window of a call's arguments. Raises ArgumentError for what is none."""
+    return Window(
+        pair(name, "kernel_size", kernel, 1),
+        pair(name, "stride", stride, 1),
+        pair(name, "padding", padding, 0),
+        pair(name, "dilation", dilation, 1),
+    )
+
+
+def padded_image(xp: Any, image: Any, window: Window, out: Ints, value: Any) -> Any:
+    """The image with `value` around it, as far as the windows reach."""
+    height, width = image.shape[-2:]
+    top, left = window.padding
+    (rows, columns) = (
+        max(before + size, (n - 1) * step + extent)
+        for before, size, n, step, extent in zip(
+            (top, left), (height, width), out, window.stride, window.extent, strict=True
+        )
+    )
+    if (rows, columns) == (height, width):
+        return image
+    padded = xp.full((*image.shape[:-2], rows, columns), value, dtype=image.dtype)
+    padded[..., top : top + height, left : left + width] = image
+    return padded
+
+
+def lines(xp: Any, count: int, step: int, first: int) -> Any:
+    """Row (or column) of the image where place `first` of each window falls."""
+    return xp.arange(count, dtype=xp.int64) * step + first
