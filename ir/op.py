@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 import attrs
 
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, GraphError, UnsupportedError, noted
 from aotlite.ir.meta import Outline, TensorMeta, table_in
 from aotlite.ir.schema import Schema, parse_schema
@@ -163,6 +164,7 @@ class Op:
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
     """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
     _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
+    _literal: dict[tuple[Any, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
 
     writes: ClassVar[bool] = False
     """Changes bytes of an operand."""
@@ -190,18 +192,42 @@ class Op:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
+        types = tuple(map(type, args))
         if not kwargs:
             # Whether plain arguments are canonical depends on their types alone: remember that.
-            types = tuple(map(type, args))
             rest = self._bound.get(types)
             if rest is not None and (tuple not in types or _plain(args)):
                 return args + rest
-            bound = self.schema.bind(args, kwargs)
-            settled = list not in types and (tuple not in types or not self.lists)
-            if settled and _same(args, bound) and _plain(args):
-                self._bound[types] = bound[len(args) :]
+        if _LITERALS.issuperset(types[1:]) and (tuple not in types or _plain(args)):
+            return self._bind_literals(types, args, kwargs)
+        return self._bind_anew(types, args, kwargs)
+
+    def _bind_literals(
+        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """`bind` where only the first argument is a tensor: the others' values are remembered."""
+        named = tuple(kwargs.values())
+        if not _LITERALS.issuperset(map(type, named)) or tuple in map(type, named):
+            return self._bind_anew(types, args, kwargs)
+        key = (types, args[1:], tuple(kwargs), named, tuple(map(type, named)))
+        rest = self._literal.get(key)
+        if rest is None:
+            bound = self._bind_anew(types, args, kwargs)
+            if args and hasattr(args[0], "meta") and bound[0] is args[0]:
+                if len(self._literal) >= CACHE_LIMIT:
+                    self._literal.clear()
+                self._literal[key] = bound[1:]
             return bound
-        return self.schema.bind(args, kwargs)
+        return args[:1] + rest
+
+    def _bind_anew(
+        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        bound = self.schema.bind(args, kwargs)
+        settled = not kwargs and list not in types and (tuple not in types or not self.lists)
+        if settled and _same(args, bound) and _plain(args):
+            self._bound[types] = bound[len(args) :]
+        return bound
 
     def _any_key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         key = list(args)
@@ -295,6 +321,8 @@ def _plain(args: tuple[Any, ...]) -> bool:
 
 
 _INT = frozenset((int,))
+_LITERALS = frozenset((bool, int, str, tuple, type(None), DType))
+"""Types of arguments whose values say all. No floats: 0.0 and -0.0 are equal."""
 
 
 def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
