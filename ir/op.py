@@ -17,7 +17,6 @@ Spec: `specs/ops.md` (generated table) and `specs/op_declaration.md`.
 from __future__ import annotations
 
 import enum
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -25,6 +24,10 @@ import attrs
 
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, GraphError, UnsupportedError, noted
+from aotlite.ir.formula import Formula as Formula
+from aotlite.ir.formula import Source as Source
+from aotlite.ir.formula import Vjp as Vjp
+from aotlite.ir.formula import parse_vjp as parse_vjp
 from aotlite.ir.meta import Outline, TensorMeta, table_in
 from aotlite.ir.schema import Schema, parse_schema
 from aotlite.ir.symbol_table import SymbolTable
@@ -45,100 +48,6 @@ class Cost(enum.Enum):
     RANDOM = "random"
     FACTORY = "factory"
     OPAQUE = "opaque"
-
-
-# ------------------------------------------------------------------------------------ gradients
-class Source(enum.Enum):
-    """Where a parameter of a gradient formula comes from."""
-
-    GRAD = "grad"
-    OPERAND = "operand"
-    OPERAND_META = "operand meta"
-    RESULT = "result"
-    RESULT_META = "result meta"
-    CONSTANT = "constant"
-
-
-@attrs.frozen
-class Formula:
-    """The gradient of one operand. What it saves is read from its parameter names (OPS-4)."""
-
-    function: Callable[..., Any]
-    sources: tuple[tuple[Source, int], ...]
-
-    def reads(self, source: Source) -> tuple[int, ...]:
-        """Positions of what the formula takes from `source`."""
-        return tuple(index for kind, index in self.sources if kind is source)
-
-
-@attrs.frozen(eq=False)
-class Vjp:
-    """The gradient formulas of an op, by operand position."""
-
-    formulas: Mapping[int, Formula]
-    positions: tuple[int, ...] = attrs.field(init=False)
-    """The operands that have a formula."""
-    plans: dict[tuple[int, ...], Any] = attrs.field(init=False, factory=dict, repr=False)
-    """What a tape has prepared for each set of operands whose gradients are asked for."""
-
-    @positions.default
-    def _positions(self) -> tuple[int, ...]:
-        return tuple(self.formulas)
-
-    def reads(self, source: Source, needed: tuple[int, ...]) -> tuple[int, ...]:
-        """Positions of what the formulas of the `needed` operands take from `source`."""
-        found = {index for position in needed for index in self.formulas[position].reads(source)}
-        return tuple(sorted(found))
-
-    def saves(self, needed: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(operand positions, result positions) to save for the gradients of `needed` operands."""
-        return self.reads(Source.OPERAND, needed), self.reads(Source.RESULT, needed)
-
-
-def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None) -> Vjp | None:
-    """The `Vjp` of formulas given by operand name; None for an op without gradient."""
-    if formulas is None:
-        return None
-    positions = {parameter.name: i for i, parameter in enumerate(schema.parameters)}
-    return Vjp({positions[name]: _parse_formula(schema, f) for name, f in formulas.items()})
-
-
-def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
-    names = _formula_names(schema)
-    sources = []
-    for name in inspect.signature(function).parameters:
-        if name not in names:
-            raise ArgumentError(
-                f"{schema.name}: a gradient formula asks for {name!r}, expected one of "
-                f"{', '.join(sorted(names))}"
-            )
-        sources.append(names[name])
-    return Formula(function, tuple(sources))
-
-
-def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:
-    names: dict[str, tuple[Source, int]] = {}
-    for i, parameter in enumerate(schema.parameters):
-        if parameter.type.holds_tensor:
-            names[parameter.name] = (Source.OPERAND, i)
-            names[parameter.name + "_meta"] = (Source.OPERAND_META, i)
-        else:
-            names[parameter.name] = (Source.CONSTANT, i)
-    single = len(schema.returns) == 1
-    for k, returned in enumerate(schema.returns):
-        name = "result" if single else returned.name
-        own = {
-            "grad" if single else f"grad_{name}": (Source.GRAD, k),
-            name: (Source.RESULT, k),
-            name + "_meta": (Source.RESULT_META, k),
-        }
-        for taken in own.keys() & names.keys():
-            raise ArgumentError(
-                f"{schema.name}: {taken!r} is a parameter and what a gradient formula calls a "
-                "result or its gradient, expected different names"
-            )
-        names.update(own)
-    return names
 
 
 # ------------------------------------------------------------------------------------------ ops
@@ -165,6 +74,8 @@ class Op:
     """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
     _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
     _literal: dict[tuple[Any, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
+    _tensor_types: set[type] = attrs.field(init=False, factory=set)
+    """Types of the items of a first list of tensors that were tensors."""
 
     writes: ClassVar[bool] = False
     """Changes bytes of an operand."""
@@ -198,7 +109,7 @@ class Op:
             rest = self._bound.get(types)
             if rest is not None and (tuple not in types or _plain(args)):
                 return args + rest
-        if _LITERALS.issuperset(types[1:]) and (tuple not in types or _plain(args)):
+        if _LITERALS.issuperset(types[1:]) and (tuple not in types or self._holds(args)):
             return self._bind_literals(types, args, kwargs)
         return self._bind_anew(types, args, kwargs)
 
@@ -213,12 +124,23 @@ class Op:
         rest = self._literal.get(key)
         if rest is None:
             bound = self._bind_anew(types, args, kwargs)
-            if args and hasattr(args[0], "meta") and bound[0] is args[0]:
+            first = args[0] if args else None
+            if self.lists == (0,) and type(first) is tuple:
+                self._tensor_types.update(map(type, first))
+            elif not hasattr(first, "meta"):
+                return bound
+            if bound[0] is first:
                 if len(self._literal) >= CACHE_LIMIT:
                     self._literal.clear()
                 self._literal[key] = bound[1:]
             return bound
         return args[:1] + rest
+
+    def _holds(self, args: tuple[Any, ...]) -> bool:
+        """Whether tuples among the arguments are of ints, the first perhaps of tensors."""
+        if self.lists != (0,) or type(args[0]) is not tuple:
+            return _plain(args)
+        return self._tensor_types.issuperset(map(type, args[0])) and _plain(args[1:])
 
     def _bind_anew(
         self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]

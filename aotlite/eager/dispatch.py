@@ -52,7 +52,7 @@ from aotlite.ir.op import (
     ViewOp,
     Vjp,
 )
-from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.create import COPY, COPY_
 from aotlite.ir.ops.declare import common_dtype
 from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
@@ -277,7 +277,7 @@ def _namespaced(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
     function = None if found is None else meta.device.arrays.fresh_function(found[0])
     if found is None or function is None:
         return None
-    count, keywords = len(op.tensors), found[1]
+    count, keywords = len(op.tensors) + len(op.lists), found[1]
 
     def compute(*operands: Any) -> Any:
         return function(*operands[:count], **keywords)
@@ -408,6 +408,9 @@ def _is_plain(tensor: Tensor) -> bool:
 def _write(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:
     """Computes `op` and writes the result to the first operand."""
     arrays = meta.device.arrays
+    if op is COPY:
+        arrays.copy(args[0].array, args[1].array)
+        return
     shortcut = op.shortcuts.get(key)
     compute = _computation(op, key, meta)[0] if shortcut is None else shortcut[1]
     arrays.copy(args[0].array, compute(*_operands(op, args, arrays)))

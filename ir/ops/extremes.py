@@ -19,6 +19,7 @@ from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import (
     Dims,
     kept,
+    namespaced,
     reduced,
     reduced_dims,
     refuse_empty,
@@ -57,6 +58,7 @@ def _extreme(name: str, function: str) -> PureOp:
         kernel=kernel,
         vjp={"self": _extreme_vjp},
         cost=Cost.REDUCTION,
+        namespaced=namespaced(function),
     )
 
 

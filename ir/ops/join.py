@@ -61,10 +61,19 @@ def _cat_vjp(grad: Any, tensors_meta: tuple[TensorMeta, ...], dim: int) -> list[
     return found
 
 
+def _cat_namespaced(
+    meta: TensorMeta, tensors: tuple[TensorMeta, ...], dim: int
+) -> tuple[str, dict[str, Any]] | None:
+    if any(each.dtype is not meta.dtype or _is_void(each) for each in tensors):
+        return None
+    return "concat", {"axis": dim}
+
+
 CAT: PureOp = pure(
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
     meta=_cat_rule,
     kernel=_cat_kernel,
+    namespaced=_cat_namespaced,
     joins="concat",
     vjp={"tensors": _cat_vjp},
     cost=Cost.INDEXING,

@@ -6,12 +6,14 @@ contiguous.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.ops.precision import accumulator
 
 Dims = tuple[int, ...] | int | None
 
@@ -86,3 +88,18 @@ def require_real(name: str, dtype: DType) -> DType:
     if dtype.is_complex:
         raise DTypeError(f"{name}: dtype is {dtype}, expected a real one: complex has no order")
     return dtype
+
+
+# --------------------------------------------------------------------------------- kernels
+def namespaced(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
+    """A reduction as the namespace's function, where it computes in its operand's own dtype."""
+
+    def found(
+        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool, *_: Any
+    ) -> tuple[str, dict[str, Any]] | None:
+        if accumulator(meta.dtype) is not self.dtype:
+            return None
+        axes = reduced_dims(function, dim, len(self.shape))
+        return function, {"axis": axes, "keepdims": keepdim}
+
+    return found

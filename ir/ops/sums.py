@@ -19,6 +19,7 @@ from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import (
     Dims,
     count,
+    namespaced,
     reduced,
     reduced_dims,
     require_float,
@@ -46,6 +47,7 @@ SUM: PureOp = pure(
     vjp={"self": lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim)},
     cost=Cost.REDUCTION,
     additive=True,
+    namespaced=namespaced("sum"),
 )
 
 
@@ -57,8 +59,8 @@ def _mean_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) 
 def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
     axes = reduced_dims("mean", dim, len(a.shape))
     total = xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim)
-    # An array, not the bare number: an empty mean is nan, and a Python 0 would raise.
-    size = xp.full((), sizes.numel([a.shape[i] for i in axes]), dtype=total.dtype)
+    # A float, not an integer: an empty mean is nan, and of numbers a division by 0 would raise.
+    size = float(sizes.numel([a.shape[i] for i in axes]))
     return cast(xp, xp.divide(total, size), meta.dtype)
 
 
