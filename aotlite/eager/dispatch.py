@@ -7,7 +7,6 @@ Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 import importlib
-from functools import partial
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
@@ -15,14 +14,12 @@ from aotlite.eager.autograd.history import (
     CreationKind,
     change_geometry,
     check_writable,
-    edges_of,
-    kept_of,
     link_view,
     plan_write,
     rewrite,
     root_of,
 )
-from aotlite.eager.autograd.tape import OpNode, TapeNode, plan_of
+from aotlite.eager.pure import fakes, note_origin, run_data, run_kernel, run_pure, write_result
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
@@ -32,15 +29,12 @@ from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.errors import (
     AliasError,
     ArgumentError,
-    DeviceError,
     DTypeError,
     ShapeError,
     noted,
 )
-from aotlite.ir.meta import Outline, TensorMeta
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import (
-    CACHE_LIMIT,
-    OPS,
     Cost,
     DataOp,
     GeometryOp,
@@ -50,10 +44,8 @@ from aotlite.ir.op import (
     PureOp,
     RandomOp,
     ViewOp,
-    Vjp,
 )
-from aotlite.ir.ops.create import COPY, COPY_
-from aotlite.ir.ops.declare import common_dtype
+from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.structure import ResultOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap, overlaps
@@ -87,228 +79,6 @@ def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
     return args[0] if op.writes or type(op) is GeometryOp else result
 
 
-# ---------------------------------------------------------------------------------------- pure
-def _pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
-    key = op.key(args)
-    if recorder is None:
-        shortcut = op.shortcuts.get(key)
-        if shortcut is not None:
-            return _called(op, args, key, shortcut)
-    meta = op.results.get(key)
-    if meta is None:
-        meta = op.result_for(key)
-    if type(meta) is tuple:
-        return _pure_of_several(op, args, key, meta)
-    if recorder is None:
-        out = _run(op, args, key, meta)
-    else:
-        out = Tensor(Storage(None, capture=recorder), meta)
-        out.value = recorder.record(op, args, meta)
-    if op.vjp is not None and STATE.grad_mode:
-        _link(op, op.vjp, args, key, out)
-    return out
-
-
-def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tensor:
-    """The result on arguments of a key that was met before."""
-    meta, compute, adopt = shortcut
-    operands: list[Any] = []
-    plain = True
-    for a in args:
-        if isinstance(a, Tensor):
-            array = a._array
-            operands.append(a.array if array is None else array)
-            if a.facts is not a.meta:
-                plain = False
-        elif type(a) is tuple and a and isinstance(a[0], Tensor):
-            operands.append(tuple([item.array for item in a]))
-            plain = False
-        else:
-            operands.append(a)
-    array = compute(*operands)
-    if adopt is None:
-        out = Tensor(Storage(array), meta)
-        out._array = array[...]  # a window: `adopt` takes an array that is none for a kernel's own
-    else:
-        out = Tensor(Storage(adopt(array, meta)), meta)
-    if not plain and op.vjp is not None and STATE.grad_mode:
-        _link(op, op.vjp, args, key, out)
-    return out
-
-
-def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tensor:
-    """The result on arguments of a new key; how it was found is kept for the next ones."""
-    arrays = meta.device.arrays
-    compute, is_fresh = _computation(op, key, meta)
-    result = compute(*_operands(op, args, arrays))
-    buffer = arrays.adopt(result, meta)
-    if is_fresh and buffer is result:
-        op.shortcuts[key] = meta, compute, None
-    return Tensor(Storage(buffer), meta)
-
-
-def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, bool]:
-    """How to compute on arrays of this key, and whether that always gives new memory."""
-    arrays = meta.device.arrays
-    function = _function_of(op, key, meta)
-    kernel = partial(op.kernel, arrays, meta) if function is None else function
-    if len(op.shortcuts) >= CACHE_LIMIT:
-        op.shortcuts.clear()
-    compute = arrays.quieted(kernel)
-    op.shortcuts[key] = meta, compute, arrays.adopt
-    return compute, function is not None
-
-
-def _link(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor) -> None:
-    """Gives the result its tape node, if an operand requires grad."""
-    node = _tape_node(op, vjp, args, key)
-    if node is None:
-        return
-    node.result = out.meta
-    if node.plan.results:
-        node.save_results((out,))
-    recorder = STATE.recorder
-    if recorder is not None:
-        node.origin = out.value
-        recorder.count_tape_node()
-    if out.meta.dtype.is_differentiable:
-        out._node, out.facts = node, None
-
-
-def _pure_of_several(
-    op: PureOp, args: tuple[Any, ...], key: Any, metas: tuple[TensorMeta, ...]
-) -> tuple[Tensor, ...]:
-    recorder = STATE.recorder
-    if recorder is None:
-        outs = _computed(op, args, metas)
-    else:
-        outs = _fakes(recorder, recorder.record(op, args, metas), metas)
-    node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
-    if node is not None:
-        node.result = metas
-        node.save_results(outs)
-        _note_origin(node, outs[0].value, recorder)
-        for k, out in enumerate(outs):
-            if out.meta.dtype.is_differentiable:
-                out._node, out._index, out.facts = node, k, None
-    return outs
-
-
-def _data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
-    """The results of an op whose shapes depend on values: the kernel says them."""
-    outlines = op.outlines(args)
-    if recorder is not None:
-        what = f"{op.name} (the shape of whose result depends on values that are not known)"
-        raise recorder.refuse(what, op.advice)
-    single = isinstance(outlines, Outline)
-    each = (outlines,) if isinstance(outlines, Outline) else outlines
-    arrays = each[0].device.arrays
-    found = _run_kernel(op, args, outlines, arrays)
-    results = (found,) if single else found
-    metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
-    outs = tuple(
-        [Tensor(Storage(arrays.adopt(a, m)), m) for a, m in zip(results, metas, strict=True)]
-    )
-    node = None
-    if op.vjp is not None and STATE.grad_mode:
-        node = _tape_node(op, op.vjp, args, op.key(args))
-    if node is not None:
-        node.result = metas[0] if single else metas
-        node.save_results(outs)
-        for k, out in enumerate(outs):
-            if out.meta.dtype.is_differentiable:
-                out._node, out._index, out.facts = node, k, None
-    return outs[0] if single else outs
-
-
-def _tape_node(op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -> OpNode | None:
-    """The node of a call of `op`; None if no operand requires grad."""
-    found = edges_of(vjp, args)
-    if found is None:
-        return None
-    needed, edges = found
-    plan = vjp.plans.get(needed) or plan_of(vjp, needed)
-    return OpNode(op, plan, key, kept_of(plan, args) if plan.reads else (), edges)
-
-
-def _note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:
-    """Tells a captured op and its tape node of each other (SEQ-1)."""
-    node.origin = value
-    if recorder is not None:
-        recorder.count_tape_node()
-
-
-def _fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
-    outs = []
-    for one, value in zip(metas, values, strict=True):
-        out = Tensor(Storage(None, capture=recorder), one)
-        out.value = value
-        outs.append(out)
-    return tuple(outs)
-
-
-def _computed(
-    op: PureOp, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]
-) -> tuple[Tensor, ...]:
-    arrays = metas[0].device.arrays
-    results = _run_kernel(op, args, metas, arrays)
-    return tuple(
-        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, metas, strict=True)]
-    )
-
-
-def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
-    """The array library's function that the kernel is, on operands of this key; else None."""
-    if OPS.get(op.name) is not op:
-        return None  # a copy of an op may have another kernel
-    if op.namespaced is not None:
-        return _namespaced(op, key, meta)
-    if op.function is None or op.computes is None:
-        return None
-    computed = op.computes(common_dtype(key))
-    if all(a.dtype is computed for a in key if type(a) is TensorMeta):
-        return meta.device.arrays.fresh_function(op.function)
-    return None
-
-
-def _namespaced(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> Any:
-    assert op.namespaced is not None
-    found = op.namespaced(meta, *key)
-    function = None if found is None else meta.device.arrays.fresh_function(found[0])
-    if found is None or function is None:
-        return None
-    count, keywords = len(op.tensors) + len(op.lists), found[1]
-
-    def compute(*operands: Any) -> Any:
-        return function(*operands[:count], **keywords)
-
-    return compute
-
-
-def _run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
-    return arrays.quiet(op.kernel, arrays, meta, *_operands(op, args, arrays))
-
-
-def _operands(op: Op, args: tuple[Any, ...], arrays: Any) -> list[Any]:
-    """The arguments with arrays for tensors."""
-    operands: list[Any] = []
-    for a in args:
-        if isinstance(a, Tensor):
-            operands.append(_array_of(op, a, arrays))
-        elif type(a) is tuple and a and isinstance(a[0], Tensor):
-            operands.append(tuple([_array_of(op, item, arrays) for item in a]))
-        else:
-            operands.append(a)
-    return operands
-
-
-def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
-    if tensor.meta.device.arrays is not arrays:
-        raise DeviceError(f"{op.name}: a tensor is on {tensor.device}, expected one device for all")
-    array = tensor._array
-    return tensor.array if array is None else array
-
-
 # --------------------------------------------------------------------------------------- views
 def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     source: Tensor = args[0]
@@ -319,7 +89,7 @@ def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tenso
     if op is not DETACH:
         link_view(out, source, op, args[1:])
         if out._node is not None:
-            _note_origin(out._node, out.value, recorder)
+            note_origin(out._node, out.value, recorder)
     return out
 
 
@@ -389,9 +159,9 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
         value = recorder.record(op, args, target.meta)
         target.value = value
         if node is not None:
-            _note_origin(node, value, recorder)
+            note_origin(node, value, recorder)
     else:
-        _write(functional, key, result, args)
+        write_result(functional, key, result, args)
     target.storage.version += 1
     if node is not None:
         node.result = target.meta
@@ -403,17 +173,6 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
 def _is_plain(tensor: Tensor) -> bool:
     """Whether there is no history to look at."""
     return tensor.facts is tensor.meta
-
-
-def _write(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:
-    """Computes `op` and writes the result to the first operand."""
-    arrays = meta.device.arrays
-    if op is COPY:
-        arrays.copy(args[0].array, args[1].array)
-        return
-    shortcut = op.shortcuts.get(key)
-    compute = _computation(op, key, meta)[0] if shortcut is None else shortcut[1]
-    arrays.copy(args[0].array, compute(*_operands(op, args, arrays)))
 
 
 def _check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:
@@ -497,10 +256,10 @@ def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> T
     meta = op.infer(args)
     assert isinstance(meta, TensorMeta)
     if recorder is not None:
-        return _fakes(recorder, (recorder.record(op, args, meta),), (meta,))[0]
+        return fakes(recorder, (recorder.record(op, args, meta),), (meta,))[0]
     seed, offset = GENERATOR.advance(op.consumes(meta))
     arrays = meta.device.arrays
-    drawn = _run_kernel(op.functional, (seed, offset, 0, *args), meta, arrays)
+    drawn = run_kernel(op.functional, (seed, offset, 0, *args), meta, arrays)
     return Tensor(Storage(arrays.adopt(drawn, meta)), meta)
 
 
@@ -509,13 +268,13 @@ def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -
 
 
 _HANDLERS: dict[type, Any] = {
-    PureOp: _pure,
+    PureOp: run_pure,
     ViewOp: _view,
     MultiViewOp: _multi_view,
     InplaceOp: _inplace,
     GeometryOp: _geometry,
     RandomOp: _random,
-    DataOp: _data,
+    DataOp: run_data,
     ResultOp: _result_of,
 }
 

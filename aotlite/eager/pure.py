@@ -1,0 +1,255 @@
+"""Pure ops in the eager engine: computing, the short way for known keys, and tape nodes.
+
+An op on operands of a key that was met before (same metas, same other arguments) needs no meta
+rule: what its result is and which function computes it are kept with the op. Rules: TEN-13.
+Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from aotlite.eager.autograd.history import edges_of, kept_of
+from aotlite.eager.autograd.tape import OpNode, TapeNode, plan_of
+from aotlite.eager.recording import Recorder
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import DeviceError
+from aotlite.ir.meta import Outline, TensorMeta
+from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, Op, PureOp, Vjp
+from aotlite.ir.ops.create import COPY
+from aotlite.ir.ops.declare import common_dtype
+
+
+def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    key = op.key(args)
+    if recorder is None:
+        shortcut = op.shortcuts.get(key)
+        if shortcut is not None:
+            return _called(op, args, key, shortcut)
+    meta = op.results.get(key)
+    if meta is None:
+        meta = op.result_for(key)
+    if type(meta) is tuple:
+        return _pure_of_several(op, args, key, meta)
+    if recorder is None:
+        out = _run(op, args, key, meta)
+    else:
+        out = Tensor(Storage(None, capture=recorder), meta)
+        out.value = recorder.record(op, args, meta)
+    if op.vjp is not None and STATE.grad_mode:
+        _link(op, op.vjp, args, key, out)
+    return out
+
+
+def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tensor:
+    """The result on arguments of a key that was met before."""
+    meta, compute, adopt, count = shortcut
+    operands: list[Any] = []
+    plain = True
+    for a in args if count is None else args[:count]:
+        if isinstance(a, Tensor):
+            array = a._array
+            operands.append(a.array if array is None else array)
+            if a.facts is not a.meta:
+                plain = False
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            operands.append(tuple([item.array for item in a]))
+            plain = False
+        else:
+            operands.append(a)
+    array = compute(*operands)
+    if adopt is None:
+        out = Tensor(Storage(array), meta)
+        out._array = array[...]  # a window: `adopt` takes an array that is none for a kernel's own
+    else:
+        out = Tensor(Storage(adopt(array, meta)), meta)
+    if not plain and op.vjp is not None and STATE.grad_mode:
+        _link(op, op.vjp, args, key, out)
+    return out
+
+
+def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tensor:
+    """The result on arguments of a new key; how it was found is kept for the next ones."""
+    arrays = meta.device.arrays
+    compute, count = _computation(op, key, meta)
+    result = compute(*_operands(op, args[:count], arrays))
+    buffer = arrays.adopt(result, meta)
+    if buffer is result and count is not None:
+        op.shortcuts[key] = meta, compute, None, count
+    return Tensor(Storage(buffer), meta)
+
+
+def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+    """How to compute on arrays of this key: a function, and how many of the arguments it takes.
+
+    It is the array library's own, or else the kernel, which takes all arguments (None).
+    """
+    arrays = meta.device.arrays
+    function, count = _function_of(op, key, meta)
+    if function is None:
+        function, count = partial(op.kernel, arrays, meta), None
+    if len(op.shortcuts) >= CACHE_LIMIT:
+        op.shortcuts.clear()
+    compute = arrays.quieted(function)
+    op.shortcuts[key] = meta, compute, arrays.adopt, count
+    return compute, count
+
+
+def _link(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor) -> None:
+    """Gives the result its tape node, if an operand requires grad."""
+    node = _tape_node(op, vjp, args, key)
+    if node is None:
+        return
+    node.result = out.meta
+    if node.plan.results:
+        node.save_results((out,))
+    recorder = STATE.recorder
+    if recorder is not None:
+        node.origin = out.value
+        recorder.count_tape_node()
+    if out.meta.dtype.is_differentiable:
+        out._node, out.facts = node, None
+
+
+def _pure_of_several(
+    op: PureOp, args: tuple[Any, ...], key: Any, metas: tuple[TensorMeta, ...]
+) -> tuple[Tensor, ...]:
+    recorder = STATE.recorder
+    if recorder is None:
+        outs = _computed(op, args, metas)
+    else:
+        outs = fakes(recorder, recorder.record(op, args, metas), metas)
+    node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
+    if node is not None:
+        node.result = metas
+        node.save_results(outs)
+        note_origin(node, outs[0].value, recorder)
+        for k, out in enumerate(outs):
+            if out.meta.dtype.is_differentiable:
+                out._node, out._index, out.facts = node, k, None
+    return outs
+
+
+def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    """The results of an op whose shapes depend on values: the kernel says them."""
+    outlines = op.outlines(args)
+    if recorder is not None:
+        what = f"{op.name} (the shape of whose result depends on values that are not known)"
+        raise recorder.refuse(what, op.advice)
+    single = isinstance(outlines, Outline)
+    each = (outlines,) if isinstance(outlines, Outline) else outlines
+    arrays = each[0].device.arrays
+    found = run_kernel(op, args, outlines, arrays)
+    results = (found,) if single else found
+    metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
+    outs = tuple(
+        [Tensor(Storage(arrays.adopt(a, m)), m) for a, m in zip(results, metas, strict=True)]
+    )
+    node = None
+    if op.vjp is not None and STATE.grad_mode:
+        node = _tape_node(op, op.vjp, args, op.key(args))
+    if node is not None:
+        node.result = metas[0] if single else metas
+        node.save_results(outs)
+        for k, out in enumerate(outs):
+            if out.meta.dtype.is_differentiable:
+                out._node, out._index, out.facts = node, k, None
+    return outs[0] if single else outs
+
+
+def _tape_node(op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -> OpNode | None:
+    """The node of a call of `op`; None if no operand requires grad."""
+    found = edges_of(vjp, args)
+    if found is None:
+        return None
+    needed, edges = found
+    plan = vjp.plans.get(needed) or plan_of(vjp, needed)
+    return OpNode(op, plan, key, kept_of(plan, args) if plan.reads else (), edges)
+
+
+def note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:
+    """Tells a captured op and its tape node of each other (SEQ-1)."""
+    node.origin = value
+    if recorder is not None:
+        recorder.count_tape_node()
+
+
+def fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
+    outs = []
+    for one, value in zip(metas, values, strict=True):
+        out = Tensor(Storage(None, capture=recorder), one)
+        out.value = value
+        outs.append(out)
+    return tuple(outs)
+
+
+def _computed(
+    op: PureOp, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]
+) -> tuple[Tensor, ...]:
+    arrays = metas[0].device.arrays
+    results = run_kernel(op, args, metas, arrays)
+    return tuple(
+        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, metas, strict=True)]
+    )
+
+
+def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+    """The array library's function that the kernel is, on operands of this key; None if it is more.
+
+    And how many arguments it takes.
+    """
+    fresh = meta.device.arrays.fresh_function
+    if OPS.get(op.name) is not op:
+        return None, None  # a copy of an op may have another kernel
+    if op.namespaced is not None:
+        found = op.namespaced(meta, *key)
+        function = None if found is None else fresh(found[0])
+        if found is None or function is None:
+            return None, None
+        return partial(function, **found[1]), len(op.tensors) + len(op.lists)
+    if op.function is not None and op.computes is not None:
+        computed = op.computes(common_dtype(key))
+        if all(a.dtype is computed for a in key if type(a) is TensorMeta):
+            return fresh(op.function), len(key)
+    return None, None
+
+
+def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
+    return arrays.quiet(op.kernel, arrays, meta, *_operands(op, args, arrays))
+
+
+def _operands(op: Op, args: tuple[Any, ...], arrays: Any) -> list[Any]:
+    """The arguments with arrays for tensors."""
+    operands: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            operands.append(_array_of(op, a, arrays))
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            operands.append(tuple([_array_of(op, item, arrays) for item in a]))
+        else:
+            operands.append(a)
+    return operands
+
+
+def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
+    if tensor.meta.device.arrays is not arrays:
+        raise DeviceError(f"{op.name}: a tensor is on {tensor.device}, expected one device for all")
+    array = tensor._array
+    return tensor.array if array is None else array
+
+
+def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:
+    """Computes `op` and writes the result to the first operand."""
+    arrays = meta.device.arrays
+    if op is COPY:
+        arrays.copy(args[0].array, args[1].array)
+        return
+    shortcut = op.shortcuts.get(key)
+    if shortcut is None:
+        compute, count = _computation(op, key, meta)
+    else:
+        _, compute, _, count = shortcut
+    arrays.copy(args[0].array, compute(*_operands(op, args[:count], arrays)))
