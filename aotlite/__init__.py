@@ -104,7 +104,10 @@ _LAZY: dict[str, str] = {
             arange cat empty from_numpy full ones ones_like rand stack tensor where zeros zeros_like
         """,
         "aotlite.eager.random": "get_rng_state manual_seed set_rng_state",
-        "aotlite.eager.state": "enable_grad is_grad_enabled no_grad set_grad_enabled",
+        "aotlite.eager.state": """
+            enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
+            set_grad_enabled
+        """,
         "aotlite.eager.tensor": "Tensor",
         "aotlite.ir.device": "Device",
         "aotlite.ir.dtypes": """

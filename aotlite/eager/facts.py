@@ -38,6 +38,8 @@ class Facts:
     is_stale: bool
     is_leaf_view: bool
     """A view whose base is a leaf that requires grad."""
+    is_inference: bool
+    """Made in inference mode: its writes are not counted (TEN-22)."""
 
     def __str__(self) -> str:
         words = [str(self.meta)]
@@ -53,6 +55,8 @@ class Facts:
             words.append("stale")
         if self.is_leaf_view:
             words.append("a view of a leaf")
+        if self.is_inference:
+            words.append("an inference tensor")
         return ", ".join(words)
 
 
@@ -110,7 +114,8 @@ def _found(tensor: Tensor) -> Facts | TensorMeta:
         raise no_data("compile")
     requires_grad = tensor.requires_grad_outside()
     kind = tensor._kind
-    if type(tensor) is Tensor and not requires_grad and kind is None:
+    inference = type(tensor.storage.version) is not int
+    if type(tensor) is Tensor and not requires_grad and kind is None and not inference:
         return tensor.meta
     facts = Facts(
         type(tensor),
@@ -121,5 +126,6 @@ def _found(tensor: Tensor) -> Facts | TensorMeta:
         kind is not None and tensor._node is not None,
         is_stale(tensor),
         requires_grad and tensor._base is not None and is_leaf_family(tensor),
+        inference,
     )
     return _INTERNED.setdefault(facts, facts)

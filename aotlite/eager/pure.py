@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from aotlite.eager.autograd.history import edges_of, kept_of
-from aotlite.eager.autograd.tape import OpNode, TapeNode, plan_of
+from aotlite.eager.autograd.history import edges_of
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.tape import OpNode, new_node, plan_of
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -167,7 +168,7 @@ def _tape_node(op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -
         return None
     needed, edges = found
     plan = vjp.plans.get(needed) or plan_of(vjp, needed)
-    return OpNode(op, plan, key, kept_of(plan, args) if plan.reads else (), edges)
+    return new_node(op, plan, key, args, edges)
 
 
 def note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:

@@ -1,4 +1,4 @@
-"""The modes of a thread: grad mode and the recorder of a running capture. Rule: TRC-9.
+"""The modes of a thread: grad mode, inference, the recorder of a running capture. Rule: TRC-9.
 
 The one piece of mutable module state of the eager layer; each thread has its own.
 """
@@ -9,10 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import TracebackType
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
+
 if TYPE_CHECKING:
+    from aotlite.eager.autograd.node import TapeNode
     from aotlite.eager.recording import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,60 +24,129 @@ F = TypeVar("F", bound=Callable[..., Any])
 class State(threading.local):
     """Modes of the current thread."""
 
-    grad_mode: bool = True
+    grad_mode: bool | None = True
+    """None, which counts as off, in inference mode: results are inference tensors (TEN-22)."""
     recorder: Recorder | None = None
+    watch: Watch | None = None
+    """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
+
+
+@attrs.define(eq=False)
+class Watch:
+    """Saved-tensor hooks and anomaly mode, of which the makers of tape nodes take notice."""
+
+    pack: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    """The pack and unpack hooks at work (TEN-42)."""
+    forbidden: str | None = None
+    """Why no such hooks may be at work."""
+    anomaly: bool = False
+    check_nan: bool = False
+    running: TapeNode | None = None
+    """The node whose gradients are being computed, in anomaly mode."""
+
+    def made(self, node: TapeNode) -> None:
+        """Notes where a tape node was made, in anomaly mode."""
+        if self.anomaly:
+            from aotlite.eager.autograd.anomaly import made_now
+
+            node.extras().made = made_now(self.running)
 
 
 STATE = State()
 
 
-class set_grad_enabled:
-    """Grad mode on or off: at once when called, and restored on exit when used in `with` (TRC-9).
+@contextmanager
+def watching(**changes: Any) -> Iterator[None]:
+    """A block with another watch: the present one with these changes."""
+    before = STATE.watch
+    STATE.watch = attrs.evolve(before or Watch(), **changes)
+    try:
+        yield
+    finally:
+        STATE.watch = before
 
-    >>> with set_grad_enabled(False):
-    ...     is_grad_enabled()
-    False
+
+class _Mode:
+    """A context manager and decorator that changes the modes for a block.
+
+    A decorated generator has the mode while it runs, and its caller has its own in between.
     """
 
-    def __init__(self, mode: bool) -> None:
-        self.before = STATE.grad_mode
-        self.mode = mode
-        STATE.grad_mode = mode
+    def __init__(self) -> None:
+        self._before: list[bool | None] = []
+
+    def _set(self) -> None:
+        raise AssertionError("each mode says what it sets")
+
+    def _again(self) -> _Mode:
+        """A new one like this."""
+        return type(self)()
 
     def __enter__(self) -> None:
-        STATE.grad_mode = self.mode
+        self._before.append(STATE.grad_mode)
+        self._set()
 
     def __exit__(self, *exc: object) -> None:
-        STATE.grad_mode = self.before
-
-
-class _GradMode:
-    """A context manager and decorator that sets grad mode for a block."""
-
-    mode: bool
-
-    def __init__(self) -> None:
-        self.before: list[bool] = []
-
-    def __enter__(self) -> None:
-        self.before.append(STATE.grad_mode)
-        STATE.grad_mode = self.mode
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        STATE.grad_mode = self.before.pop()
+        STATE.grad_mode = self._before.pop()
 
     def __call__(self, function: F) -> F:
         @wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            with type(self)():
+            with self._again():
                 return function(*args, **kwargs)
 
-        return inside  # type: ignore[return-value]
+        @wraps(function)
+        def inside_generator(*args: Any, **kwargs: Any) -> Any:
+            return _resumed(self._again, function(*args, **kwargs))
+
+        return inside_generator if isgeneratorfunction(function) else inside  # type: ignore[return-value]
+
+
+def _resumed(mode: Callable[[], _Mode], generator: Any) -> Iterator[Any]:
+    """What a generator yields, where each of its stretches runs in the mode."""
+    try:
+        with mode():
+            value = generator.send(None)
+        while True:
+            try:
+                sent = yield value
+            except GeneratorExit:
+                with mode():
+                    generator.close()
+                raise
+            except BaseException as error:
+                with mode():
+                    value = generator.throw(error)
+            else:
+                with mode():
+                    value = generator.send(sent)
+    except StopIteration as end:
+        return end.value
+
+
+def set_grad_mode(mode: bool) -> None:
+    """Sets grad mode; in inference mode there is none to set."""
+    if STATE.grad_mode is not None:
+        STATE.grad_mode = mode
+
+
+class _GradMode(_Mode):
+    """`no_grad` or `enable_grad`, which decorate with and without parentheses."""
+
+    mode: bool
+
+    def __new__(cls, function: Any = None) -> Any:
+        made = super().__new__(cls)
+        if function is None:
+            return made
+        made.__init__()  # type: ignore[misc]
+        return made(function)
+
+    def __init__(self, function: Any = None) -> None:
+        super().__init__()
+
+    def _set(self) -> None:
+        set_grad_mode(self.mode)
 
 
 class no_grad(_GradMode):
@@ -87,6 +159,74 @@ class enable_grad(_GradMode):
     """Block or function in which ops leave history, also inside `no_grad`."""
 
     mode = True
+
+
+class set_grad_enabled(_Mode):
+    """Grad mode on or off: at once when called, and restored on exit when used in `with` (TRC-9).
+
+    >>> with set_grad_enabled(False):
+    ...     is_grad_enabled()
+    False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.before = STATE.grad_mode
+        self.mode = mode
+        self._set()
+
+    def _set(self) -> None:
+        set_grad_mode(self.mode)
+
+    def _again(self) -> _Mode:
+        return set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        self._before.append(self.before)
+        self._set()
+
+    def __call__(self, function: F) -> F:
+        STATE.grad_mode = self.before
+        return super().__call__(function)
+
+
+class inference_mode(_Mode):
+    """Block or function whose results keep no autograd state at all: inference tensors (TEN-22).
+
+    They cannot be saved for a backward, nor be written outside of the mode.
+    `inference_mode(False)` leaves the mode for a block.
+
+    >>> import aotlite as al
+    >>> with inference_mode():
+    ...     x = al.ones(2)
+    >>> x.is_inference(), al.is_inference_mode_enabled()
+    (True, False)
+    """
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = super().__new__(cls)
+        if isinstance(mode, bool):
+            return made
+        made.__init__()  # type: ignore[misc]
+        return made(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def _again(self) -> _Mode:
+        return inference_mode(self.mode)
+
+    def _set(self) -> None:
+        recorder = STATE.recorder
+        if recorder is not None and self.mode != is_inference_mode_enabled():
+            raise recorder.refuse("inference_mode", "enter it around the call, or use no_grad")
+        STATE.grad_mode = None if self.mode else True
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether results are inference tensors in this thread now."""
+    return STATE.grad_mode is None
 
 
 @contextmanager
@@ -111,4 +251,4 @@ def recording(recorder: Any) -> Iterator[None]:
 
 def is_grad_enabled() -> bool:
     """Whether ops leave history in this thread now."""
-    return STATE.grad_mode
+    return bool(STATE.grad_mode)

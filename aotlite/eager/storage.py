@@ -7,8 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.eager.state import STATE
 from aotlite.ir.arrays import Buffer
 from aotlite.ir.errors import UnsupportedError, noted
+
+
+class NoCount(int):
+    """The version of a storage made in inference mode: writes are not counted (TEN-11)."""
+
+    __slots__ = ()
+
+    def __add__(self, other: object) -> NoCount:
+        return self
+
+
+NO_COUNT = NoCount()
 
 
 class Storage:
@@ -18,7 +31,7 @@ class Storage:
 
     def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
         self.buffer = buffer
-        self.version = 0
+        self.version: int = 0 if STATE.grad_mode is not None else NO_COUNT
         self.writable = writable
         self.exported = False
         """The buffer is, or can be, the memory of an ndarray that the user holds."""

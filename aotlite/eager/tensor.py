@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.autograd.face import Differentiable
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.operand import Operand
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.history import CreationKind, Root
-    from aotlite.eager.autograd.tape import AccumulateGrad, TapeNode
+    from aotlite.eager.autograd.leaf import AccumulateGrad
+    from aotlite.eager.autograd.node import TapeNode
 
 
-class Tensor(Operand):
+class Tensor(Differentiable):
     """A strided window onto a storage, with autograd state.
 
     Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.
@@ -76,7 +77,8 @@ class Tensor(Operand):
         self.offset = offset
         self.value = None
         """The graph value of this object after its last write, while it is captured."""
-        plain = type(self) is Tensor and storage.buffer is not None
+        counts = type(storage.version) is int
+        plain = type(self) is Tensor and storage.buffer is not None and counts
         self.facts = meta if plain else None
         """What a compiled entry depends on (`eager.facts`); None where it must be asked for."""
         self._array = None
@@ -190,115 +192,6 @@ class Tensor(Operand):
     def _relative(self, storage_offset: int | None) -> int:
         return 0 if storage_offset is None else storage_offset - self.storage_offset()
 
-    # --- autograd state
-    def requires_grad_outside(self) -> bool:
-        """`requires_grad` of this very object, also while a fake stands for it."""
-        root = self._root
-        return self._leaf or self._node is not None or (root is not None and root.requires_grad)
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor (TEN-14)."""
-        return _here(self).requires_grad_outside()
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        self.requires_grad_(value)
-
-    def requires_grad_(self, value: bool = True) -> Tensor:
-        """Makes this leaf one that gradients are accumulated in, or no longer (TEN-14).
-
-        Raises DTypeError for integers, AutogradError for turning it off on a non-leaf.
-        """
-        recorder = STATE.recorder
-        if recorder is not None and recorder.is_outside(self):
-            raise recorder.refuse(
-                "requires_grad_ on a tensor from outside", "set it before the call"
-            )
-        if value and not self.dtype.is_differentiable:
-            raise DTypeError(
-                f"requires_grad_: the dtype is {self.dtype}, expected a floating or complex one"
-            )
-        if not value and not self.is_leaf:
-            raise AutogradError(
-                "requires_grad_: the tensor is not a leaf, expected a leaf; use detach()"
-            )
-        if value != self._leaf and (self._leaf or not self.requires_grad):
-            from aotlite.eager.autograd.history import follow_leaf
-
-            self._leaf = value
-            self.facts = None
-            follow_leaf(self)
-        return self
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether no tape node made this tensor (TEN-14)."""
-        return self.grad_fn is None
-
-    @property
-    def grad_fn(self) -> TapeNode | None:
-        """The tape node whose result this tensor is; None for a leaf.
-
-        Raises AutogradError where the view kind forbids asking (TEN-20).
-        """
-        from aotlite.eager.autograd.history import edge_of
-
-        me = _here(self)
-        edge_of(me)
-        return me._node
-
-    @property
-    def grad(self) -> Tensor | None:
-        """The gradient accumulated in this leaf, or None."""
-        recorder = STATE.recorder
-        return self._grad if recorder is None else recorder.read_grad(self)
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        recorder = STATE.recorder
-        if recorder is not None and recorder.is_outside(self):
-            raise recorder.refuse(
-                "writing the .grad of a tensor from outside",
-                "return the gradient, or clear it (zero_grad) outside the compiled function",
-            )
-        if value is not None and not isinstance(value, Tensor):
-            raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
-        if value is not None and value.storage.buffer is None and recorder is None:
-            raise no_data("grad")
-        if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
-            raise AutogradError(
-                f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
-            )
-        self._grad = value
-
-    @property
-    def base(self) -> Tensor | None:
-        """The tensor that this is a differentiable view of, never itself a view (TEN-3)."""
-        _forbid_outside(self, "base")
-        return self._base
-
-    @property
-    def version(self) -> int:
-        """How often the storage was written: one count for views and detached aliases (TEN-10)."""
-        _forbid_outside(self, "version")
-        return self.storage.version
-
-    _version = version
-
-    def backward(
-        self,
-        gradient: Tensor | None = None,
-        *,
-        retain_graph: bool = False,
-        create_graph: bool = False,
-    ) -> None:
-        """Adds the gradients of this tensor to the `.grad` of the leaves it came from."""
-        self._backward(gradient, retain_graph=retain_graph, create_graph=create_graph)
-
-    def _backward(self, gradient: Tensor | None, *, retain_graph: bool, create_graph: bool) -> None:
-        raise TypeError("aotlite.eager.autograd.functional says how a backward runs")
-
     # --- item access
     def __getitem__(self, index: Any) -> Any:
         from aotlite.eager.indexing import get_item
@@ -339,7 +232,7 @@ class Tensor(Operand):
         except AutogradError:  # a part of a base that was written (TEN-19)
             return ", grad_fn=<invalid>"
         if self._node is not None:
-            return f", grad_fn=<{self._node.name}>"
+            return f", grad_fn=<{self._node.name()}>"
         return ", requires_grad=True" if self.requires_grad_outside() else ""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -433,21 +326,6 @@ def tensors_over(
 
 _new_tensor: Callable[[type[Tensor]], Tensor] = object.__new__
 _new_storage: Callable[[type[Storage]], Storage] = object.__new__
-
-
-def _here(tensor: Tensor) -> Tensor:
-    """The tensor itself, or the fake that stands for it while a function is captured."""
-    recorder = STATE.recorder
-    return tensor if recorder is None else recorder.here(tensor)
-
-
-def _forbid_outside(tensor: Tensor, what: str) -> None:
-    """What a call cannot be told by: the number of writes so far, the tensor that this views."""
-    recorder = STATE.recorder
-    if recorder is not None and recorder.is_outside(tensor):
-        raise recorder.refuse(
-            f"reading the {what} of a tensor from outside", "read it before the compiled function"
-        )
 
 
 def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:

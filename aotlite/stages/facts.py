@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.history import CreationKind
-from aotlite.eager.autograd.tape import Edge
+from aotlite.eager.autograd.node import Edge
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -53,8 +53,8 @@ class Captured:
     inputs: tuple[CapturedInput, ...]
     results: tuple[Any, ...]
     """Flat results: fake tensors, `ArgumentLeaf`, or plain values."""
-    grad_mode_before: bool
-    grad_mode_after: bool
+    grad_mode_before: bool | None
+    grad_mode_after: bool | None
 
 
 @attrs.frozen

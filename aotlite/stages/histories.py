@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from aotlite.eager.autograd.engine import reachable
 from aotlite.eager.autograd.history import RESTRICTED
-from aotlite.eager.autograd.tape import AccumulateGrad, Edge, TapeNode
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.tensor import Tensor
 
 

@@ -18,10 +18,11 @@ from aotlite.eager.autograd.history import (
     is_leaf_family,
     is_stale,
 )
-from aotlite.eager.autograd.tape import InputNode, TapeNode
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
+from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
@@ -146,7 +147,7 @@ class CaptureRecorder:
             self._check_window(op, args[0], meta, AS_STRIDED.start(args))
 
     def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
-        origin, mode, phase = self.origin, STATE.grad_mode, self.phase
+        origin, mode, phase = self.origin, bool(STATE.grad_mode), self.phase
         if origin is not None:
             sequence, location = origin.sequence, origin.location
         else:
@@ -243,6 +244,8 @@ class CaptureRecorder:
         storage = self._storages.get(id(tensor.storage))
         if storage is None:
             storage = Storage(None, writable=tensor.storage.writable, capture=self)
+            counts = type(tensor.storage.version) is int
+            storage.version = 0 if counts else NO_COUNT
             self._storages[id(tensor.storage)] = storage
         requires_grad, is_leaf = (
             tensor.requires_grad_outside(),

@@ -16,14 +16,8 @@ import attrs
 from aotlite.backends.protocol import Run
 from aotlite.backends.values import Value, travels_as_array
 from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.tape import (
-    SEQUENCE,
-    AccumulateGrad,
-    Edge,
-    TapeNode,
-    next_sequence,
-    released,
-)
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, next_sequence, released
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
@@ -99,7 +93,7 @@ class CompiledBackward(TapeNode):
         self.saved: list[Value] | None = saved
         self.links = ()
         self.sequence = next(SEQUENCE)
-        self.origin = None
+        self.origin = self.extra = None
 
     @property
     def edges(self) -> tuple[Edge | None, ...]:  # type: ignore[override]
@@ -118,7 +112,8 @@ class CompiledBackward(TapeNode):
         if ends is not None:
             for end in ends:
                 # A leaf that was `t_`'d since collects by another node, to which this passes on.
-                if end is not None and end.edges:
+                # One with hooks calls them.
+                if end is not None and (end.edges or end.extra is not None) and not end.is_plain:
                     return None
         return ends
 
@@ -130,7 +125,7 @@ class CompiledBackward(TapeNode):
 
     def gradients(self, grads: list[Any]) -> list[Any]:
         if self.saved is None:
-            raise released(self.name)
+            raise released(self.name())
         variants = self.plan.variants
         absent = NOTHING_ABSENT
         for grad in grads:
@@ -159,7 +154,7 @@ class CompiledBackward(TapeNode):
             if storage.version != version and plan.is_read(each, absent):
                 raise noted(
                     AutogradError(
-                        f"{self.name}: a saved tensor {each.meta} ({each.owner}) is at version "
+                        f"{self.name()}: a saved tensor {each.meta} ({each.owner}) is at version "
                         f"{storage.version}, expected version {version}: it was modified in place"
                     ),
                     "Its values at the time of the forward are needed for the gradient. Write to a "
@@ -178,7 +173,7 @@ class DoubleBackward(TapeNode):
     def __init__(self, edges: list[Edge | None]) -> None:
         self.edges = tuple(edges)
         self.sequence = next_sequence()
-        self.origin = None
+        self.origin = self.extra = None
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
         raise noted(

@@ -358,8 +358,12 @@ class _Writer:
         ]
         made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
         for role, version in made:
-            if version:
-                self.source.add(f"{self.values[role]}.storage.version = {version}")
+            name = self.values[role]
+            if type(version) is not int:  # made in inference mode (TEN-22)
+                uncounted = self.source.constant(version, "V", "no count")
+                self.source.add(f"{name}.storage.version = {uncounted}", f"{name}.facts = None")
+            elif version:
+                self.source.add(f"{name}.storage.version = {version}")
 
     def _geometries(self) -> None:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""

@@ -46,8 +46,8 @@ def capture(
         faked[index] = fake
     recorder.note_surroundings()
     before = STATE.grad_mode
-    outer = STATE.recorder
-    STATE.recorder = recorder
+    outer = STATE.recorder, STATE.watch
+    STATE.recorder, STATE.watch = recorder, None  # hooks of the caller are not for fakes (GEN-8)
     try:
         with observing():
             results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
@@ -56,7 +56,7 @@ def capture(
         _note_place(error)
         raise
     finally:
-        STATE.recorder = outer
+        STATE.recorder, STATE.watch = outer
         STATE.grad_mode = before
     recorder.finish_guards()
     return Captured(

@@ -17,7 +17,9 @@ from typing import Any
 from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.tape import AccumulateGrad, Edge, SavedTensor, TapeNode, put
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
+from aotlite.eager.autograd.tape import put
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -49,12 +51,12 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
     forward is kept and the error is noted for that result (JNT-15).
     """
     recorder = captured.recorder
-    outer, mode = STATE.recorder, STATE.grad_mode
-    STATE.recorder, STATE.grad_mode = recorder, False
+    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
+    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, False, None
     try:
         return _Recording(captured, meta).joint()
     finally:
-        STATE.recorder, STATE.grad_mode = outer, mode
+        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
         recorder.origin = None
         recorder.phase = Phase.FORWARD
 

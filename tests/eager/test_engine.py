@@ -39,7 +39,7 @@ def test_nodes_run_youngest_first_and_a_leaf_collects_once():
         edge_of(x)[0],
         edge_of(a)[0],
     ]
-    assert {node.name for node in expected} == {node.name for node in order}
+    assert {node.name() for node in expected} == {node.name() for node in order}
     assert [n for n in expected if n.edges] == [n for n in order if n.edges]
     assert order.index(edge_of(b)[0]) < order.index(left.grad_fn)
     assert [5] == x.grad.tolist()

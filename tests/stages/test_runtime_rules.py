@@ -91,7 +91,7 @@ def test_rebuilt_views_have_the_nodes_of_views() -> None:
     """RT-7: replayed, not as_strided."""
     x = leaf(1, 2, 3, 4) * 1
     view = al.compile(lambda x: x.view(2, 2).t())(x)
-    assert "TBackward" == view.grad_fn.name
+    assert "TBackward" == view.grad_fn.name()
 
 
 def test_results_may_be_written_by_their_holder() -> None:

@@ -9,12 +9,13 @@ Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.tape import LAST, Edge, TapeNode
+from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.state import STATE
 
 Before = Callable[[TapeNode], None]
@@ -30,6 +31,8 @@ class Run:
 
     sinks: Sequence[Edge | None] | None = None
     cut: bool = False
+    accumulate: bool = False
+    """Sinks that collect in leaves do so, besides (TEN-44)."""
     retain: bool = False
     before: Before | None = None
     """Called with each node before it runs."""
@@ -42,9 +45,11 @@ class Run:
     _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
     _ready: list[TapeNode] = attrs.field(init=False, factory=list)
     """Accumulating nodes whose edges are all served."""
+    _anomaly: bool = attrs.field(init=False, default=False)
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """Runs from (edge, gradient) pairs; gives each sink's gradient, None where none arrived."""
+        self._anomaly = STATE.watch is not None and STATE.watch.anomaly
         if self.sinks is not None:
             self.collected = [None] * len(self.sinks)
             for i, edge in enumerate(self.sinks):
@@ -55,6 +60,8 @@ class Run:
         order, self._waiting = reachable(starts, ends)
         if self.sinks is not None:
             self._useful = self._leading_to_sinks(order, ends)
+            if self.accumulate:
+                self._useful |= {node for node in self._wanted if node.sequence == LAST}
         for edge, grad in roots:
             if edge is not None and grad is not None:
                 self._give(edge, grad)
@@ -78,17 +85,24 @@ class Run:
 
     def _step(self, node: TapeNode) -> None:
         grads = self._buffers.pop(node, None)
+        useful = self._useful is None or node in self._useful
         if grads is not None:
-            for index, slot in self._wanted.get(node, ()):
-                self.collected[slot] = grads[index]
+            if node.extra is not None and (useful or node in self._wanted):
+                node.extra.see_gradients(grads)
+            if not self.accumulate:
+                for index, slot in self._wanted.get(node, ()):
+                    self.collected[slot] = grads[index]
         found: Sequence[Any] | None = None
-        if self._useful is not None and node not in self._useful:
+        if not useful:
             if self.cut:
                 return
         elif grads is not None:
             if self.before is not None:
                 self.before(node)
-            found = node.run(grads)
+            if node.extra is not None or self._anomaly:
+                found = self._run_with_extras(node, grads)
+            else:
+                found = self._run(node, grads)
             if not self.retain:
                 node.release()
         if found is not None:
@@ -97,6 +111,27 @@ class Run:
                     self._give(edge, grad)
         if self._waiting:
             self._serve(node.edges)
+
+    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        useful = self._useful
+        if useful is None:
+            return node.run(grads)
+        wanted = self._wanted
+        ends = [edge is not None and edge[0] for edge in node.edges]
+        return node.run_for(grads, [bool(end) and (end in useful or end in wanted) for end in ends])
+
+    def _run_with_extras(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        """Runs a node that has hooks, or any node in anomaly mode."""
+        extra = node.extra
+        if extra is not None and extra.pre:
+            grads = extra.before(grads)
+        if self._anomaly:
+            from aotlite.eager.autograd.anomaly import run_watched
+
+            found = run_watched(node, partial(self._run, node, grads))
+        else:
+            found = self._run(node, grads)
+        return extra.after(found, grads) if extra is not None and extra.post else found
 
     def _serve(self, edges: tuple[Edge | None, ...]) -> None:
         """Makes ready the accumulating nodes that these edges were the last to lead into."""
@@ -166,6 +201,7 @@ def run_backward(
     *,
     sinks: Sequence[Edge | None] | None = None,
     cut: bool = False,
+    accumulate: bool = False,
     retain_graph: bool = False,
     create_graph: bool = False,
     before: Before | None = None,
@@ -174,6 +210,6 @@ def run_backward(
     mode = STATE.grad_mode
     STATE.grad_mode = create_graph
     try:
-        return Run(sinks, cut, retain_graph or create_graph, before)(roots)
+        return Run(sinks, cut, accumulate, retain_graph or create_graph, before)(roots)
     finally:
         STATE.grad_mode = mode

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aotlite.eager.autograd.edges import GradientEdge
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.single import (
@@ -25,50 +26,65 @@ Gradients = Sequence[Tensor | None] | Tensor | None
 def backward(
     tensors: Sequence[Tensor] | Tensor,
     grad_tensors: Gradients = None,
-    *,
-    retain_graph: bool = False,
+    retain_graph: bool | None = None,
     create_graph: bool = False,
+    inputs: Sequence[Any] | Any = None,
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves they came from.
 
-    A missing gradient is 1 for a tensor of one element. Raises AutogradError for tensors without
-    history, for a graph that was freed, and for saved values that were modified in place.
+    With `inputs`, only to theirs; those that are no leaves retain it. A missing gradient is 1 for a
+    tensor of one element. Raises AutogradError for tensors without history, for a graph that was
+    freed, and for saved values that were modified in place.
     """
-    one = None if create_graph else single(tensors, grad_tensors)
+    retain = create_graph if retain_graph is None else retain_graph
+    plain = not create_graph and inputs is None
+    one = single(tensors, grad_tensors) if plain else None
     if one is not None:
         node, grads, leaves = one
-        collect(run_single(node, grads, retain=retain_graph), leaves)
+        collect(run_single(node, grads, retain=retain), leaves)
         return
-    roots = _roots(_listed("backward: an output", tensors), grad_tensors)
-    run_backward(roots, retain_graph=retain_graph, create_graph=create_graph)
+    sinks = None if inputs is None else _targets(inputs)
+    roots = _roots("backward", _listed("backward: an output", tensors), grad_tensors)
+    run_backward(
+        roots, sinks=sinks, accumulate=True, retain_graph=retain, create_graph=create_graph
+    )
 
 
 def grad(
-    outputs: Sequence[Tensor] | Tensor,
-    inputs: Sequence[Tensor] | Tensor,
+    outputs: Sequence[Any] | Any,
+    inputs: Sequence[Any] | Any,
     grad_outputs: Gradients = None,
-    *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, one for each input.
+
+    Both may be tensors and gradient edges. With `materialize_grads`, an unused input has zeros.
 
     >>> import aotlite as al
     >>> x = al.tensor(3.0, requires_grad=True)
     >>> al.autograd.grad(x * x, x)
     (tensor(6.),)
     """
-    if not isinstance(inputs, (Tensor, list, tuple)):  # an iterator is walked once only
-        inputs = _listed("grad: an input", inputs)
+    if materialize_grads and allow_unused is False:
+        raise ArgumentError(
+            "grad: argument 'allow_unused' is False, expected True or nothing where "
+            "'materialize_grads' is True"
+        )
+    if not isinstance(inputs, (Tensor, list, tuple)) or isinstance(inputs, GradientEdge):
+        inputs = _listed("grad: an input", inputs)  # an iterator is walked once only
     retain = create_graph if retain_graph is None else retain_graph
     found: Sequence[Tensor | None] | None = None
     if not create_graph:
         found = grad_single(outputs, grad_outputs, inputs, retain=retain)
     if found is None:
         sinks = _sinks(inputs)
-        roots = _roots(_listed("grad: an output", outputs), grad_outputs)
+        roots = _roots("grad", _listed("grad: an output", outputs), grad_outputs)
         found = run_backward(roots, sinks=sinks, retain_graph=retain, create_graph=create_graph)
+    if materialize_grads:
+        return _materialized(_listed("grad: an input", inputs), found)
     if not allow_unused:
         for i, gradient in enumerate(found):
             if gradient is None:
@@ -79,38 +95,71 @@ def grad(
     return tuple(found)
 
 
-def _sinks(inputs: Any) -> list[Any]:
-    targets = _listed("grad: an input", inputs)
-    sinks = [edge_of(t) for t in targets]
+def _materialized(inputs: list[Any], found: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    for i, each in enumerate(inputs):
+        if isinstance(each, GradientEdge):
+            raise ArgumentError(
+                f"grad: input {i} is a gradient edge, expected a tensor where 'materialize_grads' "
+                "is True"
+            )
+    pairs = zip(inputs, found, strict=True)
+    return tuple([t.new_zeros(t.shape) if g is None else g for t, g in pairs])
+
+
+def _targets(inputs: Any) -> list[Any]:
+    """The edges at which a backward into `inputs` ends; those that are no leaves retain theirs."""
+    targets = _listed("backward: an input", inputs)
+    if not targets:
+        raise ArgumentError("backward: argument 'inputs' is empty, expected a tensor at least")
+    edges = _sinks(targets, "backward")
+    for each in targets:
+        if isinstance(each, Tensor):
+            each.retain_grad()
+    return edges
+
+
+def _sinks(inputs: Any, name: str = "grad") -> list[Any]:
+    targets = _listed(f"{name}: an input", inputs)
+    sinks = [_edge(each) for each in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
         if sink is None:
             raise AutogradError(
-                f"grad: input {i} ({tensor.meta}) does not require grad, expected one that does"
+                f"{name}: input {i} ({tensor.meta}) does not require grad, expected one that does"
             )
     return sinks
 
 
-def _listed(what: str, tensors: Any) -> list[Tensor]:
-    alone = isinstance(tensors, Tensor) or tensors is None
-    found: list[Any] = [tensors] if alone else list(tensors)
+def _edge(each: Any) -> Any:
+    return (each.node, each.output_nr) if isinstance(each, GradientEdge) else edge_of(_here(each))
+
+
+def _listed(what: str, tensors: Any) -> list[Any]:
+    try:
+        alone = tensors is None or isinstance(tensors, (Tensor, GradientEdge))
+        found: list[Any] = [tensors] if alone else list(tensors)
+    except TypeError:
+        found = [tensors]
     for item in found:
-        if not isinstance(item, Tensor):
+        if not isinstance(item, (Tensor, GradientEdge)):
             raise ArgumentError(f"{what} is {item!r}, expected a tensor")
     return found
 
 
-def _roots(tensors: list[Tensor], gradients: Gradients) -> list[tuple[Any, Any]]:
+def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[Any, Any]]:
     if gradients is None or isinstance(gradients, Tensor):
         given: list[Any] = [gradients] * len(tensors) if gradients is None else [gradients]
     else:
         given = list(gradients)
     if len(given) != len(tensors):
         raise ArgumentError(
-            f"backward: {len(given)} gradients are given for {len(tensors)} tensors, expected as "
+            f"{name}: {len(given)} gradients are given for {len(tensors)} tensors, expected as "
             "many"
         )
     roots = []
     for tensor, gradient in zip(tensors, given, strict=True):
+        if isinstance(tensor, GradientEdge):
+            roots.append((_edge(tensor), _checked(name, tensor, gradient)))
+            continue
         if tensor.storage.buffer is None and STATE.recorder is None:
             raise no_data("backward")
         edge = edge_of(_here(tensor))
@@ -121,6 +170,15 @@ def _roots(tensors: list[Tensor], gradients: Gradients) -> list[tuple[Any, Any]]
             )
         roots.append((edge, _first(tensor, gradient)))
     return roots
+
+
+def _checked(name: str, edge: GradientEdge, gradient: Tensor | None) -> Tensor:
+    if not isinstance(gradient, Tensor):
+        raise ArgumentError(
+            f"{name}: the gradient of {edge} is {gradient!r}, expected a tensor: an edge has no "
+            "shape that one could be made for"
+        )
+    return gradient
 
 
 def _here(tensor: Tensor) -> Tensor:
@@ -159,15 +217,14 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
 
 
 def _backward(
-    tensor: Tensor, gradient: Tensor | None, *, retain_graph: bool, create_graph: bool
+    tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool, inputs: Any
 ) -> None:
-    one = None if create_graph else single(tensor, gradient)
+    one = single(tensor, gradient) if not create_graph and inputs is None else None
     if one is None:
-        retain = retain_graph or create_graph
-        backward([tensor], [gradient], retain_graph=retain, create_graph=create_graph)
+        backward([tensor], [gradient], retain_graph, create_graph, inputs)
         return
     node, grads, leaves = one
-    collect(run_single(node, grads, retain=retain_graph), leaves)
+    collect(run_single(node, grads, retain=bool(retain_graph)), leaves)
 
 
 # Tensor cannot import its engine, which imports Tensor (see `dispatch`).

@@ -13,16 +13,10 @@ import enum
 from typing import Any
 
 from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
-from aotlite.eager.autograd.tape import (
-    AccumulateGrad,
-    Edge,
-    OpNode,
-    Plan,
-    SavedTensor,
-    SliceAssign,
-    detached_alias,
-    plan_of,
-)
+from aotlite.eager.autograd.hooks import move_retained
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
+from aotlite.eager.autograd.tape import OpNode, SliceAssign, new_node, plan_of
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, GraphError, noted
@@ -34,7 +28,7 @@ class CreationKind(enum.Enum):
     """How a view was made, where that restricts writing it (TEN-19)."""
 
     MULTI_OUTPUT = "an output of an op that returns several views"
-    NO_GRAD = "a view made under no_grad"
+    NO_GRAD = "a view made under no_grad or in inference_mode"
     LEAF_VIEW = "a view of a leaf that requires grad"
     """Only of captured inputs: their base is not part of the capture."""
 
@@ -138,6 +132,22 @@ def edge_of(tensor: Tensor) -> Edge | None:
     return None if tensor._node is None else (tensor._node, tensor._index)
 
 
+def detach_in_place(tensor: Tensor) -> None:
+    """Makes the tensor a leaf that does not require grad. Raises AutogradError for a view.
+
+    Views of it keep the history that they have (TEN-23).
+    """
+    if tensor._base is not None:
+        raise noted(
+            AutogradError("detach_: the tensor is a view, expected one that is not"),
+            "Its history is that of its base: use detach(). (TEN-23)",
+        )
+    tensor._leaf = False
+    tensor._node, tensor._index, tensor.facts = None, 0, None
+    if tensor._root is not None:
+        tensor._root.forget()
+
+
 def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     edge = root.edge()
     assert edge is not None
@@ -152,6 +162,14 @@ def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
         )
     for step in tensor._chain:
         edge = (view_node(step, edge), 0)
+    _take(tensor, edge)
+
+
+def _take(tensor: Tensor, edge: Edge) -> None:
+    """Gives the tensor this history; a gradient that it retains is from now on that one's."""
+    before = tensor._node
+    if before is not None and before.extra is not None:
+        move_retained(tensor, (before, tensor._index), edge)
     tensor._node, tensor._index = edge
 
 
@@ -166,8 +184,8 @@ def view_node(step: Step, edge: Edge | None) -> OpNode:
             f"{step.op.name}: its gradient reads the operand's values, expected that of a view to "
             "read its geometry only"
         )
-    kept = tuple([step.args[position - 1] for position in plan.reads])
-    node = OpNode(step.op, plan, (step.operand, *step.args), kept, edges)
+    args = (None, *step.args)
+    node = new_node(step.op, plan, (step.operand, *step.args), args, edges)
     node.result = step.result
     return node
 
@@ -176,6 +194,8 @@ def link_view(
     out: Tensor, base: Tensor, op: ViewOp, args: tuple[Any, ...], kind: CreationKind | None = None
 ) -> None:
     """Makes `out` a differentiable view of `base` by `op`."""
+    if type(out.storage.version) is not int:
+        return  # nothing ever needs to know (TEN-22)
     grad_mode = STATE.grad_mode
     edge = edge_of(base) if grad_mode else None  # a stale view may be viewed, not used
     root = base._root or root_of(base)
@@ -199,7 +219,10 @@ def link_view(
 def check_writable(op: Op, tensor: Tensor, others: list[Tensor]) -> None:
     """Raises where a write with grad on would break a history (TEN-15, TEN-19)."""
     if not STATE.grad_mode:
+        check_counts(op, tensor)
         return
+    if type(tensor.storage.version) is not int:
+        check_counts(op, tensor)
     tracked = tensor.requires_grad
     if not tracked and not any(other.requires_grad for other in others):
         return
@@ -222,6 +245,18 @@ def check_writable(op: Op, tensor: Tensor, others: list[Tensor]) -> None:
         )
     if tensor._base is not None:
         _check_replayable(op, root_of(tensor))
+
+
+def check_counts(op: Op, tensor: Tensor) -> None:
+    """Raises for a write of an inference tensor outside of inference mode (TEN-22)."""
+    if type(tensor.storage.version) is not int and STATE.grad_mode is not None:
+        raise noted(
+            AutogradError(
+                f"{op.name}: the tensor is an inference tensor, expected an ordinary one outside "
+                "of inference_mode"
+            ),
+            "Write in inference_mode, or to a clone(). (TEN-22)",
+        )
 
 
 def is_leaf_family(tensor: Tensor) -> bool:
@@ -268,8 +303,7 @@ def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
     first, *rest = args
     old = _old_value(first) if 0 in plan.operands else first
     others = [_beside(value, first) if isinstance(value, Tensor) else value for value in rest]
-    kept = kept_of(plan, (old, *others))
-    return OpNode(functional, plan, functional.key(args), kept, found[1])
+    return new_node(functional, plan, functional.key(args), (old, *others), found[1])
 
 
 def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
@@ -302,19 +336,6 @@ def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[An
     return (tuple(needed), tuple(edges)) if needed or tracked else None
 
 
-def kept_of(plan: Plan, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the formulas of a plan read of the arguments."""
-    kept: list[Any] = []
-    for position in plan.reads:
-        value = args[position]
-        if isinstance(value, Tensor):
-            value = SavedTensor(value)
-        elif type(value) is tuple and position in plan.operands:
-            value = [SavedTensor(item) for item in value]
-        kept.append(value)
-    return tuple(kept)
-
-
 def _beside(operand: Tensor, target: Tensor) -> Tensor:
     """An operand of a write, without history if it lies in the memory that is written.
 
@@ -340,16 +361,30 @@ def _old_value(tensor: Tensor) -> Tensor:
 
 def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
     """Makes `node`, an in-place op that has just written `tensor`, part of the family's history."""
+    rebase(tensor, node, 0, base_edge, 0 if node.needed[:1] == (0,) else None)
+
+
+def rebase(
+    tensor: Tensor, node: TapeNode, index: int, base_edge: Edge | None, own: int | None
+) -> None:
+    """Makes result `index` of `node` the history of what was written into `tensor`.
+
+    `own` says which of the node's edges is that of the tensor's value before.
+    """
     tensor._leaf = False
     tensor.facts = None
     root = tensor._root
     if root is None:
-        tensor._node, tensor._index = node, 0
+        _take(tensor, (node, index))
         return
-    written: Any = node
     if tensor._chain:
-        written = SliceAssign(node, _lens(tensor, root), root.meta, base_edge)
-    root.node, root.index, root.leaf = written, 0, False
+        node = SliceAssign(node, _lens(tensor, root), root.meta, base_edge, own)
+        index = 0
+    base = tensor if tensor._base is None else tensor._base
+    before = root.node
+    if before is not None and before.extra is not None:
+        move_retained(base, (before, root.index), (node, index))
+    root.node, root.index, root.leaf = node, index, False
     _go_stale(tensor)
 
 
@@ -390,7 +425,15 @@ def change_geometry(tensor: Tensor, step: Step) -> None:
 
 
 def _go_stale(tensor: Tensor) -> None:
-    """Makes the next question for the tensor's edge follow the chain from the root."""
+    """Makes the next question for the tensor's edge follow the chain from the root.
+
+    One that retains its gradient is asked at once: its new history has to know.
+    """
+    before, index = tensor._node, tensor._index
     tensor._node = None
     tensor.facts = None
     tensor._seen = -1
+    if before is not None and before.extra is not None and tensor._kind not in RESTRICTED:
+        edge = edge_of(tensor)
+        if edge is not None:
+            move_retained(tensor, (before, index), edge)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
-from aotlite.eager.autograd.tape import AccumulateGrad, TapeNode, accumulate, is_whole
+from aotlite.eager.autograd.leaf import AccumulateGrad, accumulate, is_whole
+from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_over
 from aotlite.ir.arrays import copied
@@ -29,7 +30,7 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | N
     if tensor is None or tensor._root is not None or STATE.recorder is not None:
         return None
     node = tensor._node
-    leaves = None if node is None else node.leaf_nodes()
+    leaves = None if node is None or node.extra is not None else node.leaf_nodes()
     if leaves is None:
         return None
     meta = tensor.meta

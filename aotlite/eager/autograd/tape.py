@@ -8,108 +8,27 @@ Rules: TEN-12, TEN-13, TEN-17, TEN-28, TEN-29. Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-import itertools
-import sys
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
+from aotlite.eager.autograd.chain import Chain, Step
+from aotlite.eager.autograd.node import (
+    SEQUENCE,
+    Edge,
+    Gradients,
+    SavedTensor,
+    TapeNode,
+    detached_alias,
+    released,
+    saved,
+)
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op, Source, Vjp
-
-Edge = tuple[Any, int]
-Gradients = list[Any]
-
-SEQUENCE = itertools.count()
-
-
-def next_sequence() -> int:
-    """The number of the next tape node: nodes made later have a greater one (SEQ-1)."""
-    return next(SEQUENCE)
-
-
-LAST = 1 << 62
-"""Sequence number of gradient accumulation: as soon as it is ready, it runs (TEN-27)."""
-
-
-class SavedTensor:
-    """A tensor kept for the backward, with the version it had (TEN-12)."""
-
-    __slots__ = ("tensor", "version")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.version = tensor.storage.version
-
-    def unpack(self, node: TapeNode) -> Tensor:
-        """The tensor, for the node that saved it. Raises AutogradError if it was written since."""
-        tensor = self.tensor
-        if tensor.storage.version != self.version:
-            raise noted(
-                AutogradError(
-                    f"{node.name}: a saved tensor {tensor.meta} is at version "
-                    f"{tensor.storage.version}, expected version {self.version}: it was modified "
-                    "in place"
-                ),
-                "Its values at the time of the forward are needed for the gradient. Write to a "
-                "clone(), or write before the value is used. (TEN-12)",
-            )
-        return tensor
-
-
-def detached_alias(tensor: Tensor) -> Tensor:
-    """A tensor on the same storage without history (TEN-4, TEN-13)."""
-    alias = Tensor(tensor.storage, tensor.meta, tensor.offset)
-    alias.value = tensor.value
-    return alias
-
-
-class TapeNode:
-    """Base of tape nodes."""
-
-    __slots__ = ("__weakref__", "edges", "origin", "sequence")
-
-    edges: tuple[Edge | None, ...]
-    sequence: int
-    origin: Any
-    """The graph node whose op made this, while a function is captured."""
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    def results(self) -> int:
-        """Number of results of the op, that is of gradients `run` takes."""
-        return 1
-
-    def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
-        """Where the edges lead, if each leads to a leaf of its own: no engine is needed (`single`).
-
-        None where it is otherwise, or not known.
-        """
-        return None
-
-    def gradients(self, grads: Gradients) -> list[Any]:
-        """`run` for a node with `leaf_nodes`: without a history, whatever the grad mode."""
-        raise AssertionError(f"{self.name} has an engine run it")
-
-    def run(self, grads: Gradients) -> Sequence[Any]:
-        """Gradients for the edges, None where nothing flows."""
-        raise AssertionError(f"{self.name} says how it runs")
-
-    def saved_tensors(self) -> list[SavedTensor]:
-        """What `run` unpacks, checking versions."""
-        return []
-
-    def release(self) -> None:
-        """Drops what was saved; a second backward then raises."""
 
 
 @attrs.frozen(eq=False)
@@ -170,9 +89,8 @@ class OpNode(TapeNode):
         self.result: Any = None
         self.saved_results: Mapping[int, SavedTensor] = _NOTHING
         self.sequence = next(SEQUENCE)
-        self.origin = None
+        self.origin = self.extra = None
 
-    @property
     def name(self) -> str:
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward"
 
@@ -188,11 +106,12 @@ class OpNode(TapeNode):
         """Saves those of the results that the formulas read."""
         results = self.plan.results
         if results:
-            self.saved_results = {k: SavedTensor(detached_alias(outs[k])) for k in results}
+            keep = SavedTensor if STATE.watch is None else saved
+            self.saved_results = {k: keep(detached_alias(outs[k])) for k in results}
 
     def run(self, grads: Gradients) -> Sequence[Any]:
         if self.kept is None:
-            raise released(self.name)
+            raise released(self.name())
         found: list[Any] = []
         key = self.key
         for position, (function, fetches) in zip(self.plan.needed, self.plan.formulas, strict=True):
@@ -206,6 +125,20 @@ class OpNode(TapeNode):
                 found.append(_fitted(grad, meta))
         return found
 
+    def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
+        """The gradients that are wanted, each by its own formula (TEN-44)."""
+        if all(wanted) or len(wanted) != len(self.plan.needed):  # a list has an edge for each part
+            return self.run(grads)
+        if self.kept is None:
+            raise released(self.name())
+        found: list[Any] = []
+        for yes, position, (function, fetches) in zip(
+            wanted, self.plan.needed, self.plan.formulas, strict=True
+        ):
+            grad = function(*[fetch(self, grads, i) for fetch, i in fetches]) if yes else None
+            found.append(_fitted(grad, self.key[position]))
+        return found
+
     def saved_tensors(self) -> list[SavedTensor]:
         found = list(self.saved_results.values())
         for kept in self.kept or ():
@@ -213,12 +146,63 @@ class OpNode(TapeNode):
                 found.append(kept)
             elif type(kept) is list:
                 found += kept
-        return found
+        return [each for each in found if each.tensor is not None]
+
+    def __getattr__(self, name: str) -> Any:
+        """What was saved, by the name of the formula's parameter: `_saved_self`, `_saved_result`.
+
+        `_raw_saved_self` is the record that holds it, on which hooks can be registered.
+        """
+        prefix = "_raw_saved_" if name.startswith("_raw") else "_saved_"
+        kept = self._kept_by_name(name[len(prefix) :]) if name.startswith(prefix) else _NOTHING
+        if kept is _NOTHING:
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        if prefix != "_saved_":
+            return kept
+        if type(kept) is list:
+            return tuple([each.unpack(self) for each in kept])
+        return kept.unpack(self) if type(kept) is SavedTensor else kept
+
+    def _kept_by_name(self, name: str) -> Any:
+        if name == "result" and self.plan.results:
+            if not self.saved_results:
+                raise released(self.name())
+            return self.saved_results[self.plan.results[0]]
+        for place, position in enumerate(self.plan.reads):
+            if self.op.schema.parameters[position].name == name:
+                if self.kept is None:
+                    raise released(self.name())
+                return self.kept[place]
+        return _NOTHING
 
     def release(self) -> None:
         if self.plan.operands or self.saved_results:
             self.kept = None
             self.saved_results = _NOTHING
+
+
+def new_node(op: Op, plan: Plan, key: tuple[Any, ...], args: tuple[Any, ...], edges: Any) -> OpNode:
+    """The node of a call with these arguments, of which it saves what the plan reads."""
+    if STATE.watch is None:
+        return OpNode(op, plan, key, kept_of(plan, args) if plan.reads else (), edges)
+    node = OpNode(op, plan, key, kept_of(plan, args, saved), edges)
+    STATE.watch.made(node)
+    return node
+
+
+def kept_of(
+    plan: Plan, args: tuple[Any, ...], keep: Callable[[Tensor], SavedTensor] = SavedTensor
+) -> tuple[Any, ...]:
+    """What the formulas of a plan read of the arguments."""
+    kept: list[Any] = []
+    for position in plan.reads:
+        value = args[position]
+        if isinstance(value, Tensor):
+            value = keep(value)
+        elif type(value) is tuple and position in plan.operands:
+            value = [keep(item) for item in value]
+        kept.append(value)
+    return tuple(kept)
 
 
 _NOTHING: Mapping[int, SavedTensor] = MappingProxyType({})
@@ -281,17 +265,6 @@ _FETCH: dict[Source, Fetch] = {
 }
 
 
-def released(name: str) -> AutogradError:
-    """The error of a second backward through a freed node (TEN-12)."""
-    return noted(
-        AutogradError(
-            f"{name}: the values saved for the backward are freed, expected the first backward "
-            "through this graph"
-        ),
-        "Pass retain_graph=True to the first backward to go through the graph again. (TEN-12)",
-    )
-
-
 def _fitted(grad: Any, meta: TensorMeta) -> Any:
     """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
     if grad is None:
@@ -308,27 +281,35 @@ class SliceAssign(TapeNode):
     Edges: the base's history before the write, then those of the op's other operands.
     """
 
-    __slots__ = ("chain", "root_meta", "written")
+    __slots__ = ("chain", "own", "root_meta", "written")
 
     def __init__(
-        self, written: OpNode, chain: Chain, root_meta: TensorMeta, base: Edge | None
+        self,
+        written: TapeNode,
+        chain: Chain,
+        root_meta: TensorMeta,
+        base: Edge | None,
+        own: int | None,
     ) -> None:
         self.written = written
         self.chain = chain
         self.root_meta = root_meta
-        skip = 1 if written.needed[:1] == (0,) else 0
-        self.edges = (base, *written.edges[skip:])
+        self.own = own
+        """Which of the written node's edges is that of the view; None if it has no gradient."""
+        rest = [edge for i, edge in enumerate(written.edges) if i != own]
+        self.edges = (base, *rest)
         self.sequence = next(SEQUENCE)
         self.origin = written.origin
+        self.extra = written.extra
 
     def run(self, grads: Gradients) -> Sequence[Any]:
         grad = grads[0]
         if grad is None:
             return [None] * len(self.edges)
-        grad = _laid_out(grad, self.root_meta)
+        grad = laid_out(grad, self.root_meta)
         seen = replay(self.chain, grad)
         inner = list(self.written.run([seen]))
-        at_view = inner.pop(0) if self.written.needed[:1] == (0,) else None
+        at_view = None if self.own is None else inner.pop(self.own)
         base = None
         if self.edges[0] is not None:
             hole = at_view if at_view is not None else seen.new_zeros(seen.shape)
@@ -367,109 +348,13 @@ class InputNode(TapeNode):
     def __init__(self) -> None:
         self.edges = ()
         self.sequence = next(SEQUENCE)
-        self.origin = None
+        self.origin = self.extra = None
 
     def run(self, grads: Gradients) -> Sequence[Any]:
         return ()
 
 
-class AccumulateGrad(TapeNode):
-    """Adds what arrives to the `.grad` of a leaf (TEN-29).
-
-    It does not keep the leaf alive, which keeps this node: the gradient of a leaf that is gone is
-    nobody's. After a change of the leaf's geometry, a new node collects, and this one passes on.
-    """
-
-    __slots__ = ("_leaf", "chain")
-
-    def __init__(self, leaf: Tensor) -> None:
-        self._leaf = weakref.ref(leaf)
-        self.chain = EMPTY_CHAIN
-        self.edges = ()
-        self.sequence = LAST
-        self.origin = None
-
-    @property
-    def leaf(self) -> Tensor | None:
-        """The leaf, None if it is gone."""
-        return self._leaf()
-
-    def pass_on(self, chain: Chain, node: AccumulateGrad) -> None:
-        """From now on gives what arrives, seen through `chain`, to `node`."""
-        self.chain = chain
-        self.edges = ((node, 0),)
-
-    def run(self, grads: Gradients) -> Sequence[Any]:
-        leaf = self._leaf()
-        if leaf is None or grads[0] is None:
-            return [None] * len(self.edges)
-        if self.chain:
-            return [replay(self.chain, _laid_out(grads[0], self.chain[0].operand))]
-        accumulate(leaf, grads)
-        return ()
-
-
-def accumulate(leaf: Tensor, grads: Gradients) -> None:
-    """Adds the gradient, which `grads` holds alone, to the leaf's (TEN-29)."""
-    recorder = STATE.recorder
-    if recorder is not None and recorder.is_outside(leaf):
-        raise recorder.refuse(
-            "backward() into the .grad of a tensor from outside",
-            "call backward outside the compiled function, or use autograd.grad inside it",
-        )
-    meta = grads[0].meta
-    if meta.shape != leaf.meta.shape or meta.dtype is not leaf.meta.dtype:
-        raise AutogradError(
-            f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
-            f"{leaf.meta}"
-        )
-    if leaf._grad is None:
-        leaf._grad = _adopted(grads, leaf.meta)
-    elif STATE.grad_mode:
-        leaf._grad = leaf._grad + grads[0]
-    else:
-        leaf._grad.add_(grads[0])
-
-
-def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:
-    """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy.
-
-    `grads` must hold the engine's only reference: no variable on the way here may name it.
-    """
-    stride = leaf.stride if leaf.dense else leaf.as_contiguous().stride
-    if STATE.grad_mode:  # it stays part of a graph
-        return grads[0].restride(stride)
-    fits = _same_layout(leaf.shape, grads[0].meta.stride, stride)
-    if fits and grads[0]._base is None and _is_ours_alone(grads):
-        return grads[0].detach()
-    return grads[0].detach().restride(stride)
-
-
-def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether strides agree, those of dimensions of size 1 aside, which say nothing."""
-    return a == b or all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
-
-
-def _is_ours_alone(holder: list[Any]) -> bool:
-    """Whether the list holds the only reference to a tensor whose storage no other tensor has.
-
-    getrefcount counts its own argument too. Captured tensors have no data that copying would spare.
-    """
-    if sys.getrefcount(holder[0]) > 2:
-        return False
-    storage = holder[0].storage
-    if storage.buffer is None or sys.getrefcount(storage) > 3:
-        return False
-    return is_whole(holder[0])
-
-
-def is_whole(tensor: Tensor) -> bool:
-    """Whether the tensor shows all of its buffer: a part would keep the rest alive."""
-    nbytes: int = tensor.storage.buffer.nbytes
-    return tensor.offset == 0 and nbytes == tensor.meta.span * tensor.meta.dtype.itemsize
-
-
-def _laid_out(grad: Any, meta: TensorMeta) -> Any:
+def laid_out(grad: Any, meta: TensorMeta) -> Any:
     """The gradient with the strides of `meta`, on which a chain was recorded.
 
     Between the elements of a `meta` with gaps lie zeros: `as_strided` may look there.

@@ -1,0 +1,130 @@
+"""Where gradients end: the nodes that add them to the `.grad` of leaves, and when they are copied.
+
+Rules: TEN-24, TEN-29, TEN-41. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.autograd.hooks import Hooks
+from aotlite.eager.autograd.node import LAST, Gradients, TapeNode
+from aotlite.eager.autograd.tape import laid_out, replay
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AutogradError
+from aotlite.ir.meta import TensorMeta
+
+
+class AccumulateGrad(TapeNode):
+    """Adds what arrives to the `.grad` of a leaf (TEN-29).
+
+    It does not keep the leaf alive, which keeps this node: the gradient of a leaf that is gone is
+    nobody's. After a change of the leaf's geometry, a new node collects, and this one passes on.
+    """
+
+    __slots__ = ("_leaf", "chain", "collected")
+
+    def __init__(self, leaf: Tensor) -> None:
+        self._leaf = weakref.ref(leaf)
+        self.chain = EMPTY_CHAIN
+        self.edges = ()
+        self.sequence = LAST
+        self.origin = self.extra = None
+        self.collected: Hooks = {}
+
+    @property
+    def leaf(self) -> Tensor | None:
+        """The leaf, None if it is gone."""
+        return self._leaf()
+
+    variable = leaf
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that happens here is that the leaf's `.grad` grows."""
+        return not self.edges and not self.collected and (self.extra is None or self.extra.is_idle)
+
+    def pass_on(self, chain: Chain, node: AccumulateGrad) -> None:
+        """From now on gives what arrives, seen through `chain`, to `node`, the hooks too."""
+        self.chain = chain
+        self.edges = ((node, 0),)
+        node.extra, self.extra = self.extra, None
+        node.collected, self.collected = self.collected, {}
+
+    def run(self, grads: Gradients) -> Sequence[Any]:
+        leaf = self._leaf()
+        if leaf is None or grads[0] is None:
+            return [None] * len(self.edges)
+        if self.chain:
+            return [replay(self.chain, laid_out(grads[0], self.chain[0].operand))]
+        accumulate(leaf, grads)
+        for hook in list(self.collected.values()):
+            hook(leaf)
+        return ()
+
+
+def accumulate(leaf: Tensor, grads: Gradients) -> None:
+    """Adds the gradient, which `grads` holds alone, to the leaf's (TEN-29)."""
+    recorder = STATE.recorder
+    if recorder is not None and recorder.is_outside(leaf):
+        raise recorder.refuse(
+            "backward() into the .grad of a tensor from outside",
+            "call backward outside the compiled function, or use autograd.grad inside it",
+        )
+    meta = grads[0].meta
+    if meta.shape != leaf.meta.shape or meta.dtype is not leaf.meta.dtype:
+        raise AutogradError(
+            f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
+            f"{leaf.meta}"
+        )
+    if leaf._grad is None:
+        leaf._grad = _adopted(grads, leaf.meta)
+    elif STATE.grad_mode:
+        leaf._grad = leaf._grad + grads[0]
+    else:
+        leaf._grad.add_(grads[0])
+
+
+def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:
+    """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy.
+
+    `grads` must hold the engine's only reference: no variable on the way here may name it.
+    """
+    stride = leaf.stride if leaf.dense else leaf.as_contiguous().stride
+    if STATE.grad_mode:  # it stays part of a graph
+        return grads[0].restride(stride)
+    fits = _same_layout(leaf.shape, grads[0].meta.stride, stride)
+    if fits and grads[0]._base is None and _is_ours_alone(grads):
+        return grads[0].detach()
+    return grads[0].detach().restride(stride)
+
+
+def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether strides agree, those of dimensions of size 1 aside, which say nothing."""
+    return a == b or all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
+
+
+def _is_ours_alone(holder: list[Any]) -> bool:
+    """Whether the list holds the only reference to a tensor whose storage no other tensor has.
+
+    getrefcount counts its own argument too. Captured tensors have no data that copying would spare.
+    """
+    if sys.getrefcount(holder[0]) > 2:
+        return False
+    storage = holder[0].storage
+    if storage.buffer is None or sys.getrefcount(storage) > 3:
+        return False
+    return is_whole(holder[0])
+
+
+def is_whole(tensor: Tensor) -> bool:
+    """Whether the tensor shows all of its buffer: a part would keep the rest alive."""
+    nbytes: int = tensor.storage.buffer.nbytes
+    return tensor.offset == 0 and nbytes == tensor.meta.span * tensor.meta.dtype.itemsize
+
+

@@ -1,0 +1,232 @@
+"""What a tape is made of: nodes, edges, and the tensors that nodes keep for the backward.
+
+An edge (node, index) says whose gradient a tensor's gradient adds to: result `index` of `node`.
+The nodes of ops are in `tape`, those that collect gradients in `leaf`, those of users' functions in
+`function`. Rules: TEN-12, TEN-13, TEN-42. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from aotlite.eager.autograd.hooks import Extra, RemovableHandle
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AutogradError, DTypeError, noted
+
+if TYPE_CHECKING:
+    from aotlite.eager.autograd.leaf import AccumulateGrad
+
+Edge = tuple[Any, int]
+Gradients = list[Any]
+
+SEQUENCE = itertools.count()
+
+
+def next_sequence() -> int:
+    """The number of the next tape node: nodes made later have a greater one (SEQ-1)."""
+    return next(SEQUENCE)
+
+
+LAST = 1 << 62
+"""Sequence number of gradient accumulation: as soon as it is ready, it runs (TEN-27)."""
+
+
+class SavedTensor:
+    """A tensor kept for the backward, with the version it had (TEN-12).
+
+    Under saved-tensor hooks `packed` holds what the pack hook gave instead, and `tensor` is None.
+    """
+
+    __slots__ = ("packed", "tensor", "version")
+
+    packed: Packed
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        version = self.version = tensor.storage.version
+        if type(version) is not int:
+            raise noted(
+                AutogradError(
+                    f"backward: a tensor to save, {tensor.meta}, is an inference tensor, expected "
+                    "one that counts its writes"
+                ),
+                "clone() it outside of inference_mode, or compute it under no_grad. (TEN-22)",
+            )
+
+    def unpack(self, node: TapeNode) -> Tensor:
+        """The tensor, for the node that saved it. Raises AutogradError if it was written since."""
+        tensor = self.tensor
+        if tensor is None:
+            return self.packed.unpack()
+        if tensor.storage.version != self.version:
+            raise noted(
+                AutogradError(
+                    f"{node.name()}: a saved tensor {tensor.meta} is at version "
+                    f"{tensor.storage.version}, expected version {self.version}: it was modified "
+                    "in place"
+                ),
+                "Its values at the time of the forward are needed for the gradient. Write to a "
+                "clone(), or write before the value is used. (TEN-12)",
+            )
+        return tensor
+
+    def register_hooks(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        """From now on keeps what `pack_hook` gives for the tensor; `unpack_hook` undoes it."""
+        if self.tensor is None:
+            raise AutogradError(
+                "register_hooks: the saved tensor has hooks already, expected one without"
+            )
+        self.packed = Packed.of(self.tensor, pack_hook, unpack_hook)
+        self.tensor = None  # type: ignore[assignment]
+
+
+def saved(tensor: Tensor) -> SavedTensor:
+    """The tensor as it is saved now: packed where saved-tensor hooks are at work (TEN-42)."""
+    kept = SavedTensor(tensor)
+    watch = STATE.watch
+    if watch is not None and watch.pack is not None:
+        kept.register_hooks(*watch.pack)
+    return kept
+
+
+@attrs.frozen(eq=False)
+class Packed:
+    """What saved-tensor hooks keep of a tensor, and the history that it had (TEN-42)."""
+
+    value: Any
+    unpack_hook: Callable[[Any], Tensor]
+    edge: Edge | None
+
+    @classmethod
+    def of(
+        cls, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]
+    ) -> Packed:
+        """What `pack` gives for the tensor, which has no history then and must not be written."""
+        from aotlite.eager.autograd.history import edge_of
+
+        before, mode = tensor.storage.version, STATE.grad_mode
+        STATE.grad_mode = False
+        try:
+            value = pack(detached_alias(tensor))
+        finally:
+            STATE.grad_mode = mode
+        if tensor.storage.version != before:
+            raise AutogradError(
+                "saved_tensors_hooks: the pack hook modified its argument in place, expected a "
+                "hook that does not write it"
+            )
+        return cls(value, unpack, edge_of(tensor))
+
+    def unpack(self) -> Tensor:
+        """What the unpack hook gives, with the history of what was packed."""
+        value = self.unpack_hook(self.value)
+        if not isinstance(value, Tensor):
+            raise DTypeError(
+                f"saved_tensors_hooks: the unpack hook returned {type(value).__name__}, expected "
+                "a tensor"
+            )
+        tensor = detached_alias(value)
+        if self.edge is not None:
+            tensor._node, tensor._index, tensor.facts = *self.edge, None
+        return tensor
+
+
+def detached_alias(tensor: Tensor) -> Tensor:
+    """A tensor on the same storage without history (TEN-4, TEN-13)."""
+    alias = Tensor(tensor.storage, tensor.meta, tensor.offset)
+    alias.value = tensor.value
+    return alias
+
+
+class TapeNode:
+    """Base of tape nodes: what `grad_fn` gives."""
+
+    __slots__ = ("__weakref__", "edges", "extra", "origin", "sequence")
+
+    edges: tuple[Edge | None, ...]
+    sequence: int
+    origin: Any
+    """The graph node whose op made this, while a function is captured."""
+    extra: Extra | None
+    """What few nodes have: hooks, and where they were made (TEN-39, TEN-43)."""
+
+    # --- for users
+    def name(self) -> str:
+        """The op's name in the form of a class: `MulBackward`."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[TapeNode | None, int], ...]:
+        """Where the gradients go: a node and the number of its result for each of them."""
+        return tuple([(None, 0) if edge is None else edge for edge in self.edges])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for whatever users want to note about the node."""
+        return self.extras().metadata
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Calls `fn(grad_inputs, grad_outputs)` after the node ran; a tuple replaces the former."""
+        return RemovableHandle.of(self.extras().post, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Calls `fn(grad_outputs)` before the node runs; a tuple that it gives replaces them."""
+        return RemovableHandle.of(self.extras().pre, fn)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+    # --- for the engine
+    def extras(self) -> Extra:
+        """The node's `extra`, made if it has none."""
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+    def results(self) -> int:
+        """Number of results of the op, that is of gradients `run` takes."""
+        return 1
+
+    def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
+        """Where the edges lead, if each leads to a leaf of its own: no engine is needed (`single`).
+
+        None where it is otherwise, or not known.
+        """
+        return None
+
+    def gradients(self, grads: Gradients) -> list[Any]:
+        """`run` for a node with `leaf_nodes`: without a history, whatever the grad mode."""
+        raise AssertionError(f"{self.name()} has an engine run it")
+
+    def run(self, grads: Gradients) -> Sequence[Any]:
+        """Gradients for the edges, None where nothing flows."""
+        raise AssertionError(f"{self.name()} says how it runs")
+
+    def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
+        """`run` where gradients are asked for at some of the edges; others may be None."""
+        return self.run(grads)
+
+    def saved_tensors(self) -> list[SavedTensor]:
+        """What `run` unpacks, checking versions; not what hooks have packed."""
+        return []
+
+    def release(self) -> None:
+        """Drops what was saved; a second backward then raises."""
+
+
+def released(name: str) -> AutogradError:
+    """The error of a second backward through a freed node (TEN-12)."""
+    return noted(
+        AutogradError(
+            f"{name}: the values saved for the backward are freed, expected the first backward "
+            "through this graph"
+        ),
+        "Pass retain_graph=True to the first backward to go through the graph again. (TEN-12)",
+    )
