@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from aotlite.eager.random import manual_seed as manual_seed
     from aotlite.eager.random import set_rng_state as set_rng_state
     from aotlite.eager.state import enable_grad as enable_grad
+    from aotlite.eager.state import inference_mode as inference_mode
     from aotlite.eager.state import is_grad_enabled as is_grad_enabled
+    from aotlite.eager.state import is_inference_mode_enabled as is_inference_mode_enabled
     from aotlite.eager.state import no_grad as no_grad
     from aotlite.eager.state import set_grad_enabled as set_grad_enabled
     from aotlite.eager.tensor import Tensor as Tensor

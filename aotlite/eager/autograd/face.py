@@ -15,9 +15,9 @@ from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, noted
 from aotlite.ir.operand import Operand
 
 if TYPE_CHECKING:
+    from aotlite.eager.autograd.history import Root
     from aotlite.eager.autograd.hooks import RemovableHandle
     from aotlite.eager.autograd.node import TapeNode
-    from aotlite.eager.autograd.history import Root
     from aotlite.eager.tensor import Tensor
 
 
@@ -79,7 +79,7 @@ class Differentiable(Operand):
         if value != self._leaf and (self._leaf or not self.requires_grad):
             from aotlite.eager.autograd.history import follow_leaf
 
-            self._leaf = value
+            self._leaf = value  # type: ignore[misc]
             self.facts = None
             follow_leaf(_tensor(self))
         return _tensor(self)
@@ -123,7 +123,7 @@ class Differentiable(Operand):
             raise AutogradError(
                 f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
             )
-        self._grad = value
+        self._grad = value  # type: ignore[misc]
 
     @property
     def base(self) -> Tensor | None:
@@ -190,9 +190,7 @@ class Differentiable(Operand):
         node, index = self._hookable("register_hook")
         return RemovableHandle.of(node.extras().tensors.setdefault(index, {}), hook)
 
-    def register_post_accumulate_grad_hook(
-        self, hook: Callable[[Tensor], None]
-    ) -> RemovableHandle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Calls `hook(tensor)` each time a gradient has been added to this leaf's `.grad`."""
         from aotlite.eager.autograd.hooks import RemovableHandle
 
@@ -229,9 +227,7 @@ class Differentiable(Operand):
 
         edge = edge_of(_here(self))
         if edge is None:
-            raise AutogradError(
-                f"{what}: the tensor does not require grad, expected one that does"
-            )
+            raise AutogradError(f"{what}: the tensor does not require grad, expected one that does")
         return edge
 
 

@@ -152,8 +152,7 @@ def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[An
         given = list(gradients)
     if len(given) != len(tensors):
         raise ArgumentError(
-            f"{name}: {len(given)} gradients are given for {len(tensors)} tensors, expected as "
-            "many"
+            f"{name}: {len(given)} gradients are given for {len(tensors)} tensors, expected as many"
         )
     roots = []
     for tensor, gradient in zip(tensors, given, strict=True):

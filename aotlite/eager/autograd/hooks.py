@@ -104,9 +104,7 @@ def _alike(hook: Hook, given: Any, before: Any) -> Any:
         raise DTypeError(
             f"hook: what {_named(hook)} returned is {given!r}, expected a tensor or None"
         )
-    if before is not None and (
-        given.shape != before.shape or given.dtype is not before.dtype
-    ):
+    if before is not None and (given.shape != before.shape or given.dtype is not before.dtype):
         raise AutogradError(
             f"hook: what {_named(hook)} returned is {given.meta}, expected the shape and dtype of "
             f"the gradient, {before.meta}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.hooks import Hooks
@@ -126,5 +126,3 @@ def is_whole(tensor: Tensor) -> bool:
     """Whether the tensor shows all of its buffer: a part would keep the rest alive."""
     nbytes: int = tensor.storage.buffer.nbytes
     return tensor.offset == 0 and nbytes == tensor.meta.span * tensor.meta.dtype.itemsize
-
-
