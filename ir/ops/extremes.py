@@ -11,10 +11,11 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import Formulas, pure
+from aotlite.ir.op import Cost, PureOp, schema_of
+from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import (
     Dims,
@@ -168,17 +169,27 @@ def chosen_vjp(
     return zeros.scatter_add(dim, indices, grad_values)
 
 
-def choosing(schema: str, name: str, place: Callable[..., Any], *, vjp: Formulas = None) -> PureOp:
+def choosing(
+    schema: str,
+    place: Callable[..., Any],
+    *,
+    require: Callable[[str, DType], DType] = require_real,
+    check: Callable[..., None] | None = None,
+) -> PureOp:
     """Declares a reduction that chooses an element along `dim` and says which.
 
-    `place(xp, a, dim, *options)` gives the index of each, with `dim` of size 1.
+    Its parameters are `self`, options, `dim` and `keepdim`. `place(xp, a, dim, *options)` gives the
+    index of each, with `dim` of size 1; `require` and `check` refuse dtypes and options.
     """
+    name = schema_of(schema).name
 
     def rule(self: TensorMeta, *args: Any) -> Two:
         *_, dim, keepdim = args
         dims = reduced_dims(name, dim, len(self.shape))
         refuse_empty(name, self, dims)
-        values = reduced(self, dims, keepdim, require_real(name, self.dtype))
+        values = reduced(self, dims, keepdim, require(name, self.dtype))
+        if check is not None:
+            check(self, *args)
         return values, values.with_dtype(dtypes.int64)
 
     def kernel(xp: Any, metas: Any, a: Any, *args: Any) -> tuple[Any, Any]:
@@ -193,7 +204,7 @@ def choosing(schema: str, name: str, place: Callable[..., Any], *, vjp: Formulas
         schema,
         meta=rule,
         kernel=kernel,
-        vjp=vjp or {"self": chosen_vjp},
+        vjp={"self": chosen_vjp},
         cost=Cost.REDUCTION,
     )
 
@@ -201,7 +212,6 @@ def choosing(schema: str, name: str, place: Callable[..., Any], *, vjp: Formulas
 def _extreme_with_index(name: str, function: str) -> PureOp:
     return choosing(
         f"{name}(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        name,
         lambda xp, a, dim: _position(xp, function, a, dim, True),
     )
 

@@ -1,0 +1,58 @@
+"""PyTorch's counterparts of ops of order, and where we differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.laws.torch_twins import Difference, differences, twins
+from tests.samples import Sample
+
+
+def _has_ties(sample: Sample) -> bool:
+    """Whether equal elements stand in the operand: which of them is chosen is open."""
+    array = np.asarray(sample.args[0])
+    return len(np.unique(array, equal_nan=True)) < array.size
+
+
+def _has_nan(sample: Sample) -> bool:
+    array = np.asarray(sample.args[0])
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def _with_dim(name: str) -> Any:
+    return lambda torch, x, dim, keepdim: getattr(torch, name)(x, dim, keepdim)
+
+
+twins(
+    sort=lambda torch, x, dim, descending, stable: torch.sort(
+        x, dim=dim, descending=descending, stable=bool(stable)
+    ),
+    median_dim=_with_dim("median"),
+    nanmedian_dim=_with_dim("nanmedian"),
+    linalg_vector_norm=lambda torch, x, ord, dim, keepdim, dtype: torch.linalg.vector_norm(
+        x, ord, dim, keepdim, dtype=dtype
+    ),
+)
+
+_OPEN = ("topk", "kthvalue", "median_dim", "nanmedian_dim")
+_REASON = "which of equal elements is taken is open in PyTorch; ours is the first"
+
+differences(
+    Difference(_OPEN, "values", _REASON, _has_ties),
+    Difference(_OPEN, "gradient", _REASON, _has_ties),
+    Difference(
+        ("mode",),
+        "values",
+        "PyTorch sorts nan without an order; ours are each of its own kind, and greatest",
+        _has_nan,
+    ),
+    Difference(("mode",), "gradient", "it flows to what was taken, see above", _has_nan),
+    Difference(
+        ("linalg_vector_norm",),
+        "gradient",
+        "where ord is 0, PyTorch's is None; ours is zeros, as where nothing flows elsewhere",
+        lambda sample: len(sample.args) > 1 and sample.args[1] == 0,
+    ),
+)
