@@ -88,7 +88,8 @@ def _relu_backward(grad: Any, output: Any) -> Any:
 
 
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    return mask.where(x.new_full((), value), x)
+    value = value.to(x.dtype) if hasattr(value, "meta") else x.new_full((), value)
+    return mask.where(value, x)
 
 
 def _gelu(x: Any, tanh: bool = False) -> Any:

@@ -347,6 +347,11 @@ def _masked_fill(name: str) -> Iterable[Sample]:
     yield Sample((array((3,), "float32"), mask, -1.5))
     yield Sample((array((2, 3)), flipped(mask), -1.5), smooth=True)
     yield Sample((array((2, 1)), mask, -1.5), smooth=True)
+    for dtype in ALL:
+        yield Sample((array((2, 3), dtype), mask, np.array(1.5, "float32")))
+    yield Sample((array((2, 3), "float32"), mask, np.array(2)))
+    yield Sample((array((2, 3)), mask, np.array(-1.5)), smooth=True)
+    yield Sample((array((2, 1)), mask, np.array(-1.5)), smooth=True)
 
 
 @register("cast")

@@ -1,126 +1,207 @@
-"""`x[...]` and `x[...] = value`: integers, slices, None and Ellipsis are views (TEN-2)."""
+"""`x[...]` and `x[...] = value`, as PyTorch reads an index.
+
+Integers, slices, None and Ellipsis are views (TEN-2). Tensors, lists and bools pick elements of
+such a view: integer ones by `index`, masks by the places where they hold, which no capture knows.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from aotlite.eager.functions import tensor as make
+from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UnsupportedError
+from aotlite.ir import dtypes, sizes
+from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.ops.index import integer_indices, unrepeated
+
+MASKS = (dtypes.bool_, dtypes.uint8)
+Picks = list[Tensor | None]
+"""An index tensor or mask for each dimension, or run of dimensions, that is picked from."""
 
 
+# ------------------------------------------------------------------------------------- reading
 def get_item(tensor: Tensor, index: Any) -> Any:
-    """The part of `tensor` at `index`: a view, or a copy for one integer tensor as index."""
-    items = index if isinstance(index, tuple) else (index,)
-    arrays = [item for item in items if isinstance(item, (Tensor, list))]
-    if arrays:
-        return _gathered(tensor, items, arrays)
-    out = tensor
-    dim = 0
-    for item in _complete(tensor, items):
-        if item is None:
-            out = out.unsqueeze(dim)
+    """The part of `tensor` at `index`: a view, or a copy where tensors or lists are in it."""
+    part, picks = _part(tensor, _items(index), "getitem")
+    if not picks:
+        return part.alias() if part is tensor else part
+    found, dims = _integers(part, picks, "getitem")
+    return part._do("index", found, dims)
+
+
+def _items(index: Any) -> tuple[Any, ...]:
+    """The index as one item for each place. A list of lists, slices, ... is taken for a tuple."""
+    if isinstance(index, tuple):
+        return index
+    if isinstance(index, list) and any(
+        item is None or item is Ellipsis or isinstance(item, (Tensor, list, tuple, range, slice))
+        for item in index
+    ):
+        return tuple(index)
+    return (index,)
+
+
+def _part(tensor: Tensor, items: tuple[Any, ...], op: str) -> tuple[Tensor, Picks]:
+    """The view by integers, slices, None and ..., and what is picked from it."""
+    items = tuple([_as_item(item, op) for item in items])
+    used = sum(_width(item) for item in items)
+    if used > tensor.ndim:
+        raise IndexOutOfRangeError(
+            f"{op}: {used} indices are given for shape {tensor.shape}, expected at most "
+            f"{tensor.ndim}"
+        )
+    if sum(item is Ellipsis for item in items) > 1:
+        raise ArgumentError(f"{op}: ... is given twice, expected once")
+    picks: Picks = []
+    part, dim = tensor, 0
+    for item in items:
+        if item is Ellipsis:
+            dim += tensor.ndim - used
+        elif item is None:
+            part = part.unsqueeze(dim)
             dim += 1
         elif isinstance(item, slice):
-            if item != slice(None):
-                step = 1 if item.step is None else item.step
-                if step < 1:
-                    raise ArgumentError(
-                        f"getitem: a slice has step {item.step}, expected at least 1"
-                    )
-                out = out.slice(dim, _bound(item.start), _bound(item.stop), step)
+            part = _sliced(part, dim, item, op)
             dim += 1
+        elif isinstance(item, (bool, Tensor)):
+            if isinstance(item, bool) or (not item.shape and item.dtype in MASKS):
+                # A new dimension of size 1, that is kept or left out.
+                part = part.unsqueeze(dim)
+                item = part.new_zeros((int(bool(item)),), dtype=dtypes.int64)
+            picks += [None] * (dim - _span(picks))
+            picks.append(item)
+            dim += _width(item)
         else:
-            out = out.select(dim, item)
-    return out.alias() if out is tensor else out
+            part = part.select(dim, item)
+    return part, picks
+
+
+def _as_item(item: Any, op: str) -> Any:
+    """An item as None, Ellipsis, a slice, a bool, an int, or a tensor that picks."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return bool(item)
+    if isinstance(item, Tensor):
+        lone = not item.shape and item.dtype not in MASKS and not item.dtype.is_differentiable
+        return item.__index__() if lone else _checked(item, op)
+    if isinstance(item, (list, range)) or (isinstance(item, (tuple, np.ndarray)) and np.ndim(item)):
+        empty = np.size(item) == 0
+        return _checked(make(list(item), dtype=dtypes.int64 if empty else None), op)
+    size = sizes.as_size(item)
+    if size is None:
+        raise ArgumentError(
+            f"{op}: an index is {item!r}, expected an integer, slice, None, ..., or a tensor or "
+            "list of integers or bools"
+        )
+    return size
+
+
+def _checked(index: Tensor, op: str) -> Tensor:
+    if index.dtype not in (*MASKS, dtypes.int64, dtypes.int32):
+        raise DTypeError(
+            f"{op}: an index has dtype {index.dtype}, expected int64, int32, bool or uint8"
+        )
+    return index
+
+
+def _width(item: Any) -> int:
+    """How many dimensions of the tensor an item is for."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return item.ndim if isinstance(item, Tensor) and item.dtype in MASKS else 1
+
+
+def _span(picks: Picks) -> int:
+    return sum(1 if pick is None else _width(pick) for pick in picks)
+
+
+def _sliced(part: Tensor, dim: int, item: slice, op: str) -> Tensor:
+    if item == slice(None):
+        return part
+    step = 1 if item.step is None else item.step
+    if step < 1:
+        raise ArgumentError(f"{op}: a slice has step {item.step}, expected at least 1")
+    return part.slice(dim, _bound(item.start), _bound(item.stop), step)
 
 
 def _bound(value: Any) -> int | None:
     return None if value is None else value.__index__()
 
 
-def _complete(tensor: Tensor, items: tuple[Any, ...]) -> list[Any]:
-    """One item for each dimension and None, Ellipsis written out. Raises for what is neither."""
-    used = 0
-    for item in items:
-        if isinstance(item, bool) or not (
-            item is None
-            or item is Ellipsis
-            or isinstance(item, (slice, int))
-            or hasattr(item, "__index__")
-        ):
-            raise ArgumentError(
-                f"getitem: an index is {item!r}, expected an integer, slice, None, ... or an "
-                "integer tensor"
-            )
-        used += item is not None and item is not Ellipsis
-    if used > tensor.ndim:
-        raise IndexOutOfRangeError(
-            f"getitem: {used} indices are given for shape {tensor.shape}, expected at most "
-            f"{tensor.ndim}"
+def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    recorder = STATE.recorder
+    if recorder is not None and any(p is not None and p.dtype in MASKS for p in picks):
+        raise recorder.refuse(
+            f"{op} by a mask (how many elements it picks depends on values that are not known)",
+            "choose between values with where or masked_fill",
         )
-    if sum(item is Ellipsis for item in items) > 1:
-        raise ArgumentError("getitem: ... is given twice, expected once")
-    rest = [slice(None)] * (tensor.ndim - used)
-    found: list[Any] = []
-    for item in items:
-        if item is Ellipsis:
-            found += rest
-            rest = []
-        else:
-            found.append(item if item is None or isinstance(item, slice) else item.__index__())
-    return found + rest
+    return integer_indices(part, picks, op=op)
 
 
-def _gathered(tensor: Tensor, items: tuple[Any, ...], arrays: list[Any]) -> Any:
-    """`x[:, index]` with one integer tensor of one dimension."""
-    from aotlite.eager.functions import tensor as make
-
-    index = make(arrays[0]) if isinstance(arrays[0], list) else arrays[0]
-    plain = [i for i in items if not isinstance(i, (Tensor, list)) and i != slice(None)]
-    if len(arrays) > 1 or plain or index.dtype.is_differentiable or index.ndim != 1:
-        raise UnsupportedError(
-            f"getitem: the index {items!r} mixes tensors in a form that is not known, expected one "
-            "integer tensor of one dimension with full slices around it; use gather or where"
-        )
-    if index.dtype.name == "bool":
-        raise UnsupportedError(
-            "getitem: the index is a bool tensor, whose number of results depends on data, "
-            "expected an integer tensor; use where or masked_fill"
-        )
-    dim = next(i for i, item in enumerate(items) if isinstance(item, (Tensor, list)))
-    return tensor.index_select(dim, index)
-
-
+# ------------------------------------------------------------------------------------- writing
 def set_item(tensor: Tensor, index: Any, value: Any) -> None:
-    """Writes `value`, broadcast and cast, to the part of `tensor` at `index`."""
-    items = index if isinstance(index, tuple) else (index,)
-    if len(items) == 1 and isinstance(items[0], Tensor) and items[0].dtype.name == "bool":
-        _write_where(tensor, items[0], value)
+    """Writes `value`, broadcast, to the part of `tensor` at `index`.
+
+    A number is cast, and so is a tensor where the part is a view; where tensors pick elements, it
+    has to have their dtype.
+    """
+    _check_value(tensor, value)
+    items = _items(index)
+    mask = _only_mask(items)
+    if mask is not None and (not isinstance(value, Tensor) or value.numel() == 1):
+        _fill_where(tensor, mask, value)
         return
-    if any(isinstance(item, (Tensor, list)) for item in items):
-        raise UnsupportedError(
-            f"setitem: the index {index!r} holds a tensor, expected integers, slices, None and "
-            "...; use index_add or where"
-        )
-    part = get_item(tensor, index)
+    part, picks = _part(tensor, items, "setitem")
+    if not picks:
+        if isinstance(value, Tensor):
+            part.copy_(_without_leading_ones(value, part.ndim))
+        else:
+            part.fill_(value)
+        return
+    found, dims = _integers(part, picks, "setitem")
     if isinstance(value, Tensor):
-        while value.ndim > part.ndim and value.shape[0] == 1:  # PyTorch drops leading ones
-            value = value.squeeze(0)
-        part.copy_(value)
+        value = _without_leading_ones(value, 0)
     else:
-        part.fill_(value)
+        value = tensor.new_full((), value)
+    unrepeated(part, dims, found, value)._do("index_put_", found, dims, value, False)
 
 
-def _write_where(tensor: Tensor, mask: Tensor, value: Any) -> None:
-    if isinstance(value, Tensor) and value.ndim:
-        raise UnsupportedError(
-            "setitem: a bool index is given a tensor of values, expected a number; use where"
-        )
+def _check_value(tensor: Tensor, value: Any) -> None:
+    if isinstance(value, (int, float, np.number, np.bool_)) or isinstance(value, Tensor):
+        return
+    if isinstance(value, complex):
+        if not tensor.is_complex():
+            raise DTypeError(f"setitem: the value is {value!r}, expected a real number")
+        return
+    raise ArgumentError(f"setitem: the value is {value!r}, expected a number or a tensor")
+
+
+def _only_mask(items: tuple[Any, ...]) -> Tensor | None:
+    """The mask if the index is but that."""
+    only = items[0] if len(items) == 1 else None
+    return only if isinstance(only, Tensor) and only.dtype is dtypes.bool_ else None
+
+
+def _fill_where(tensor: Tensor, mask: Tensor, value: Any) -> None:
+    """PyTorch, too, takes a single mask and a single value for `masked_fill_`."""
     if mask.shape != tensor.shape[: mask.ndim]:
-        raise ShapeError(f"setitem: the mask has shape {mask.shape}, expected {tensor.shape}")
-    for _ in range(tensor.ndim - mask.ndim):
+        raise ShapeError(
+            f"setitem: the mask has shape {mask.shape}, expected {tensor.shape[: mask.ndim]}, that "
+            "of what it masks"
+        )
+    for dim in range(mask.ndim, tensor.ndim):
         mask = mask.unsqueeze(-1)
-    if isinstance(value, Tensor):
-        tensor.copy_(mask.where(value, tensor.clone()))
-    else:
-        tensor.masked_fill_(mask, value)
+        if tensor.stride(dim) == 0 and tensor.shape[dim] > 1:  # repeated, with one value: TEN-7
+            tensor = tensor.narrow(dim, 0, 1)
+    tensor.masked_fill_(mask, value.reshape(()) if isinstance(value, Tensor) else value)
+
+
+def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
+    """PyTorch drops leading dimensions of size 1."""
+    while value.ndim > ndim and value.shape[0] == 1:
+        value = value.squeeze(0)
+    return value

@@ -26,14 +26,18 @@ def check_same_dtype(name: str, self: TensorMeta, other: TensorMeta, argument: s
         )
 
 
-def check_range(xp: Any, name: str, index: Any, size: int) -> None:
-    """Raises IndexOutOfRangeError naming the first index that is negative or not below `size`."""
+def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = False) -> None:
+    """Raises IndexOutOfRangeError naming the first index that is not below `size`, or is less than
+    0 (than -size, where `negative` ones count from the end).
+    """
     flat = xp.reshape(index, (-1,))
-    wrong = xp.logical_or(flat < 0, flat >= size)
+    least = -size if negative else 0
+    wrong = xp.logical_or(flat < least, flat >= size)
     if bool(xp.any(wrong)):
         found = flat[xp.argmax(wrong)].tolist()
         raise IndexOutOfRangeError(
-            f"{name}: an index is {found}, expected 0 <= index < {size}, the size of the dimension"
+            f"{name}: an index is {found}, expected {least} <= index < {size}, the size of the "
+            "dimension"
         )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from aotlite.ir import layout, sizes
 from aotlite.ir import scalar as s
-from aotlite.ir.dtypes import DType, bool_, result_type
-from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.dtypes import DType, bool_, dtype_of_scalar, result_type
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
 from aotlite.ir.ops.declare import (
@@ -135,17 +135,33 @@ CLAMP = pointwise(
 def _masked_fill_rule(self: TensorMeta, mask: TensorMeta, value: Any) -> TensorMeta:
     if mask.dtype is not bool_:
         raise DTypeError(f"masked_fill: the mask has dtype {mask.dtype}, expected {bool_}")
+    _check_fill(self, value)
     shape = sizes.broadcast_shapes(self.shape, mask.shape, op="masked_fill")
     device = common_device("masked_fill", [self, mask])
     return tensor_meta(shape, None, self.dtype, device)  # PyTorch fills a contiguous clone
 
 
+def _check_fill(self: TensorMeta, value: Any) -> None:
+    """The value is one number, cast; a complex one has no place in a real tensor."""
+    if type(value) is TensorMeta and value.shape:
+        raise ShapeError(f"masked_fill: the value has shape {value.shape}, expected 0 dimensions")
+    dtype = value.dtype if type(value) is TensorMeta else dtype_of_scalar(value())
+    if dtype.is_complex and not self.dtype.is_complex:
+        raise DTypeError(
+            f"masked_fill: the value has dtype {dtype}, expected a real one for {self.dtype}"
+        )
+
+
 def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
     xp = arrays.namespace
-    return xp.where(mask, xp.full((), value, dtype=meta.dtype.numpy), a)
+    if hasattr(value, "dtype"):
+        value = xp.astype(value, meta.dtype.numpy)
+    else:
+        value = xp.full((), value, dtype=meta.dtype.numpy)
+    return xp.where(mask, value, a)
 
 
-_MASKED_FILL = schema_of("masked_fill(Tensor self, Tensor mask, Scalar value) -> Tensor")
+_MASKED_FILL = schema_of("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor")
 MASKED_FILL: PureOp = register(
     PureOp(
         _MASKED_FILL,
@@ -153,7 +169,15 @@ MASKED_FILL: PureOp = register(
         cost=Cost.POINTWISE,
         kernel=_masked_fill_kernel,
         scalar=lambda a, mask, value: s.where(mask, value, a),
-        vjp=parse_vjp(_MASKED_FILL, {"self": lambda grad, mask: grad.masked_fill(mask, 0)}),
+        vjp=parse_vjp(
+            _MASKED_FILL,
+            {
+                "self": lambda grad, mask: grad.masked_fill(mask, 0),
+                "value": lambda grad, mask, value_meta: (
+                    mask.where(grad, 0).sum().to_kind(value_meta.dtype)
+                ),
+            },
+        ),
     )
 )
 MASKED_FILL_ = inplace_of(MASKED_FILL)

@@ -53,6 +53,8 @@ CONSTANT = {
 SAVED_FOR_SHAPE = {
     ("masked_select", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("gather", "self"): "PyTorch saves it: writing it before the backward raises there too",
+    ("take", "self"): "PyTorch saves it: writing it before the backward raises there too",
+    ("put", "source"): "PyTorch saves it: writing it before the backward raises there too",
     ("index_add", "source"): "PyTorch saves it: writing it before the backward raises there too",
     ("conv2d", "input"): "PyTorch saves both operands whenever one gradient is needed",
     ("conv2d", "weight"): "PyTorch saves both operands whenever one gradient is needed",
