@@ -19,7 +19,7 @@ from aotlite.ir.ops.positions import (
 )
 
 
-def _check_window(
+def check_window(
     name: str, self: TensorMeta, dim: int, index: TensorMeta, other: TensorMeta | None = None
 ) -> None:
     """The index spans no more than self (except along `dim`), and no more than `other`."""
@@ -55,7 +55,7 @@ def _check_covered(name: str, index: TensorMeta, src: TensorMeta) -> None:
 
 def _gather_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
     check_index_dtype("gather", index)
-    _check_window("gather", self, dim, index)
+    check_window("gather", self, dim, index)
     device = common_device("gather", [self, index])
     return tensor_meta(index.shape, None, self.dtype, device)
 
@@ -88,7 +88,7 @@ GATHER: PureOp = pure(
 def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta) -> TensorMeta:
     check_index_dtype("scatter_add", index)
     check_same_dtype("scatter_add", self, src, "src")
-    _check_window("scatter_add", self, dim, index, src)
+    check_window("scatter_add", self, dim, index, src)
     device = common_device("scatter_add", [self, index, src])
     return tensor_meta(self.shape, None, self.dtype, device)
 
@@ -110,14 +110,14 @@ SCATTER_ADD: PureOp = pure(
     kernel=_scatter_add_kernel,
     vjp={
         "self": lambda grad: grad,
-        "src": lambda grad, dim, index, src_meta: _padded(grad.gather(dim, index), src_meta.shape),
+        "src": lambda grad, dim, index, src_meta: padded(grad.gather(dim, index), src_meta.shape),
     },
     cost=Cost.INDEXING,
     inplace=True,
 )
 
 
-def _padded(grad: Any, shape: tuple[int, ...]) -> Any:
+def padded(grad: Any, shape: tuple[int, ...]) -> Any:
     """A gradient with zeros behind it in each dimension: what the index does not reach of `src`."""
     if len(grad.shape) != len(shape):  # an empty index of any rank: nothing was read
         return grad.new_zeros(shape)

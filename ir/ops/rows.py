@@ -1,11 +1,12 @@
-"""Ops that move whole slices by position: index_select, index_add, embedding."""
+"""Ops that move whole slices by position: index_select, index_add, index_copy, index_fill."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import sizes
-from aotlite.ir.errors import ShapeError
+from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir.composite import composite
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
@@ -146,3 +147,143 @@ INDEX_ADD: PureOp = pure(
     cost=Cost.INDEXING,
     inplace=True,
 )
+
+
+# ------------------------------------------------------------------------------- writing slices
+def _index_copy_rule(
+    self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta
+) -> TensorMeta:
+    name = "index_copy"
+    _check_rows(name, self, dim, index)
+    if index.dtype is not dtypes.int64:
+        raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected {dtypes.int64}")
+    check_same_dtype(name, self, source, "source")
+    mine = extents(self.shape)
+    dim = sizes.wrap_dim(dim, len(mine), op=name)
+    expected = replaced(mine, dim, index.numel)
+    if not sizes.same_shape(extents(source.shape), expected):
+        raise ShapeError(f"{name}: argument 'source' has shape {source.shape}, expected {expected}")
+    return tensor_meta(self.shape, None, self.dtype, common_device(name, [self, index, source]))
+
+
+def _row_key(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Any) -> tuple[Any, ...]:
+    """The key for slices of a dimension. Raises IndexOutOfRangeError."""
+    dim %= len(shape)
+    check_range(xp, name, index, shape[dim], negative=name == "index_fill")
+    return (*[slice(None)] * dim, xp.reshape(index, (-1,)))
+
+
+def _index_copy_kernel(
+    xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any
+) -> Any:
+    result = xp.array(xp.reshape(a, extents(a.shape)), copy=True)
+    if index.size:
+        key = _row_key(xp, "index_copy", result.shape, dim, index)
+        result[key] = xp.reshape(source, extents(source.shape))
+    return xp.reshape(result, meta.shape)
+
+
+def _index_copy_source(grad: Any, dim: int, index: Any, source: Any) -> Any:
+    return grad.index_select(dim, index).reshape(source.shape)
+
+
+INDEX_COPY: PureOp = pure(
+    "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+    meta=_index_copy_rule,
+    kernel=_index_copy_kernel,
+    # PyTorch saves source for its shape.
+    vjp={
+        "self": lambda grad, dim, index: grad.index_fill(dim, index, 0),
+        "source": _index_copy_source,
+    },
+    cost=Cost.INDEXING,
+    inplace=True,
+)
+"""A copy with the slices of `source` at positions of a dimension; of two in one place the last."""
+
+
+def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: Any) -> TensorMeta:
+    name = "index_fill"
+    _check_rows(name, self, dim, index)
+    if index.dtype is not dtypes.int64:
+        raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected {dtypes.int64}")
+    if type(value) is TensorMeta and value.shape:
+        raise ShapeError(f"{name}: the value has shape {value.shape}, expected 0 dimensions")
+    dtype = value.dtype if type(value) is TensorMeta else dtypes.dtype_of_scalar(value())
+    if dtype.is_complex and not self.dtype.is_complex:
+        raise DTypeError(f"{name}: the value has dtype {dtype}, expected a real one")
+    common_device(name, [self, index])
+    return self.with_stride(layout.clone_strides(self.shape, self.stride))
+
+
+def _index_fill_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any) -> Any:
+    result = xp.array(xp.reshape(a, extents(a.shape)), copy=True)
+    if index.size:
+        key = _row_key(xp, "index_fill", result.shape, dim, index)
+        result[key] = xp.astype(xp.asarray(value), meta.dtype.numpy)
+    return xp.reshape(result, meta.shape)
+
+
+INDEX_FILL: PureOp = pure(
+    "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+    meta=_index_fill_rule,
+    kernel=_index_fill_kernel,
+    vjp={
+        "self": lambda grad, dim, index: grad.index_fill(dim, index, 0),
+        "value": lambda grad, dim, index, value_meta: (
+            _rows_at(grad, dim, index).sum().to_kind(value_meta.dtype)
+        ),
+    },
+    cost=Cost.INDEXING,
+    inplace=True,
+)
+"""A copy with one value in the slices at positions of a dimension."""
+
+
+def _rows_at(grad: Any, dim: int, index: Any) -> Any:
+    """The slices that were filled, each once, though an index may come often, or be negative."""
+    filled = grad.new_zeros(grad.shape, dtype=dtypes.bool_).index_fill(dim, index, True)
+    return filled.where(grad, 0)
+
+
+# ---------------------------------------------------------------------------------- reducing
+_INDEX_REDUCE = (
+    "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) "
+    "-> Tensor"
+)
+
+
+@composite("index_reduce" + _INDEX_REDUCE)
+def index_reduce(
+    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+) -> Any:
+    """A copy in which slices of `source` are reduced with those at positions of a dimension."""
+    rows = _reduced_rows(self, dim, index, source, reduce)
+    return self.scatter_reduce(dim, rows, source, reduce, include_self=include_self)
+
+
+@composite("index_reduce_" + _INDEX_REDUCE)
+def index_reduce_(
+    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+) -> Any:
+    """Reduces the slices at positions of a dimension with those of `source`."""
+    rows = _reduced_rows(self, dim, index, source, reduce)
+    return self.scatter_reduce_(dim, rows, source, reduce, include_self=include_self)
+
+
+def _reduced_rows(self: Any, dim: int, index: Any, source: Any, reduce: str) -> Any:
+    """The index of `scatter_reduce`: the same position for all of a slice."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ArgumentError(
+            f"index_reduce: argument 'reduce' is {reduce!r}, expected prod, mean, amax or amin"
+        )
+    dim = _check_rows("index_reduce", self.meta, dim, index.meta)
+    expected = replaced(extents(self.shape), dim, index.numel())
+    if not sizes.same_shape(extents(source.shape), expected):
+        raise ShapeError(
+            f"index_reduce: argument 'source' has shape {source.shape}, expected {expected}"
+        )
+    if not self.shape:
+        return index.reshape(source.shape)
+    column = [index.numel() if i == dim else 1 for i in range(len(self.shape))]
+    return index.reshape(column).expand(source.shape)
