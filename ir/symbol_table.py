@@ -96,7 +96,7 @@ class SymbolTable:
             for symbol in self.symbols.values():
                 if symbol.hint == hint and symbol.lower == 2:
                     symbol.sources.append(source)
-                    return self.of({(symbol,): 1})
+                    return self.named(symbol.name)
         return self.symbol(hint, source, lower=2)
 
     def symbol(
@@ -115,7 +115,11 @@ class SymbolTable:
             made.sources.append(source)
         self._atoms += 1
         self.symbols[made.name] = made
-        result: SymInt = self.of({(made,): 1})
+        return self.named(made.name)
+
+    def named(self, name: str) -> SymInt:
+        """The symbol of this name as an int."""
+        result: SymInt = self.of({(self.symbols[name],): 1})
         return result
 
     @property
