@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from operator import eq
 from typing import Any, TypeAlias
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
@@ -85,7 +86,11 @@ def is_symbolic(values: Iterable[object]) -> bool:
 
 
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Whether both shapes are equal."""
+    """Whether both shapes are equal. A difference that is known is found before any is assumed."""
+    if len(a) != len(b):
+        return False
+    if is_symbolic(a) or is_symbolic(b):
+        return not any((x != y) is True for x, y in zip(a, b, strict=True)) and all(map(eq, a, b))
     return tuple(a) == tuple(b)
 
 
@@ -188,7 +193,7 @@ def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
     """
     result: Shape = ()
     for shape in shapes:
-        if shape != result:
+        if not same_shape(shape, result):
             result = _broadcast_pair(result, shape, op)
     return result
 

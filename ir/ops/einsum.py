@@ -28,11 +28,11 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     check_one_dtype("tensordot", a.meta, b.meta)
     for i, j in zip(left, right, strict=True):
         m, n = a.shape[i], b.shape[j]
-        if sizes.known_equal(n, 1):  # repeated along the other's dimension: summed at once
+        if n == 1:  # repeated along the other's dimension: summed at once
             a = a.sum((i,), True)
-        elif sizes.known_equal(m, 1):
+        elif m == 1:
             b = b.sum((j,), True)
-        elif not sizes.known_equal(m, n):
+        elif m != n:
             raise ShapeError(
                 f"tensordot: dimension {i} of 'a' has size {m} and dimension {j} of 'b' size {n}, "
                 "expected one size"
@@ -80,7 +80,7 @@ def inner(self: Any, other: Any) -> Any:
     if not self.ndim or not other.ndim:
         return self * other
     check_one_dtype("inner", self.meta, other.meta)
-    if not sizes.known_equal(self.shape[-1], other.shape[-1]):
+    if self.shape[-1] != other.shape[-1]:
         raise ShapeError(
             f"inner: the last sizes of {self.shape} and {other.shape} differ, expected one size"
         )
@@ -122,7 +122,7 @@ def _chained(op: str, tensors: Sequence[Any]) -> Any:
     """The product of a chain; a vector at its ends counts as a row or a column, and goes."""
     for before, after in pairwise(tensors):
         check_one_dtype(op, before.meta, after.meta)
-        if not sizes.known_equal(before.shape[-1], after.shape[0]):
+        if before.shape[-1] != after.shape[0]:
             raise ShapeError(
                 f"{op}: neighbours have shapes {before.shape} and {after.shape}, expected equal "
                 "inner sizes"
@@ -195,7 +195,7 @@ def _aligned(equation: Equation, k: int, tensor: Any) -> Any:
         while names.count(name) > 1:  # a name twice is the diagonal, which comes last
             i = names.index(name)
             j = names.index(name, i + 1)
-            if not sizes.known_equal(tensor.shape[i], tensor.shape[j]):
+            if tensor.shape[i] != tensor.shape[j]:
                 raise ShapeError(
                     f"einsum: operand {k} of shape {tensor.shape} has the name {name!r} for sizes "
                     f"{tensor.shape[i]} and {tensor.shape[j]}, expected one size"
@@ -219,7 +219,7 @@ def _summed(equation: Equation, aligned: list[Any]) -> Any:
     if len(aligned) == 1:
         return aligned[0].sum(tuple(range(kept, rank))) if rank > kept else aligned[0]
     path = contraction_path(shapes, kept)
-    uses = [sum(not sizes.known_equal(s[d], 1) for s in shapes) for d in range(rank)]
+    uses = [sum(bool(s[d] != 1) for s in shapes) for d in range(rank)]
     for i, j in path:
         a, b = aligned[i], aligned[j]
         rest = [t for k, t in enumerate(aligned) if k not in (i, j)]
@@ -235,7 +235,7 @@ def _pair(a: Any, b: Any, kept: int, uses: list[int]) -> Any:
     both: list[int] = []
     alone: tuple[list[int], list[int]] = ([], [])
     for dim in range(kept, len(uses)):
-        wide_a, wide_b = [not sizes.known_equal(t.shape[dim], 1) for t in (a, b)]
+        wide_a, wide_b = [t.shape[dim] != 1 for t in (a, b)]
         if wide_a and wide_b:
             uses[dim] -= 1
             if uses[dim] == 1:
@@ -256,7 +256,7 @@ def _product(a: Any, b: Any, summed: Ints) -> Any:
     right: Ints = ()
     for dim in range(a.ndim):
         if dim not in summed:
-            wide_a, wide_b = [not sizes.known_equal(t.shape[dim], 1) for t in (a, b)]
+            wide_a, wide_b = [t.shape[dim] != 1 for t in (a, b)]
             if wide_a and wide_b:
                 batch += (dim,)
             elif wide_a:

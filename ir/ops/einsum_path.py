@@ -68,8 +68,8 @@ def _multiplied(operands: list[Shape], pair: tuple[int, int], kept: int) -> tupl
     rest = [shape for k, shape in enumerate(operands) if k not in pair]
     joined = sizes.broadcast_shapes(a, b)
     left = [
-        size if d < kept or any(not sizes.known_equal(s[d], 1) for s in rest) else 1
+        size if d < kept or any(s[d] != 1 for s in rest) else 1
         for d, size in enumerate(joined)
     ]
-    summed = any(not sizes.known_equal(m, n) for m, n in zip(joined, left, strict=True))
+    summed = any(m != n for m, n in zip(joined, left, strict=True))
     return sizes.numel(joined) * (2 if summed else 1), [*rest, tuple(left)]

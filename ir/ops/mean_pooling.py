@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.ir import dtypes, sizes
+from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -296,7 +296,7 @@ def _check_covered(name: str, shape: Ints) -> None:
 def adaptive_size(name: str, output_size: Ints) -> Ints:
     """(height, width) of the result, from one number or two."""
     size = output_size * 2 if len(output_size) == 1 else output_size
-    if len(size) != 2 or any(sizes.known_less(n, 0) for n in size):
+    if len(size) != 2 or any(n < 0 for n in size):
         raise ShapeError(
             f"{name}: argument 'output_size' is {output_size}, expected 1 or 2 sizes of at least 0"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotlite.ir import layout
+from aotlite.ir import layout, sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.sizes import Shape, Stride
 
@@ -21,7 +21,7 @@ def suggests_channels_last(meta: TensorMeta) -> bool:
     for dim in (1, *range(len(shape) - 1, 1, -1), 0):
         if shape[dim] == 0 or stride[dim] < least or (dim == 0 and least == stride[1]):
             return False
-        least = stride[dim] * max(shape[dim], 1)
+        least = stride[dim] * sizes.at_least_one(shape[dim])
     return True
 
 

@@ -152,7 +152,7 @@ def _group_norm_rule(
 ) -> TensorMeta:
     name = "group_norm"
     check_channels(name, input)
-    if num_groups < 1 or not sizes.known_divides(num_groups, input.shape[1]):
+    if num_groups < 1 or input.shape[1] % num_groups != 0:
         raise ArgumentError(
             f"{name}: argument 'num_groups' is {num_groups}, expected a divisor of "
             f"{input.shape[1]}, the number of channels"

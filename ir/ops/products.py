@@ -33,7 +33,7 @@ def check_factors(op: str, self: TensorMeta, other: TensorMeta) -> None:
         if not meta.shape:
             raise ShapeError(f"{op}: argument '{name}' has 0 dimensions, expected at least 1")
     inner = other.shape[-2:][0]
-    if not sizes.known_equal(self.shape[-1], inner):
+    if self.shape[-1] != inner:
         raise ShapeError(
             f"{op}: argument 'other' has shape {other.shape}, expected size {self.shape[-1]} "
             f"instead of {inner}: the last dimension of 'self' of shape {self.shape}"
@@ -137,7 +137,7 @@ def bmm(self: Any, mat2: Any) -> Any:
 
 def check_batches(op: str, self: Any, other: Any) -> None:
     """Raises ShapeError unless the first sizes agree: these products do not broadcast."""
-    if not sizes.known_equal(self.shape[0], other.shape[0]):
+    if self.shape[0] != other.shape[0]:
         raise ShapeError(
             f"{op}: the batches have sizes {self.shape[0]} and {other.shape[0]}, expected one size"
         )
@@ -199,7 +199,7 @@ def _cross_rule(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
     check_one_dtype(op, self, other)
     at = sizes.wrap_dim(dim, len(self.shape), op=op)
     for name, meta in (("self", self), ("other", other)):
-        if not meta.shape or not sizes.known_equal(meta.shape[at], 3):
+        if not meta.shape or meta.shape[at] != 3:
             raise ShapeError(
                 f"{op}: argument '{name}' has shape {meta.shape}, expected size 3 in dimension "
                 f"{dim}"
@@ -232,7 +232,7 @@ LINALG_CROSS: PureOp = pure(
 def cross(self: Any, other: Any, dim: int | None) -> Any:
     """`linalg.cross`, by default along the first dimension of size 3."""
     if dim is None:
-        threes = [i for i, size in enumerate(self.shape) if sizes.known_equal(size, 3)]
+        threes = [i for i, size in enumerate(self.shape) if size == 3]
         if not threes:
             raise ShapeError(f"cross: the shape is {self.shape}, expected a dimension of size 3")
         dim = threes[0]

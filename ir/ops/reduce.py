@@ -64,7 +64,7 @@ def count(self_meta: TensorMeta, dim: Dims) -> int:
 def refuse_empty(name: str, self: TensorMeta, dims: tuple[int, ...]) -> None:
     """For reductions without a neutral element."""
     for i in dims:
-        if sizes.known_equal(self.shape[i], 0):
+        if self.shape[i] == 0:
             raise IndexOutOfRangeError(
                 f"{name}: dimension {i} of shape {self.shape} has size 0, expected at least 1"
             )

@@ -59,7 +59,7 @@ def _cumprod_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
 def _moved(x: Any, dim: int, by: int) -> Any:
     """The elements moved one place on (1) or back (-1) along `dim`; a one comes in."""
     size = x.shape[dim]
-    if sizes.known_equal(size, 0):
+    if size == 0:
         return x
     ones = x.new_ones(_with_size(x.shape, dim, 1))
     kept = x.narrow(dim, 0 if by > 0 else 1, size - 1)
@@ -169,7 +169,7 @@ def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
         return grad
     weights = conj((self - result).exp())
     size = self.shape[dim]
-    if sizes.known_equal(size, 0):
+    if size == 0:
         return grad * weights
     steps = result.narrow(dim, 0, size - 1) - result.narrow(dim, 1, size - 1)
     last = result.new_zeros(_with_size(result.shape, dim, 1))

@@ -247,8 +247,8 @@ def _slice(self: TensorMeta, dim: int, start: int | None, end: int | None, step:
     if step < 1:
         raise ArgumentError(f"slice: argument 'step' is {step}, expected at least 1")
     dim = sizes.wrap_dim(dim, len(self.shape))
-    first, last, _ = slice(start, end, step).indices(self.shape[dim])
-    length = max(0, -((first - last) // step))
+    first, last = sizes.slice_bounds(start, end, self.shape[dim])
+    length = sizes.ceil_div(last - first, step)
     shape = (*self.shape[:dim], length, *self.shape[dim + 1 :])
     stride = (*self.stride[:dim], self.stride[dim] * step, *self.stride[dim + 1 :])
     return _seen(self, shape, stride, first * self.stride[dim])
@@ -272,11 +272,13 @@ def _diagonal(self: TensorMeta, offset: int, dim1: int, dim2: int) -> Window:
     if a == b:
         raise ShapeError(f"diagonal: dim1 and dim2 are both {a}, expected two dimensions")
     rows, columns = self.shape[a], self.shape[b]
-    length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
-    length = max(length, 0)
-    start = 0
-    if length:
-        start = offset * self.stride[b] if offset >= 0 else -offset * self.stride[a]
+    if offset >= 0:
+        length = sizes.minimum(rows, columns - offset)
+    else:
+        length = sizes.minimum(rows + offset, columns)
+    length = sizes.maximum(length, 0)
+    start = offset * self.stride[b] if offset >= 0 else -offset * self.stride[a]
+    start *= sizes.minimum(length, 1)  # an empty diagonal starts where its operand does
     rest = [i for i in range(ndim) if i not in (a, b)]
     shape = (*(self.shape[i] for i in rest), length)
     stride = (*(self.stride[i] for i in rest), self.stride[a] + self.stride[b])
@@ -383,8 +385,9 @@ def _split_parts(self: TensorMeta, split_size: int, dim: int) -> Any:
         raise ArgumentError(f"split: argument 'split_size' is {split_size}, expected at least 1")
     if have == 0 or split_size == 0:
         return ((SLICE, (dim, 0, 0, 1)),)
-    starts = range(0, have, split_size)
-    return tuple((SLICE, (dim, i, min(i + split_size, have), 1)) for i in starts)
+    count = int(sizes.ceil_div(have, split_size))
+    ends = [sizes.minimum(i * split_size, have) for i in range(count + 1)]
+    return tuple((SLICE, (dim, ends[i], ends[i + 1], 1)) for i in range(count))
 
 
 SPLIT = multi_view(

@@ -19,7 +19,7 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from tests.laws import forward, gradient, lens, refusal
+from tests.laws import forward, gradient, lens, refusal, symbolic
 from tests.laws.running import vjp_of
 from tests.samples import Sample
 
@@ -151,6 +151,7 @@ LAWS = (
         (DATA,),
         only=takes_floats,
     ),
+    Law("L12", "symbolic = concrete", symbolic.symbolic_is_concrete, EVERY),
 )
 """Laws that run now."""
 
@@ -166,7 +167,6 @@ class Pending:
 
 
 PENDING = (
-    Pending("P1", "symbolic = concrete", "symbolic sizes", EVERY),
     Pending("P2", "rendered C = kernel", "the cpu backend", (*PURE, "random")),
     Pending("P3", "rendered CUDA = kernel", "the cuda backend", (*PURE, "random")),
 )
