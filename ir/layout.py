@@ -16,11 +16,11 @@ from aotlite.ir.sizes import (
     Shape,
     Size,
     Stride,
+    always_equal,
+    always_same,
     at_least_one,
     is_symbolic,
-    known_equal,
     numel,
-    same_known,
     same_shape,
 )
 
@@ -33,7 +33,7 @@ __all__ = [
     "is_channels_last",
     "is_contiguous",
     "is_dense",
-    "known_contiguous",
+    "always_contiguous",
     "permutation_of",
     "same_order",
     "span",
@@ -84,18 +84,18 @@ def is_contiguous(shape: Shape, stride: Stride) -> bool:
     >>> is_contiguous((2, 1, 3), (3, 77, 1))
     True
     """
-    if is_symbolic(shape) and known_contiguous(shape, stride):
+    if is_symbolic(shape) and always_contiguous(shape, stride):
         return True
     return _is_packed(shape, stride, range(len(shape) - 1, -1, -1)) or numel(shape) == 0
 
 
-def known_contiguous(shape: Shape, stride: Stride) -> bool:
+def always_contiguous(shape: Shape, stride: Stride) -> bool:
     """Whether `is_contiguous` is known to hold; the same for ints."""
     if not is_symbolic((*shape, *stride)):
         return is_contiguous(shape, stride)
     wanted = contiguous_strides(shape)
-    wide = [dim for dim, size in enumerate(shape) if not known_equal(size, 1)]
-    return same_known([stride[dim] for dim in wide], [wanted[dim] for dim in wide])
+    wide = [dim for dim, size in enumerate(shape) if not always_equal(size, 1)]
+    return always_same([stride[dim] for dim in wide], [wanted[dim] for dim in wide])
 
 
 def is_channels_last(shape: Shape, stride: Stride) -> bool:
@@ -124,7 +124,7 @@ def is_dense(shape: Shape, stride: Stride) -> bool:
     >>> is_dense((2, 3), (1, 2)), is_dense((2, 3), (6, 2)), is_dense((3,), (0,))
     (True, False, False)
     """
-    if is_symbolic(shape) and known_contiguous(shape, stride):
+    if is_symbolic(shape) and always_contiguous(shape, stride):
         return True
     if numel(shape) == 0:
         return True

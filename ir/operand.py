@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from aotlite.ir import sizes
 from aotlite.ir.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ShapeError
 from aotlite.ir.memory_format import MemoryFormat, contiguous_format, has_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, OPS, Op

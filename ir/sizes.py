@@ -3,9 +3,9 @@
 Ground floor. A size is a Python int, or a `SymInt` that stands in for one (`specs/symbols.md`).
 Code that computes with sizes is written once for both, with the arithmetic and the comparisons of
 ints. A comparison of symbols that decides something is answered by the hints and logged, so that
-what follows from it holds wherever the log does. A `known_*` question is never logged: it is
-answered True only where the answer is True for every value that the sizes may take, and is for
-whoever can do without the answer. `minimum`, `maximum` and `slice_bounds` give expressions where
+what follows from it holds wherever the log does. An `always_*` question is never logged: it is
+answered True only where that is the answer for every value that the sizes may take, and is for
+whoever can do without it. `minimum`, `maximum` and `slice_bounds` give expressions where
 Python's `min`, `max` and `slice.indices` would have to ask.
 """
 
@@ -24,19 +24,17 @@ __all__ = [
     "Shape",
     "Size",
     "Stride",
+    "always_equal",
+    "always_same",
     "as_size",
     "at_least_one",
     "broadcast_shapes",
     "ceil_div",
     "infer_size",
     "is_symbolic",
-    "known_divides",
-    "known_equal",
-    "known_less",
     "maximum",
     "minimum",
     "numel",
-    "same_known",
     "same_shape",
     "settled",
     "slice_bounds",
@@ -94,26 +92,15 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
     return tuple(a) == tuple(b)
 
 
-def known_equal(a: Size, b: Size) -> bool:
-    """Whether both sizes are known to be equal."""
+def always_equal(a: Size, b: Size) -> bool:
+    """Whether both sizes are known to be equal, whatever their symbols stand for; never logged."""
     truth: object = a == b
     return not isinstance(truth, SymBool) and bool(truth)
 
 
-def known_less(a: Size, b: Size) -> bool:
-    """Whether `a` is known to be less than `b`."""
-    truth: object = a < b
-    return not isinstance(truth, SymBool) and bool(truth)
-
-
-def known_divides(divisor: Size, size: Size) -> bool:
-    """Whether `size` is known to be a multiple of `divisor`, which is not 0."""
-    return known_equal(size % divisor, 0)
-
-
-def same_known(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Whether both shapes are known to be equal."""
-    return len(a) == len(b) and all(map(known_equal, a, b))
+def always_same(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether both shapes are known to be equal; never logged."""
+    return len(a) == len(b) and all(map(always_equal, a, b))
 
 
 def at_least_one(size: Size) -> Size:

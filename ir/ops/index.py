@@ -52,7 +52,8 @@ def _index_layout(
     index: TensorMeta, common: tuple[int, ...], before: int, after: int
 ) -> layout.Layout:
     """The index as PyTorch iterates over it: broadcast, with sizes of 1 around."""
-    stride = index.stride if index.shape == common else EXPAND.rule(index, common)[0].stride
+    own = sizes.same_shape(index.shape, common)
+    stride = index.stride if own else EXPAND.rule(index, common)[0].stride
     if index.dtype is not dtypes.int64:
         stride = layout.clone_strides(common, stride)
     shape = (1,) * before + common + (1,) * after
@@ -122,7 +123,7 @@ def _spreads(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Whether a value of the given shape can be broadcast to `shape`."""
     behind = shape[len(shape) - len(given) :] if len(given) <= len(shape) else ()
     return len(behind) == len(given) and all(
-        sizes.known_equal(n, 1) or sizes.known_equal(n, m)
+        n == 1 or n == m
         for n, m in zip(given, behind, strict=True)
     )
 
@@ -243,9 +244,9 @@ def unrepeated(target: Any, dims: Dims, indices: Sequence[Any], values: Any) -> 
     places = [*range(begin), *range(begin + len(common), len(shape))]
     given = (1,) * (len(shape) - len(values.shape)) + tuple(values.shape)
     for dim, place in zip(kept, places, strict=True):
-        repeated = sizes.known_equal(target.stride(dim), 0)
-        if repeated and not sizes.known_equal(target.shape[dim], 1):
-            if sizes.known_equal(given[place], 1):
+        repeated = target.stride(dim) == 0
+        if repeated and target.shape[dim] != 1:
+            if given[place] == 1:
                 target = target.narrow(dim, 0, 1)
     return target
 
@@ -254,7 +255,7 @@ def unrepeated(target: Any, dims: Dims, indices: Sequence[Any], values: Any) -> 
 def _check_flat(name: str, self: TensorMeta, index: TensorMeta) -> None:
     if index.dtype is not dtypes.int64:
         raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected {dtypes.int64}")
-    if sizes.known_equal(self.numel, 0) and not sizes.known_equal(index.numel, 0):
+    if self.numel == 0 and index.numel != 0:
         raise IndexOutOfRangeError(
             f"{name}: the index has shape {index.shape}, expected an empty one for an empty tensor"
         )
@@ -291,7 +292,7 @@ def _put_rule(
 ) -> TensorMeta:
     _check_flat("put", self, index)
     check_same_dtype("put", self, source, "source")
-    if not sizes.known_equal(index.numel, source.numel):
+    if index.numel != source.numel:
         raise ShapeError(
             f"put: argument 'source' has shape {source.shape}, expected {index.numel} elements, "
             "one for each index"
