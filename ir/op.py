@@ -283,21 +283,6 @@ class PureOp(Op):
     """What the eager engine found for a key: the result's meta; the function that computes on the
     operands' arrays; how to adopt what it gives, None where that is new memory which lies as the
     meta says; and how many of the arguments it takes, None for all."""
-    namespaced: Callable[..., tuple[str, dict[str, Any]] | None] | None = attrs.field(
-        kw_only=True, default=None
-    )
-    """`namespaced(meta, *key)`: the namespace's function of the tensor operands, and its keyword
-    arguments, that the kernel is on operands of this key, which are its first arguments; None where
-    it does more."""
-    joins: str | None = attrs.field(kw_only=True, default=None)
-    """The namespace's function of a tuple of operands and an axis that the kernel is, for operands
-    of one dtype and number of dimensions, none of them empty."""
-    shortcuts: dict[tuple[Any, ...], tuple[TensorMeta, Callable[..., Any], Any]] = attrs.field(
-        init=False, factory=dict
-    )
-    """What the eager engine found for a key: the result's meta, how to compute on the operands'
-    arrays, and how to adopt what that gives, None where it is new memory that lies as the meta
-    says."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True

@@ -125,7 +125,8 @@ def maximum(a: Size, b: Size) -> Size:
 
 
 def _called(name: str, plain: Callable[[Size, Size], Size], a: Size, b: Size) -> Size:
-    for value in (a, b):
+    operands: tuple[object, object] = (a, b)
+    for value in operands:
         if type(value) is SymInt:
             called: Size = value.table.call(name, a, b)
             return called

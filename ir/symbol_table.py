@@ -229,7 +229,7 @@ class SymbolTable:
 
     def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
         """`known` for two values of which both may be ints."""
-        truth = RELATIONS[relation](left, right)
+        truth: object = RELATIONS[relation](left, right)  # type: ignore[arg-type]
         return truth if isinstance(truth, bool) else None
 
     def decide(self, fact: SymBool) -> bool:

@@ -530,7 +530,8 @@ def _gives_another_size(result: Any, key: Any) -> Any:
     if type(result) is not TensorMeta or not _symbols_in(result.shape):
         return result
     first = _symbols_in(key)[0]
-    shape = [n if type(n) is int else first + (n.hint - first.hint) for n in result.shape]
+    sizes: tuple[Any, ...] = result.shape
+    shape = [n if type(n) is int else first + (n.hint - first.hint) for n in sizes]
     return tensor_meta(shape, result.stride, result.dtype, result.device)
 
 
