@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from tests.samples import Sample
 
@@ -104,18 +105,38 @@ def torch_value(torch: Any, value: Any) -> Any:
 def torch_tensor(torch: Any, array: np.ndarray) -> Any:
     steps = tuple(step // array.itemsize for step in array.strides)
     span = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
-    dtype = torch.from_numpy(np.empty(1, array.dtype)).dtype
+    dtype = getattr(torch, str(array.dtype))
     # Two elements before and behind, as our samples have them: windows may look there.
-    memory = torch.ones(max(span, 0) + 4, dtype=dtype)
+    memory = torch.ones(max(span, 0) + 4, dtype=torch.float32).to(dtype)
     tensor = memory.as_strided(array.shape, steps, 2)
     if array.size:
-        source = torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+        source = torch_copy(torch, array)
         if 0 in steps:  # one value an element of memory, and PyTorch writes no repeated ones
             where = tuple(0 if s == 0 else slice(None) for s in steps)
             tensor[where].copy_(source[where])
         else:
             tensor.copy_(source)
     return tensor
+
+
+def torch_copy(torch: Any, array: np.ndarray) -> Any:
+    """A contiguous tensor with the array's values; of dtypes that NumPy lacks too, by their bits."""
+    flat = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype.type.__module__ == "numpy":
+        return torch.from_numpy(flat)
+    bits = torch.from_numpy(flat.view(f"uint{8 * array.itemsize}"))
+    return bits.view(getattr(torch, str(array.dtype)))
+
+
+def numpy_copy(torch: Any, tensor: Any) -> np.ndarray:
+    """The values of a PyTorch tensor as an array of the same dtype."""
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    name = str(tensor.dtype).removeprefix("torch.")
+    target = dtypes.by_name(name).numpy
+    if target.type.__module__ == "numpy":
+        return np.array(tensor.numpy())
+    bits = tensor.view(getattr(torch, f"uint{8 * tensor.dtype.itemsize}"))
+    return np.array(bits.numpy()).view(target)
 
 
 # --------------------------------------------------------------------------- known differences
