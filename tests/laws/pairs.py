@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 import aotlite as al
-from aotlite.ir import dtypes
+from aotlite.ir import dtypes, layout
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DTYPES, DType
 from aotlite.ir.errors import AotliteError
@@ -46,6 +46,9 @@ ULPS = {"pointwise": 4, "other": 16}
 """Units in the last place; 16-bit and 8-bit floats are rounded once, and agree within one."""
 GRADIENT_ULPS = 32
 """Of the largest element of a gradient, which several roundings lead to."""
+
+
+REFUSED = "a gradient that PyTorch refuses"
 
 
 @attrs.frozen
@@ -115,9 +118,9 @@ def _arrays(value: Any) -> Iterator[np.ndarray]:
 
 def _as(array: np.ndarray, dtype: DType) -> np.ndarray:
     """The values, the same memory order and gaps, in a dtype; complex numbers get both parts."""
-    span = 1 + sum((n - 1) * s // array.itemsize for n, s in zip(array.shape, array.strides, strict=True))
-    steps = [step // array.itemsize * dtype.itemsize for step in array.strides]
-    memory = np.zeros(max(span, 1), dtype.numpy)
+    stride = [step // array.itemsize for step in array.strides]
+    memory = np.zeros(max(layout.span(array.shape, tuple(stride)), 1), dtype.numpy)
+    steps = [step * dtype.itemsize for step in stride]
     made = np.ndarray(array.shape, dtype.numpy, memory, 0, steps)
     with np.errstate(all="ignore"):
         values = array.astype(np.complex128) * (1 + 0.5j) if dtype.is_complex else array
@@ -139,7 +142,7 @@ def compare(torch: Any, pair: Pair) -> Verdict:
     for sample in samples_in(pair):
         try:
             theirs_in, theirs = _theirs(torch, pair, sample)
-        except Exception:  # noqa: BLE001  (PyTorch raises whatever it likes)
+        except Exception:
             error = _our_error(pair, sample)
             refused += error is not None
             if error is not None and not isinstance(error, AotliteError):
@@ -148,12 +151,27 @@ def compare(torch: Any, pair: Pair) -> Verdict:
         taken += 1
         for aspect, sentence, ulps in _differences(torch, pair, sample, theirs_in, theirs):
             worst = max(worst, ulps)
-            if sentence:
+            if sentence and aspect != REFUSED:
                 to = excused if _known(pair, aspect, sample) else unknown
                 to[f"{pair} {aspect}: {sentence}"] = None
     if not taken:
         return Verdict(True, bool(refused), tuple(unknown))
     return Verdict(False, False, tuple(unknown), tuple(excused), worst)
+
+
+def aspects_that_differ(torch: Any, name: str, sample: Sample) -> set[str]:
+    """In what an op, or a composite by its entry, is not PyTorch's on this very sample."""
+    own = name.removesuffix("()")
+    pair = Pair(own, name not in OPS, dtypes.float64)
+    try:
+        theirs_in, theirs = _theirs(torch, pair, sample)
+    except Exception:
+        return {"call"}
+    found = list(_differences(torch, pair, sample, theirs_in, theirs))
+    if not sample.smooth:
+        found += _gradient_differences(torch, pair, sample)
+    differing = {aspect for aspect, sentence, _ in found if sentence}
+    return differing | ({"gradient"} if REFUSED in differing else set())
 
 
 def _known(pair: Pair, aspect: str, sample: Sample) -> bool:
@@ -227,7 +245,7 @@ def _ours(pair: Pair, sample: Sample, grad: bool = False) -> tuple[list[Any], An
 def _our_error(pair: Pair, sample: Sample) -> Exception | None:
     try:
         _ours(pair, sample)
-    except Exception as error:  # noqa: BLE001  (that it is one of ours is what is asked)
+    except Exception as error:
         return error
     return None
 
@@ -238,7 +256,7 @@ def _differences(
     """(aspect, a sentence or nothing, units in the last place) for each aspect looked at."""
     try:
         ours_in, ours = _ours(pair, sample)
-    except Exception as error:  # noqa: BLE001  (one of ours, or of the library beneath)
+    except Exception as error:
         yield "call", f"we raise {error!r} on {sample}", 0
         return
     expected, got = _torch_tensors(torch, theirs), tensors_in(ours)
@@ -307,11 +325,15 @@ def _gradient_differences(
     torch: Any, pair: Pair, sample: Sample
 ) -> Iterator[tuple[str, str, float]]:
     try:
-        theirs_in, theirs = _theirs(torch, pair, sample, grad=True)
-        outs = [t for t in _torch_tensors(torch, theirs) if t.requires_grad]
         ours_in, ours = _ours(pair, sample, grad=True)
-    except Exception:  # noqa: BLE001  (such as a write to a leaf, by both)
+    except AotliteError:  # a write to a leaf, which PyTorch refuses as well
         return
+    try:
+        theirs_in, theirs = _theirs(torch, pair, sample, grad=True)
+    except Exception as error:  # noqa: BLE001
+        yield REFUSED, f"PyTorch raises {error!r} on {sample}", 0
+        return
+    outs = [t for t in _torch_tensors(torch, theirs) if t.requires_grad]
     mine = [t for t in tensors_in(ours) if t.requires_grad]
     if len(outs) != len(mine):
         yield "gradient", f"{len(mine)} results require grad, in PyTorch {len(outs)}", 0
@@ -323,12 +345,13 @@ def _gradient_differences(
     leaves = [t for t in theirs_in if t.requires_grad]
     try:
         expected = torch.autograd.grad(outs, leaves, given, allow_unused=True)
-    except Exception:  # noqa: BLE001
+    except Exception as error:
+        yield REFUSED, f"PyTorch raises {error!r} on {sample}", 0
         return
     own = [t for t in ours_in if t.requires_grad]
     try:
         got = al.autograd.grad(mine, own, weights, allow_unused=True)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         yield "gradient", f"we raise {error!r} on {sample}", 0
         return
     for k, (a, b) in enumerate(zip(expected, got, strict=True)):

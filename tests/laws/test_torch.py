@@ -9,17 +9,10 @@ import pytest
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS
-from tests.laws.composites import (
-    aliasing,
-    arguments,
-    call,
-    torch_arguments,
-    torch_call_composite,
-)
 from tests.laws.gradient import forward, gradients, leaves_of, weights_of
 from tests.laws.running import bound, close, run, tensors_in
 from tests.laws.table import WITHOUT_SAMPLES, has_gradient
-from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, known, torch_value, twin_of
+from tests.laws.torch_twins import WITHOUT_TWIN, known, torch_value, twin_of
 from tests.samples import Sample, samples_of
 
 NAMES = [name for name in OPS if name not in WITHOUT_TWIN and name not in WITHOUT_SAMPLES]
@@ -217,56 +210,6 @@ def _raises_in_torch(torch, op, sample, k):
         assert "modified by an inplace operation" in str(error)
         return True
     return False
-
-
-# ------------------------------------------------------------------- the table of differences
-def differs(torch, name, sample, aspect):
-    """Whether the op and PyTorch's are not the same in this aspect."""
-    if name not in OPS:
-        return composite_differs(torch, name, sample, aspect)
-    try:
-        if aspect == "gradient":
-            check_gradients(torch, name, sample)
-            return False
-        theirs, _ = torch_call(torch, OPS[name], sample)
-    except (AssertionError, RuntimeError):
-        return True
-    ours = run(OPS[name], bound(OPS[name], sample))
-    pairs = list(zip(theirs, ours, strict=True))
-    if aspect == "values":
-        return not all(close(their, our.array, 1e-6) for their, our in pairs)
-    return aspect == "strides" and any(their.stride() != our.stride() for their, our in pairs)
-
-
-def composite_differs(torch, name, sample, aspect):
-    """The same of a composite."""
-    theirs_in, kwargs = torch_arguments(torch, sample)
-    try:
-        theirs = _tensors(torch, torch_call_composite(torch, name.strip("()"), theirs_in, kwargs))
-    except (RuntimeError, TypeError, IndexError, ValueError):
-        return aspect == "call"
-    args, kwargs = arguments(sample)
-    ours = tensors_in(call(name.strip("()"), args, kwargs))
-    pairs = list(zip(theirs, ours, strict=True))
-    match aspect:
-        case "strides":
-            return any(a.stride() != b.stride() for a, b in pairs)
-        case "values":
-            found = [(a.detach().resolve_conj().numpy(), b.detach().array) for a, b in pairs]
-            return not all(close(a, b, TOLERANCE.get(b.dtype.name, 0)) for a, b in found)
-        case "aliasing":
-            operands = (args, tuple(kwargs.values()))
-            return aliasing(operands, ours) != aliasing(theirs_in, theirs, torch=torch)
-    return False
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda d: f"{d.ops[0]}-{d.aspect}")
-def test_a_known_difference_is_one_and_has_a_reason(torch, difference):
-    assert difference.reason
-    for name in difference.ops:
-        samples = [sample for sample in samples_of(name) if difference.when(sample)]
-        assert any(differs(torch, name, sample, difference.aspect) for sample in samples)
 
 
 # ----------------------------------------------------------------------------- which dtypes

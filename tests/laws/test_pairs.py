@@ -1,0 +1,63 @@
+"""Every op and composite, in every dtype, equals PyTorch, or differs as the table says."""
+
+import warnings
+
+import attrs
+import numpy as np
+import pytest
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DTYPES
+from aotlite.ir.op import OPS
+from tests.laws import pairs
+from tests.laws.composites import entry
+from tests.laws.torch_twins import DIFFERENCES
+from tests.samples import samples_of
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "is_composite"),
+    pairs.names(),
+    ids=[entry(name) if is_composite else name for name, is_composite in pairs.names()],
+)
+def test_every_dtype_equals_torch(torch, name, is_composite):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        verdicts = [pairs.compare(torch, pairs.Pair(name, is_composite, d)) for d in DTYPES]
+    assert [] == [line for verdict in verdicts for line in verdict.unknown]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda d: f"{d.ops[0]}-{d.aspect}")
+def test_a_known_difference_is_one_and_has_a_reason(torch, difference):
+    assert difference.reason
+    for name in difference.ops:
+        samples = _in_every_dtype(name)
+        found = (pairs.aspects_that_differ(torch, name, s) for s in samples if difference.when(s))
+        assert any(difference.aspect in aspects for aspects in found), name
+
+
+def _in_every_dtype(name):
+    """The op's samples, and what the comparison of dtypes makes of them."""
+    yield from samples_of(name)
+    own = pairs.Pair(name.removesuffix("()"), name not in OPS, dtypes.float64)
+    for dtype in DTYPES:
+        yield from pairs.samples_in(attrs.evolve(own, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("got", "each", "ulps"),
+    [
+        ([1.0, 2.0], True, 0),
+        ([1.0 + 2**-23, 2.0], True, 1),
+        ([1.0, 2.0 + 2**-21], True, 2),
+        ([1.0 + 2**-23, 2.0], False, 0.5),
+        ([np.inf, 2.0], True, np.inf),
+    ],
+)
+def test_units_in_the_last_place_are_counted(got, each, ulps):
+    """A comparison that cannot fail would compare nothing."""
+    expected = np.array([1.0, 2.0], np.float32)
+    found = pairs.ulps_between(expected, np.array(got, np.float32), dtypes.float32, each=each)
+    assert ulps == found
