@@ -1,6 +1,16 @@
 """The functions of layers and losses, with PyTorch's names, arguments and defaults."""
 
 from aotlite.ir.ops.convolutions import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from aotlite.ir.ops.labels import cross_entropy, nll_loss, one_hot
+from aotlite.ir.ops.losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
+)
 from aotlite.ir.ops.mean_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -11,12 +21,10 @@ from aotlite.ir.ops.pooling import max_pool1d, max_pool2d
 from aotlite.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
 from aotlite.nn.embedding import embedding
 from aotlite.nn.functions import (
-    cross_entropy,
     dropout,
     gelu,
     linear,
     log_softmax,
-    mse_loss,
     relu,
     softmax,
 )
@@ -28,6 +36,8 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
     "conv1d",
     "conv2d",
     "conv_transpose1d",
@@ -36,6 +46,9 @@ __all__ = [
     "dropout",
     "embedding",
     "gelu",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
     "layer_norm",
     "linear",
     "log_softmax",
@@ -43,7 +56,10 @@ __all__ = [
     "max_pool2d",
     "mse_loss",
     "multi_head_attention_forward",
+    "nll_loss",
+    "one_hot",
     "relu",
     "scaled_dot_product_attention",
+    "smooth_l1_loss",
     "softmax",
 ]

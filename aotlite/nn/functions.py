@@ -1,7 +1,7 @@
 """What layers compute, as functions with PyTorch's names, arguments and defaults.
 
-Shapes: images are (N, C, H, W). Ops come from the op table; `dropout` and the losses are composites
-of them, so their gradients and their compiled form follow from the ops'.
+Ops come from the op table; `dropout` is a composite of them, so its gradient and its compiled form
+follow from the ops'.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from aotlite.eager.functions import call, rand
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.errors import ArgumentError
 
 Ints = int | Sequence[int]
 
@@ -65,7 +65,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.mul_(kept).mul_(scale) if inplace else input * kept * scale
 
 
-# -------------------------------------------------------------------------------------- losses
+# ------------------------------------------------------------------------------------ softmaxes
 def softmax(input: Tensor, dim: int) -> Tensor:
     """exp(input) divided by its sum over `dim`."""
     return input.softmax(dim)
@@ -74,39 +74,3 @@ def softmax(input: Tensor, dim: int) -> Tensor:
 def log_softmax(input: Tensor, dim: int) -> Tensor:
     """The logarithm of `softmax`."""
     return input.log_softmax(dim)
-
-
-def cross_entropy(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """-log_softmax of each target's class: (n, c), (n,) int64 -> (), or (n,) unreduced.
-
-    Further dimensions follow the class: (n, c, *), (n, *). Without batch: (c,), ().
-    Raises DTypeError for labels that are not int64, IndexOutOfRangeError for ones out of range.
-    """
-    if target.dtype.name != "int64":
-        raise DTypeError(f"cross_entropy: labels have dtype {target.dtype}, expected int64")
-    classes = 1 if input.ndim > 1 else 0
-    expected = input.shape[:classes] + input.shape[classes + 1 :]
-    if input.ndim == 0 or target.shape != expected:
-        raise ShapeError(
-            f"cross_entropy: labels have shape {target.shape}, expected {expected} for scores of "
-            f"shape {input.shape}"
-        )
-    scores = input.log_softmax(classes).gather(classes, target.unsqueeze(classes))
-    return _reduced("cross_entropy", -scores.squeeze(classes), reduction)
-
-
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The squared difference, reduced; the operands broadcast."""
-    difference = input - target
-    return _reduced("mse_loss", difference * difference, reduction)
-
-
-def _reduced(name: str, losses: Tensor, reduction: str) -> Tensor:
-    match reduction:
-        case "none":
-            return losses
-        case "mean":
-            return losses.mean()
-        case "sum":
-            return losses.sum()
-    raise ArgumentError(f"{name}: reduction is {reduction!r}, expected 'mean', 'sum' or 'none'")

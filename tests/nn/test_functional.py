@@ -122,7 +122,7 @@ def test_cross_entropy_checks_its_labels():
     with pytest.raises(IndexOutOfRangeError):
         F.cross_entropy(scores, al.tensor([0, 3]))
     with pytest.raises(IndexOutOfRangeError):
-        F.cross_entropy(scores, al.tensor([0, -100]))
+        F.cross_entropy(scores, al.tensor([0, -1]))
 
 
 @pytest.mark.parametrize("loss", [F.cross_entropy, F.mse_loss])
