@@ -66,8 +66,8 @@ def _index_put(name: str) -> Iterable[Sample]:
         args = (array((2, 3, 4)), where, (0, 2), array((2, 1, 3), seed=1), add)
         yield Sample(args, smooth=True)
     repeated = np.array([1, 1, 0])
-    args = (flipped(array((2, 3))), (repeated,), (0,), array((3, 3), seed=1), True)
-    yield Sample(args, smooth=True)
+    last = (flipped(array((2, 3))), (repeated,), (0,), array((3, 3), seed=1), True)
+    yield Sample(last, smooth=True)
 
 
 @register("index_put()", "index_put_()")

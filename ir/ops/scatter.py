@@ -234,12 +234,14 @@ def _of_extreme(
     """Shared among those that are the extreme."""
     self, src, result = operands
     dim, index = place
-    mine, its = self == result, src == result.gather(dim, index)
-    winners = mine.to(grad.dtype) if own else grad.new_zeros(grad.shape)
-    winners = winners.scatter_add(dim, index, its.to(grad.dtype))
-    share = grad / (winners == 0).where(1, winners)
-    first = mine.where(grad if not own else share, 0)
-    return first, its.where(share.gather(dim, index), 0)
+    mine = (self == result).to(grad.dtype)
+    its = (src == result.gather(dim, index)).to(grad.dtype)
+    if own:  # of none that is nan: the gradient is nan too
+        share = grad / mine.scatter_add(dim, index, its)
+        return mine * share, its * share.gather(dim, index)
+    untouched = grad.new_ones(grad.shape)._do("scatter", dim, index, 0)
+    share = grad / untouched.scatter_add(dim, index, its)
+    return grad, its * share.gather(dim, index)
 
 
 def _reduced_self(
