@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.errors import ArgumentError, GraphError
+from aotlite.ir.errors import AotliteError, ArgumentError, GraphError, in_op
 from aotlite.ir.results import results_of
 from aotlite.ir.schema import REQUIRED, Schema, parse_schema
 from aotlite.ir.sizes import as_size
@@ -55,15 +55,18 @@ class Composite:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function gives. Raises ArgumentError for arguments that do not fit."""
-        if self._defaults is not None and len(args) == 1 and not kwargs:
-            if hasattr(args[0], "meta"):  # nothing to bind
-                return self.function(args[0], *self._defaults)
-        if self.spread and (len(args) > 1 or not kwargs):
-            args = gathered(args)
-        if self.schema is None:
-            return self._unchecked(args, kwargs)
-        result = self.function(*self.schema.bind(args, kwargs))
-        return result if self._named is None else self._named(*result)
+        try:
+            if self._defaults is not None and len(args) == 1 and not kwargs:
+                if hasattr(args[0], "meta"):  # nothing to bind
+                    return self.function(args[0], *self._defaults)
+            if self.spread and (len(args) > 1 or not kwargs):
+                args = gathered(args)
+            if self.schema is None:
+                return self._unchecked(args, kwargs)
+            result = self.function(*self.schema.bind(args, kwargs))
+            return result if self._named is None else self._named(*result)
+        except AotliteError as error:
+            raise in_op(error, self.name) from error.__cause__
 
     def _unchecked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

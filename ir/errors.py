@@ -98,3 +98,15 @@ def noted(error: ErrorT, *notes: str | None) -> ErrorT:
         if note is not None:
             error.add_note(note)
     return error
+
+
+def in_op(error: ErrorT, name: str) -> ErrorT:
+    """Returns `error` itself, with a note that names the op, unless it does already.
+
+    >>> in_op(ShapeError("view: numel is 6, expected 8"), "reshape").__notes__
+    ['in reshape']
+    """
+    told = [str(error), *getattr(error, "__notes__", ())]
+    if not any(text.startswith((f"{name}:", f"in {name}")) for text in told):
+        error.add_note(f"in {name}")
+    return error

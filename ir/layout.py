@@ -26,6 +26,7 @@ from aotlite.ir.sizes import (
 
 __all__ = [
     "Layout",
+    "always_contiguous",
     "channels_last_strides",
     "clone_strides",
     "contiguous_strides",
@@ -33,7 +34,6 @@ __all__ = [
     "is_channels_last",
     "is_contiguous",
     "is_dense",
-    "always_contiguous",
     "permutation_of",
     "same_order",
     "span",

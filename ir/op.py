@@ -23,7 +23,14 @@ from typing import Any, ClassVar
 import attrs
 
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, GraphError, UnsupportedError, noted
+from aotlite.ir.errors import (
+    AotliteError,
+    ArgumentError,
+    GraphError,
+    UnsupportedError,
+    in_op,
+    noted,
+)
 from aotlite.ir.formula import Formula as Formula
 from aotlite.ir.formula import Source as Source
 from aotlite.ir.formula import Vjp as Vjp
@@ -181,7 +188,10 @@ class Op:
                 return self._symbolic_result(key, table)
             if len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
-            found = self.results[key] = self.rule(*key)
+            try:
+                found = self.results[key] = self.rule(*key)
+            except AotliteError as error:
+                raise in_op(error, self.name) from error.__cause__
         return found
 
     def _symbolic_result(self, key: tuple[Any, ...], table: SymbolTable) -> Any:

@@ -330,7 +330,7 @@ def _gradient_differences(
         return
     try:
         theirs_in, theirs = _theirs(torch, pair, sample, grad=True)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         yield REFUSED, f"PyTorch raises {error!r} on {sample}", 0
         return
     outs = [t for t in _torch_tensors(torch, theirs) if t.requires_grad]
