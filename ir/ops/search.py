@@ -184,7 +184,7 @@ def _checked(name: str, self: Any, q: Any, interpolation: str) -> Any:
 
 def _lines(name: str, self: Any, dim: int | None) -> Any:
     """The operand sorted, with what is reduced last and a dimension of size 1 in its place."""
-    if sizes.known_equal(self.meta.numel, 0):
+    if self.meta.numel == 0:
         raise ShapeError(f"{name}: the operand has shape {self.shape}, expected no empty one")
     if dim is not None:
         dim = sizes.wrap_dim(dim, self.ndim, op=name)

@@ -30,7 +30,7 @@ def _unique_outline(self: TensorMeta, dim: int | None, consecutive: bool) -> tup
     if not self.shape:
         raise IndexOutOfRangeError(f"{name}: dimension is {dim}, expected none: self is 0-d")
     dim = sizes.wrap_dim(dim, ndim, op=name)
-    if any(sizes.known_equal(n, 0) for i, n in enumerate(self.shape) if i != dim):
+    if any(n == 0 for i, n in enumerate(self.shape) if i != dim):
         raise ShapeError(
             f"{name}: self has shape {self.shape}, expected no size 0 beside dimension {dim}"
         )
@@ -119,7 +119,7 @@ def _bincount_outline(self: TensorMeta, weights: TensorMeta | None, minlength: i
     if minlength < 0:
         raise ShapeError(f"bincount: argument 'minlength' is {minlength}, expected at least 0")
     # PyTorch counts in int64 where there is nothing to count, whatever the weights are.
-    if weights is None or sizes.known_equal(self.numel, 0):
+    if weights is None or self.numel == 0:
         return Outline(1, dtypes.int64, device=self.device)
     device = common_device("bincount", [self, weights])
     if not sizes.same_shape(self.shape, weights.shape):
