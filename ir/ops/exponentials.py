@@ -11,6 +11,7 @@ from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import Formulas, pure, to_float
+from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims
 
@@ -39,7 +40,7 @@ def _logsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: boo
 
 def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
     total = kept(result, self.meta, dim, keepdim)
-    return kept(grad, self.meta, dim, keepdim) * (self - total).exp()
+    return kept(grad, self.meta, dim, keepdim) * conj((self - total).exp())
 
 
 LOGSUMEXP: PureOp = pure(

@@ -10,7 +10,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.positions import check_range
 from aotlite.ir.ops.precision import cast, wide
 
@@ -29,7 +29,7 @@ def _search_rule(
     device = common_device("searchsorted", given)
     shape = self.shape if isinstance(self, TensorMeta) else ()
     _check_shapes(sorted_sequence, shape)
-    _check_dtypes([meta.dtype for meta in given[:2]])
+    _check_dtype(common_dtype((sorted_sequence, self)), sizes.numel(shape))
     if sorter is not None:
         _check_sorter(sorted_sequence, sorter)
     return tensor_meta(shape, None, dtypes.int32 if out_int32 else dtypes.int64, device)
@@ -59,10 +59,9 @@ def _check_shapes(sequence: TensorMeta, shape: tuple[int, ...]) -> None:
         )
 
 
-def _check_dtypes(found: list[DType]) -> None:
-    for dtype in found:
-        if dtype.is_complex or dtype is dtypes.bool_:
-            raise DTypeError(f"searchsorted: dtype is {dtype}, expected one of real numbers")
+def _check_dtype(dtype: DType, count: int) -> None:
+    if dtype.kind in (dtypes.BOOL, dtypes.COMPLEX) and count != 0:  # as PyTorch, with nothing to do
+        raise DTypeError(f"searchsorted: dtype is {dtype}, expected one of real numbers")
 
 
 def _check_sorter(sequence: TensorMeta, sorter: TensorMeta) -> None:

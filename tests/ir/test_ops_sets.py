@@ -41,7 +41,7 @@ STEPS = al.tensor([1.0, 3.0, 5.0])
             "searchsorted: argument 'side' is 'left' and 'right' is True, expected one side",
         ),
         (
-            lambda x: al.searchsorted(STEPS.bool(), x),
+            lambda x: al.searchsorted(STEPS.bool(), x.bool()),
             DTypeError,
             "searchsorted: dtype is bool, expected one of real numbers",
         ),
