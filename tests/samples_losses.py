@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tests.samples import FLOATS, Sample, array, expanded, flipped, gapped, register, special
+from tests.samples import FLOATS, Make, Sample, array, expanded, flipped, gapped, register, special
 
 
 def share(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> np.ndarray:
@@ -16,7 +16,7 @@ def share(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> np.n
     return np.asarray(steps.reshape(shape) / (count + 2), dtype)
 
 
-def _pairs(make: object = array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _pairs(make: Make = array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Inputs and targets in some layouts and dtypes."""
     for dtype in FLOATS:
         for a in (make((2, 3), dtype), flipped(make((2, 3), dtype)), gapped(make((2, 3), dtype))):

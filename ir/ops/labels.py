@@ -111,7 +111,7 @@ def _nll_to_self(grad: Any, self: Any, target: Any, weight: Any, ignore_index: i
     if weight is not None:
         shares = shares * _weights_met(target, weight, ignore_index)
     hollow = shares.new_zeros(self.shape)
-    if sizes.known_equal(self.size(dim), 0):
+    if self.size(dim) == 0:
         return hollow
     shares = ignored.where(0, shares)
     return hollow.scatter_add(dim, labels.unsqueeze(dim), shares.unsqueeze(dim))
@@ -246,7 +246,7 @@ def _of_probabilities(
 def _one_hot_rule(self: TensorMeta, num_classes: int) -> TensorMeta:
     if self.dtype is not dtypes.int64:
         raise DTypeError(f"one_hot: labels have dtype {self.dtype}, expected int64")
-    if sizes.known_less(num_classes, 0):
+    if num_classes < 0:
         raise ArgumentError(
             f"one_hot: argument 'num_classes' is {num_classes}, expected -1 or more"
         )

@@ -89,7 +89,9 @@ MSE_LOSS: PureOp = pointwise(
 @composite(is_method=False)
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """The squared difference; the operands broadcast."""
-    return _weighted("mse_loss", input._do("mse_loss", target), weight, reduction)
+    if weight is None:
+        return reduced("mse_loss", input._do("mse_loss", target), reduction)
+    return _weighted("mse_loss", (input - target).pow(2), weight, reduction)
 
 
 @composite(is_method=False)

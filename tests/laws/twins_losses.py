@@ -79,4 +79,10 @@ differences(
         "PyTorch's has no derivative by the weight",
         lambda sample: len(sample.args) > 2,
     ),
+    Difference(
+        ("binary_cross_entropy_with_logits",),
+        "values",
+        "PyTorch rounds 16-bit floats at each step, we once",
+        lambda sample: sample.args[0].dtype.itemsize == 2,
+    ),
 )
