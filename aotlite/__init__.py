@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from aotlite.ir.memory_format import channels_last_3d as channels_last_3d
     from aotlite.ir.memory_format import contiguous_format as contiguous_format
     from aotlite.ir.memory_format import preserve_format as preserve_format
+    from aotlite.library import register_op as register_op
     from aotlite.partition import (
         min_cut_rematerialization_partition as min_cut_rematerialization_partition,
     )
@@ -123,6 +124,7 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.memory_format": """
             MemoryFormat channels_last channels_last_3d contiguous_format preserve_format
         """,
+        "aotlite.library": "register_op",
         "aotlite.partition": "min_cut_rematerialization_partition",
     }.items()
     for name in names.split()

@@ -107,7 +107,8 @@ def _is_dim(parameter: Parameter) -> bool:
 
 
 def _is_size(parameter: Parameter) -> bool:
-    return parameter.type.text == "int[]" and parameter.name in ("size", "sizes", "shape", "repeats")
+    names = ("size", "sizes", "shape", "repeats")
+    return parameter.type.text == "int[]" and parameter.name in names
 
 
 def _is_index(parameter: Parameter) -> bool:

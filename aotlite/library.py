@@ -1,0 +1,193 @@
+"""`register_op`: an op of the user's own, declared in the form of the built-in ones.
+
+From the declaration follow the function, the method of tensors, `out=`, the in-place form, autograd,
+capture, printed graphs and the partitioner's view of it. Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aotlite.ir.ops  # noqa: F401  (an own op comes after those of the table)
+from aotlite.eager.namespace import function
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.composite import COMPOSITES
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.op import OPS, Cost, Op, PureOp
+from aotlite.ir.operand import Operand, install_method
+from aotlite.ir.ops import declare
+from aotlite.ir.schema import Schema, parse_schema
+
+_RESULTS: Mapping[str, Callable[[DType], DType]] = {
+    "same": declare.same,
+    "float": declare.to_float,
+    "bool": declare.to_bool,
+    "real": declare.real_of,
+}
+_LOCK = threading.Lock()
+
+
+def register_op(
+    schema: str,
+    *,
+    vjp: Mapping[str, Callable[..., Any]] | None,
+    kernel: Callable[..., Any] | None = None,
+    meta: Callable[..., Any] | None = None,
+    scalar: Callable[..., Any] | None = None,
+    result: str | Callable[[DType], DType] = "same",
+    put: Callable[..., Any] | None = None,
+    cost: str = "opaque",
+    inplace: bool = False,
+) -> Callable[..., Any]:
+    """Declares an op and returns its function, which is `aotlite.<name>` from then on too.
+
+    What is given says what the op is:
+
+    - **pointwise**: `scalar(*operands)`, the result's element as an expression of the operands'
+      (`aotlite.ir.scalar`), and `kernel(xp, *operands)`, which sees arrays of one dtype and the
+      array library's namespace. Shape, strides and dtype follow; `result` says of the dtype
+      that it is the promoted one ("same"), a floating one ("float"), bool ("bool"), the parts' of a
+      complex one ("real"), or a function of the promoted dtype.
+    - **view**: a schema whose result has the mark of its first operand, as in
+      "evens(Tensor(a) self) -> Tensor(a)"; `meta(self, ...)` gives the result's meta and where it
+      starts, in elements from the operand's first; `put(parent, value, ...)` gives the parent's
+      value with what the view sees replaced. A view has no kernel.
+    - **any other**: `meta(...)` gives the result's meta (`aotlite.ir.meta.tensor_meta`), a tuple of
+      them for several results; `kernel(xp, meta, ...)` gives new arrays of that shape and dtype.
+
+    `vjp` gives the gradient of each operand by its name: a function whose parameter names say what
+    it takes, of `grad`, operands, `result`, arguments, and `<name>_meta` where the meta is enough.
+    What it takes is saved. It is written in tensor methods and ops, so that second derivatives
+    follow. None says that the op has no gradient. `cost` is the partitioner's cost class. `inplace`
+    declares the in-place form too, with `_` behind its name.
+
+    Raises ArgumentError for a name that is taken and for parts that are missing or do not fit.
+
+    >>> import aotlite as al
+    >>> cube = al.register_op(
+    ...     "cube(Tensor self) -> Tensor",
+    ...     kernel=lambda xp, a: a * a * a,
+    ...     scalar=lambda a: a * a * a,
+    ...     vjp={"self": lambda grad, self: grad * 3 * self * self},
+    ... )
+    >>> x = al.tensor([1.0, 2.0], requires_grad=True)
+    >>> al.compile(lambda x: x.cube())(x).sum().backward()
+    >>> x.grad.tolist()
+    [3.0, 12.0]
+    """
+    parsed = parse_schema(schema)
+    with _LOCK:
+        _check_name(parsed, inplace)
+        _check_parts(parsed, kernel=kernel, meta=meta, scalar=scalar, put=put)
+        _check_formulas(parsed, vjp)
+        _check_inplace(parsed, inplace)
+        op = _declared(
+            parsed, vjp, kernel, meta, scalar, put, result=_result(parsed, result), cost=cost
+        )
+        install_method(op)
+        if inplace:
+            assert isinstance(op, PureOp)
+            install_method(declare.inplace_of(op))
+    found = function(parsed.name)
+    assert found is not None
+    return found
+
+
+def _declared(
+    schema: Schema,
+    vjp: Mapping[str, Callable[..., Any]] | None,
+    kernel: Any,
+    meta: Any,
+    scalar: Any,
+    put: Any,
+    *,
+    result: Callable[[DType], DType],
+    cost: str,
+) -> Op:
+    text = str(schema)
+    if scalar is not None:
+        return declare.pointwise(text, kernel=kernel, vjp=vjp, scalar=scalar, result=result)
+    if put is not None:
+        return declare.view(text, meta=meta, put=put, vjp=vjp)
+    return declare.pure(text, meta=meta, kernel=kernel, vjp=vjp, cost=_cost(schema, cost))
+
+
+# -------------------------------------------------------------------------------------- the checks
+def _check_name(schema: Schema, inplace: bool) -> None:
+    for name in (schema.name, schema.name + "_")[: 2 if inplace else 1]:
+        taken = name in OPS or name in COMPOSITES or hasattr(Tensor, name) or hasattr(Operand, name)
+        if taken:
+            raise noted(
+                ArgumentError(
+                    f"register_op: the name is {name!r}, expected one that no op and no attribute "
+                    "of tensors has"
+                ),
+                "An op is declared once in a process; give yours a prefix of your own.",
+            )
+
+
+def _check_parts(schema: Schema, **parts: Any) -> None:
+    given = {name for name, part in parts.items() if part is not None}
+    wanted = _wanted(schema, given)
+    if given != wanted:
+        raise ArgumentError(
+            f"register_op: the parts of {schema.name} are {_listed(given)}, expected "
+            f"{_listed(wanted)}"
+        )
+    for name in given:
+        if not callable(parts[name]):
+            raise ArgumentError(
+                f"register_op: argument {name!r} is {parts[name]!r}, expected a function"
+            )
+
+
+def _wanted(schema: Schema, given: set[str]) -> set[str]:
+    if any(returned.alias is not None for returned in schema.returns):
+        return {"meta", "put"}
+    return {"kernel", "scalar"} if "scalar" in given else {"kernel", "meta"}
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(sorted(names)) or "none"
+
+
+def _check_formulas(schema: Schema, vjp: Mapping[str, Callable[..., Any]] | None) -> None:
+    operands = [p.name for p in schema.parameters if p.type.holds_tensor]
+    for name in vjp or ():
+        if name not in operands:
+            raise ArgumentError(
+                f"register_op: a formula of argument 'vjp' is for {name!r}, expected one of "
+                f"{', '.join(operands)}"
+            )
+
+
+def _check_inplace(schema: Schema, inplace: bool) -> None:
+    if inplace and (len(schema.returns) != 1 or schema.returns[0].alias is not None):
+        raise ArgumentError(
+            f"register_op: argument 'inplace' is True for {schema.name}, expected it of an op with "
+            "one new result"
+        )
+
+
+def _result(schema: Schema, result: str | Callable[[DType], DType]) -> Callable[[DType], DType]:
+    if callable(result):
+        return result
+    if result not in _RESULTS:
+        raise ArgumentError(
+            f"register_op: argument 'result' is {result!r}, expected one of {', '.join(_RESULTS)}, "
+            "or a function of the promoted dtype"
+        )
+    return _RESULTS[result]
+
+
+def _cost(schema: Schema, cost: str) -> Cost:
+    try:
+        return Cost(cost)
+    except ValueError:
+        known = ", ".join(each.value for each in Cost)
+        raise ArgumentError(
+            f"register_op: argument 'cost' is {cost!r}, expected one of {known}"
+        ) from None

@@ -1,0 +1,176 @@
+"""Ops of the user's own: declared once, they are ops like any other."""
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.ir import scalar
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS
+from tests.laws.table import laws_of
+from tests.own_ops import taken_out
+from tests.samples import Sample, array, flipped, gapped
+
+
+@pytest.fixture
+def registered():
+    """`register_op`, whose ops are taken out of the table afterwards."""
+    with taken_out():
+        yield al.register_op
+
+
+def softclip(register, **changes):
+    return register(
+        **{
+            "schema": "my_softclip(Tensor self, float at=1.0) -> Tensor",
+            "kernel": lambda xp, a, at: at * xp.tanh(a / at),
+            "scalar": lambda a, at: at * scalar.tanh(a / at),
+            "vjp": {"self": lambda grad, self, at: grad * (1 - (self / at).tanh().square())},
+            "result": "float",
+            "inplace": True,
+            **changes,
+        }
+    )
+
+
+def windowed_max(register):
+    return register(
+        "my_row_max(Tensor self) -> Tensor",
+        meta=lambda self: tensor_meta(self.shape[:1], None, self.dtype, self.device),
+        kernel=lambda xp, meta, a: xp.max(a, axis=1),
+        vjp={
+            "self": lambda grad, self, result: (
+                grad.unsqueeze(1) * (self == result.unsqueeze(1)).to(self.dtype)
+            )
+        },
+        cost="reduction",
+    )
+
+
+def evens(register):
+    return register(
+        "my_evens(Tensor(a) self) -> Tensor(a)",
+        meta=lambda self: (
+            tensor_meta(
+                (-(-self.shape[0] // 2), *self.shape[1:]),
+                (2 * self.stride[0], *self.stride[1:]),
+                self.dtype,
+                self.device,
+            ),
+            0,
+        ),
+        put=lambda parent, value: parent.slice_scatter(value, 0, None, None, 2),
+        vjp={
+            "self": lambda grad, self_meta: grad.new_zeros(self_meta.shape).slice_scatter(
+                grad, 0, None, None, 2
+            )
+        },
+    )
+
+
+SAMPLES = [
+    Sample((array((2, 3)),), smooth=True),
+    Sample((flipped(array((2, 3))),), smooth=True),
+    Sample((gapped(array((3, 2), "float32")),)),
+]
+
+
+@pytest.mark.parametrize("make", [softclip, windowed_max, evens])
+def test_an_own_op_obeys_the_laws(registered, make):
+    make(registered)
+    name = next(name for name in reversed(OPS) if not name.endswith("_"))
+    laws = laws_of(OPS[name])
+    assert len(laws) > 5
+    for law in laws:
+        law(OPS[name], SAMPLES)
+
+
+def test_an_own_op_is_function_method_in_place_and_out(registered):
+    clip = softclip(registered)
+    x = al.tensor([0.5, 3.0])
+    expected = np.tanh(np.float32([0.25, 1.5])) * np.float32(2)
+    for got in (clip(x, 2.0), x.my_softclip(2.0), al.my_softclip(x, at=2.0)):
+        np.testing.assert_array_equal(expected, got.numpy())
+    out = al.empty(2)
+    assert clip(x, 2.0, out=out) is out
+    np.testing.assert_array_equal(expected, out.numpy())
+    assert x.my_softclip_(2.0) is x
+    np.testing.assert_array_equal(expected, x.numpy())
+    assert 1 == x.version
+
+
+def test_compiled_code_and_its_graphs_have_the_own_op(registered):
+    softclip(registered)
+    windowed_max(registered)
+    evens(registered)
+
+    def program(x):
+        x.my_evens().mul_(2)
+        return x.my_softclip(2.0).my_row_max()
+
+    x, y = (al.tensor(array((3, 2)), requires_grad=True) for _ in range(2))
+    compiled = al.compile(lambda x: program(x * 1))
+    a, b = compiled(x), program(y * 1)
+    assert a.tolist() == b.tolist()
+    a.sum().backward()
+    b.sum().backward()
+    assert x.grad.tolist() == y.grad.tolist()
+    printed = al.capture(program)(al.zeros(3, 2)).print_readable()
+    for name in ("my_evens", "my_softclip", "my_row_max"):
+        assert name in printed
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": "add(Tensor self) -> Tensor"}, "register_op: the name is 'add', expected one"),
+        ({"schema": "shape(Tensor self) -> Tensor"}, "the name is 'shape', expected one that no"),
+        ({"schema": "my_op Tensor self"}, r"schema: column 7 is 'T', expected '\('"),
+        ({"kernel": None}, "the parts of my_softclip are scalar, expected kernel and scalar"),
+        ({"kernel": 3}, "argument 'kernel' is 3, expected a function"),
+        (
+            {"scalar": None},
+            "the parts of my_softclip are kernel, expected kernel and meta",
+        ),
+        ({"put": print}, "are kernel and put and scalar, expected kernel and scalar"),
+        ({"vjp": {"otter": print}}, "is for 'otter', expected one of self"),
+        (
+            {"vjp": {"self": lambda grad, otter: grad}},
+            "my_softclip: a gradient formula asks for 'otter', expected one of",
+        ),
+        ({"result": "complex"}, "argument 'result' is 'complex', expected one of same, float"),
+    ],
+)
+def test_a_declaration_that_does_not_fit_is_refused_and_leaves_no_trace(
+    registered, changes, message
+):
+    before = list(OPS)
+    with pytest.raises(al.ArgumentError, match=message):
+        softclip(registered, **changes)
+    assert before == list(OPS)
+
+
+def test_a_cost_class_that_does_not_exist_is_refused(registered):
+    with pytest.raises(al.ArgumentError, match="argument 'cost' is 'free', expected one of pointw"):
+        registered(
+            "my_op(Tensor self) -> Tensor", meta=print, kernel=print, vjp=None, cost="free"
+        )
+
+
+def test_an_op_whose_results_are_several_has_no_in_place_form(registered):
+    before = list(OPS)
+    with pytest.raises(al.ArgumentError, match="'inplace' is True for my_two, expected it of an"):
+        registered(
+            "my_two(Tensor self) -> (Tensor a, Tensor b)",
+            meta=print,
+            kernel=print,
+            vjp=None,
+            inplace=True,
+        )
+    assert before == list(OPS)
+
+
+def test_a_name_is_given_once(registered):
+    softclip(registered)
+    with pytest.raises(al.ArgumentError, match="the name is 'my_softclip', expected one"):
+        softclip(registered)
