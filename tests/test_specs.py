@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.own_ops import taken_out
 from tests.test_architecture import PACKAGES, modules
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,8 @@ MODULES = [name for name in NAMES if name != "aotlite.__main__"]  # importing th
 def failures(test):
     """What a doctest prints when it fails; nothing where it passes."""
     printed = []
-    doctest.DocTestRunner(verbose=False).run(test, out=printed.append)
+    with taken_out():
+        doctest.DocTestRunner(verbose=False).run(test, out=printed.append)
     return "".join(printed)
 
 

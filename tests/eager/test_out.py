@@ -1,0 +1,145 @@
+"""`out=` of ops and composites (TEN-7, TEN-9, TEN-10)."""
+
+import numpy as np
+import pytest
+
+import aotlite as al
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("exp", ([0.5, 1.0],)),
+        ("add", ([0.5, 1.0], [1.0, 2.0])),
+        ("sum", ([[0.5, 1.0], [2.0, 3.0]], 1)),
+        ("matmul", ([[0.5, 1.0], [2.0, 3.0]], [1.0, 2.0])),
+        ("flatten", ([[0.5, 1.0]],)),
+    ],
+)
+def test_out_holds_the_result_and_is_returned(name, args):
+    tensors = [al.tensor(a) if isinstance(a, list) else a for a in args]
+    expected = getattr(al, name)(*tensors)
+    out = al.empty(*expected.shape)
+    assert getattr(al, name)(*tensors, out=out) is out
+    np.testing.assert_array_equal(expected.numpy(), out.numpy())
+    assert 1 == out.version
+
+
+def test_several_results_go_to_several_destinations():
+    x = al.tensor([[3.0, 1.0], [0.0, 2.0]])
+    values, indices = al.empty(2), al.empty(2, dtype=al.int64)
+    assert all(a is b for a, b in zip(al.max(x, 1, out=(values, indices)), (values, indices)))
+    assert ([3, 2], [0, 1]) == (values.tolist(), indices.tolist())
+
+
+def test_a_destination_of_a_wider_dtype_or_other_strides_is_cast_into():
+    out = al.zeros(3, 2, dtype=al.float64).t()
+    al.add(al.ones(2, 3), 1, out=out)
+    assert [[2, 2, 2], [2, 2, 2]] == out.tolist()
+    assert (1, 2) == out.stride()
+
+
+def test_an_empty_destination_takes_the_results_shape():
+    out = al.empty(0)
+    al.add(al.ones(2, 3), 1, out=out)
+    assert (2, 3) == out.shape
+
+
+def test_a_destination_may_be_an_operand_of_the_same_place():
+    x = al.tensor([1.0, 2.0])
+    assert al.mul(x, x, out=x) is x
+    assert [1, 4] == x.tolist()
+
+
+BAD = {
+    "shape": (
+        lambda out: al.exp(al.ones(3), out=out),
+        lambda: al.zeros(2),
+        al.ShapeError,
+        r"exp: argument 'out' has shape \(2,\), expected \(3,\)",
+    ),
+    "dtype": (
+        lambda out: al.exp(al.ones(2), out=out),
+        lambda: al.zeros(2, dtype=al.int64),
+        al.DTypeError,
+        "exp: argument 'out' has dtype int64, expected one that takes a result of float32",
+    ),
+    "kind": (
+        lambda out: al.exp(al.ones(2), out="x"),
+        lambda: al.zeros(2),
+        al.ArgumentError,
+        "exp: argument 'out' is 'x', expected a tensor",
+    ),
+    "number": (
+        lambda out: al.exp(al.ones(2), out=(out, out)),
+        lambda: al.zeros(2),
+        al.ArgumentError,
+        "exp: argument 'out' has 2 tensors, expected 1",
+    ),
+    "overlaps itself": (
+        lambda out: al.exp(al.ones(2), out=out.expand(2)),
+        lambda: al.zeros(1),
+        al.AliasError,
+        "exp: the destination .* overlaps itself, expected one memory place for each element",
+    ),
+    "overlaps an operand": (
+        lambda out: al.exp(out[:2], out=out[1:]),
+        lambda: al.zeros(3),
+        al.AliasError,
+        "exp: an operand .* overlaps the destination .* in part, expected the same memory",
+    ),
+    "history": (
+        lambda out: al.exp(al.ones(2, requires_grad=True), out=out),
+        lambda: al.zeros(2),
+        al.AutogradError,
+        "exp: a tensor requires grad and 'out' is given, expected one or the other",
+    ),
+    "history of out": (
+        lambda out: al.exp(al.ones(2), out=out.requires_grad_()),
+        lambda: al.zeros(2),
+        al.AutogradError,
+        "exp: a tensor requires grad and 'out' is given",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_destination_is_refused_and_stays_as_it_is(case):
+    call, make, kind, message = BAD[case]
+    out = make()
+    with pytest.raises(kind, match=message):
+        call(out)
+    assert {0.0} == set(out.detach().flatten().tolist())
+    assert 0 == out.version
+
+
+def test_a_compiled_function_writes_to_its_destination():
+    def program(x, out):
+        return al.exp(x, out=out)
+
+    x, out, eager = al.tensor([1.0, 2.0]), al.zeros(2), al.zeros(2)
+    compiled = al.compile(program)
+    assert compiled(x, out) is out
+    program(x, eager)
+    assert (eager.tolist(), eager.version) == (out.tolist(), out.version)
+
+
+@pytest.mark.torch
+def test_what_out_takes_is_what_it_takes_in_torch(torch):
+    for result in ("float32", "float64", "int64", "bool", "complex64"):
+        for target in ("float32", "int64", "int32", "bool", "complex64"):
+            ours = _takes(al, result, target, al.AotliteError)
+            assert _takes(torch, result, target, RuntimeError) == ours, (result, target)
+
+
+def _takes(library, result, target, error):
+    x = library.ones(2, dtype=_dtype(library, result))
+    try:
+        library.mul(x, x, out=library.zeros(2, dtype=_dtype(library, target)))
+    except error:
+        return False
+    return True
+
+
+def _dtype(library, name):
+    return getattr(library, "bool_" if name == "bool" and library is al else name)
