@@ -26,7 +26,7 @@ def _saved_storages(result: Tensor) -> Iterator[Storage]:
     for node in _tape(result.grad_fn):
         inner = node.written if isinstance(node, SliceAssign) else node
         if isinstance(inner, OpNode):
-            for saved in inner.saved_tensors():
+            for saved in inner.kept_tensors():
                 yield saved.tensor.storage
 
 

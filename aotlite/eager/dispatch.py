@@ -151,7 +151,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
         _check_memory(op, target, others)
     node, base_edge = None, None
     if STATE.grad_mode and not (_is_plain(target) and all(map(_is_plain, others))):
-        check_writable(op, target, others)
+        check_writable(op.name, target, others)
         node = None if onto_itself else plan_write(op, args)
     if node is not None and target._root is not None:
         base_edge = target._root.edge()
@@ -235,7 +235,7 @@ def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def _geometry(op: GeometryOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
     target: Tensor = args[0]
     meta, start = op.view.result(args)
-    check_writable(op, target, [])
+    check_writable(op.name, target, [])
     if op.view is AS_STRIDED:
         _check_bounds(op, target.storage, meta, target.offset + start)
     if recorder is not None:

@@ -55,11 +55,18 @@ class Watch:
 STATE = State()
 
 
+def watch_with(**changes: Any) -> Watch | None:
+    """The thread's watch with these changes; None if nothing is to be watched then."""
+    changed = attrs.evolve(STATE.watch or Watch(), **changes)
+    active = changed.pack is not None or changed.forbidden is not None or changed.anomaly
+    return changed if active else None
+
+
 @contextmanager
 def watching(**changes: Any) -> Iterator[None]:
     """A block with another watch: the present one with these changes."""
     before = STATE.watch
-    STATE.watch = attrs.evolve(before or Watch(), **changes)
+    STATE.watch = watch_with(**changes)
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from aotlite.backends.values import Value, travels_as_array
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, next_sequence, released
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, Watch
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
 from aotlite.ir.errors import AutogradError, noted
@@ -29,6 +29,7 @@ from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import InputRole, Joint, SavedOf
+from aotlite.stages.s10_packed import pack, saved_metas, unpack
 from aotlite.stages.s10_source import MANY, Source, listed
 
 Absent = frozenset[ResultRole]
@@ -75,7 +76,7 @@ class CompiledBackward(TapeNode):
     leaves; elsewhere it is None, and `edges` are given.
     """
 
-    __slots__ = ("_edges", "ends", "links", "plan", "saved")
+    __slots__ = ("_edges", "_packed", "ends", "links", "plan", "saved")
 
     links: Sequence[tuple[Storage, int]]
     """For each of the plan's `links` the storage, and its version at the end of the call."""
@@ -94,6 +95,18 @@ class CompiledBackward(TapeNode):
         self.links = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
+        self._packed: Any = None
+        """What saved-tensor hooks keep in the place of `saved`, and which of it are windows."""
+        if STATE.watch is not None:
+            self._note(STATE.watch)
+
+    def _note(self, watch: Watch) -> None:
+        watch.made(self)
+        if watch.pack is not None and self.saved and self.plan.variants is not None:
+            metas = saved_metas(self.plan.variants.graph)
+            windows = [type(value) is tuple for value in self.saved]
+            self._packed = pack(self.saved, metas, watch.pack), metas, windows
+            self.saved = []
 
     @property
     def edges(self) -> tuple[Edge | None, ...]:  # type: ignore[override]
@@ -138,7 +151,16 @@ class CompiledBackward(TapeNode):
         step = variants.whole
         if step is None or absent:
             step = variants.step(absent, self.plan)
+        if self._packed is not None:
+            return self._unpacked_step(step, grads)
         return step(self, grads)
+
+    def _unpacked_step(self, step: Step, grads: list[Any]) -> list[Any]:
+        self.saved = unpack(*self._packed)
+        try:
+            return step(self, grads)
+        finally:
+            self.saved = []
 
     def _absent(self, grads: list[Any]) -> Absent:
         pairs = zip(self.plan.tangents, grads, strict=True)
@@ -162,7 +184,7 @@ class CompiledBackward(TapeNode):
                 )
 
     def release(self) -> None:
-        self.saved = None
+        self.saved = self._packed = None
 
 
 class DoubleBackward(TapeNode):

@@ -227,6 +227,9 @@ class _Outputs:
         if given is not None:
             return IsInput(given.role)
         sight = self.seen[result.value]
+        if result._kind is CreationKind.CUSTOM and result._node is not None:
+            self._check_custom(index, result, sight)
+            return _plain(result, result.meta, EMPTY_CHAIN)
         if sight.root in self.inputs:
             self._check_history(index, result, sight)
             self._check_leaf_window(index, self.inputs[sight.root])
@@ -283,6 +286,18 @@ class _Outputs:
                     "after as_strided_, expected uses before it only"
                 ),
                 "Take an as_strided view instead of changing the leaf.",
+            )
+
+    def _check_custom(self, index: int, result: Tensor, sight: Sight) -> None:
+        """A view with a gradient of its own is returned as memory of its own (META-8)."""
+        if sight.root in self.inputs or len(self.sharing[sight.root]) > 1:
+            raise noted(
+                UnsupportedError(
+                    f"analyze: output {index} is a view that a custom function made, and shares "
+                    "memory with an input or another output, expected memory of its own"
+                ),
+                describe(result.value.location),
+                "Return a clone() of it, or clone() in the function's forward. (META-8)",
             )
 
     def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:

@@ -138,7 +138,7 @@ class _Recording:
         own = [r for r in self.captured.results if isinstance(r, Tensor)]
         shown = {id(tensor) for r in own for tensor in (r, r._base)}
         for node, bits in passed(list(edges.values())).items():
-            saved = node.saved_tensors()
+            saved = node.kept_tensors()
             if node in sinks:
                 for result in _results(results, bits):
                     reach[result].add(sinks[node])

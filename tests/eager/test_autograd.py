@@ -166,7 +166,7 @@ MIXED = {
     "broadcast": lambda x, z: x[:1] * z,
     "cast": lambda x, z: x.to(z.dtype) * z,
     "copy": lambda x, z: z.clone().copy_(x) * z,
-    "part of a copy": lambda x, z: (z.clone()[:1].copy_(x[:1]) * z),
+    "part of a copy": lambda x, z: z.clone()[:1].copy_(x[:1]) * z,
     "sum in place": lambda x, z: z.clone().add_(x) * z,
 }
 

@@ -16,7 +16,7 @@ from aotlite.ir.op import OPS, Formula, Source, Vjp
 
 
 def tensors_kept(node: Any) -> list[Any]:
-    return [saved.tensor for saved in node.saved_tensors()]
+    return [saved.tensor for saved in node.kept_tensors()]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, watch_with
 from aotlite.ir.errors import AutogradError
 
 
@@ -88,3 +88,44 @@ def _notes(node: TapeNode | None) -> Iterator[str]:
         node = made.within
         if node is not None:
             yield f"That was in the backward of {node.name()}:"
+
+
+class set_detect_anomaly:
+    """Anomaly mode on or off: at once when called, and restored on exit when used in `with`."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.before = STATE.watch
+        STATE.watch = watch_with(anomaly=mode, check_nan=check_nan)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        STATE.watch = self.before
+
+
+class detect_anomaly:
+    """Block in which an error of a backward, or a nan that one computes, names the forward.
+
+    A nan is an AutogradError in such a block, unless `check_nan` is False. It makes all slower.
+
+    >>> import aotlite as al
+    >>> x = al.zeros(2, requires_grad=True)
+    >>> with detect_anomaly():
+    ...     y = (x * 0).sqrt()
+    ...     try:
+    ...         y.sum().backward()
+    ...     except al.AutogradError as error:
+    ...         print(error)
+    MulBackward: gradient 0 of those it computed has a nan, expected none in anomaly mode
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.check_nan = check_nan
+        self._blocks: list[set_detect_anomaly] = []
+
+    def __enter__(self) -> None:
+        self._blocks.append(set_detect_anomaly(True, self.check_nan))
+
+    def __exit__(self, *exc: object) -> None:
+        self._blocks.pop().__exit__()

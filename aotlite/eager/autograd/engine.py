@@ -131,7 +131,9 @@ class Run:
             found = run_watched(node, partial(self._run, node, grads))
         else:
             found = self._run(node, grads)
-        return extra.after(found, grads) if extra is not None and extra.post else found
+        if extra is not None and extra.post:
+            return node.gathered(extra.after(node.spread(found), grads))
+        return found
 
     def _serve(self, edges: tuple[Edge | None, ...]) -> None:
         """Makes ready the accumulating nodes that these edges were the last to lead into."""

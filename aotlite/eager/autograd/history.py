@@ -20,7 +20,7 @@ from aotlite.eager.autograd.tape import OpNode, SliceAssign, new_node, plan_of
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, GraphError, noted
-from aotlite.ir.op import InplaceOp, Op, PureOp, ViewOp, Vjp
+from aotlite.ir.op import InplaceOp, PureOp, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
 
 
@@ -28,12 +28,13 @@ class CreationKind(enum.Enum):
     """How a view was made, where that restricts writing it (TEN-19)."""
 
     MULTI_OUTPUT = "an output of an op that returns several views"
+    CUSTOM = "a view made in a custom function, or an input that it returned"
     NO_GRAD = "a view made under no_grad or in inference_mode"
     LEAF_VIEW = "a view of a leaf that requires grad"
     """Only of captured inputs: their base is not part of the capture."""
 
 
-RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT)
+RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT, CreationKind.CUSTOM)
 """Kinds of views whose history may not be asked for after a write (TEN-19, TEN-20)."""
 
 
@@ -216,13 +217,13 @@ def link_view(
         out._node = view_node(out._chain[-1], edge)
 
 
-def check_writable(op: Op, tensor: Tensor, others: list[Tensor]) -> None:
+def check_writable(name: str, tensor: Tensor, others: list[Tensor]) -> None:
     """Raises where a write with grad on would break a history (TEN-15, TEN-19)."""
     if not STATE.grad_mode:
-        check_counts(op, tensor)
+        check_counts(name, tensor)
         return
     if type(tensor.storage.version) is not int:
-        check_counts(op, tensor)
+        check_counts(name, tensor)
     tracked = tensor.requires_grad
     if not tracked and not any(other.requires_grad for other in others):
         return
@@ -230,29 +231,27 @@ def check_writable(op: Op, tensor: Tensor, others: list[Tensor]) -> None:
     if kind is not None and kind is not CreationKind.LEAF_VIEW:
         raise noted(
             AutogradError(
-                f"{op.name}: the tensor is {kind.value}, expected a view that may be written"
+                f"{name}: the tensor is {kind.value}, expected a view that may be written"
             ),
             "Write to the base, or to a clone(). (TEN-19)",
         )
     if tracked and is_leaf_family(tensor):
         what = "a leaf" if tensor._base is None and kind is None else "a view of a leaf"
         raise noted(
-            AutogradError(
-                f"{op.name}: the tensor is {what} that requires grad, expected a non-leaf"
-            ),
+            AutogradError(f"{name}: the tensor is {what} that requires grad, expected a non-leaf"),
             "A leaf's old value has no history to keep. Write under no_grad(), or to a clone(). "
             "(TEN-15)",
         )
     if tensor._base is not None:
-        _check_replayable(op, root_of(tensor))
+        _check_replayable(name, root_of(tensor))
 
 
-def check_counts(op: Op, tensor: Tensor) -> None:
+def check_counts(name: str, tensor: Tensor) -> None:
     """Raises for a write of an inference tensor outside of inference mode (TEN-22)."""
     if type(tensor.storage.version) is not int and STATE.grad_mode is not None:
         raise noted(
             AutogradError(
-                f"{op.name}: the tensor is an inference tensor, expected an ordinary one outside "
+                f"{name}: the tensor is an inference tensor, expected an ordinary one outside "
                 "of inference_mode"
             ),
             "Write in inference_mode, or to a clone(). (TEN-22)",
@@ -274,13 +273,13 @@ def is_leaf_family(tensor: Tensor) -> bool:
     )
 
 
-def _check_replayable(op: Op, root: Root) -> None:
+def _check_replayable(name: str, root: Root) -> None:
     """The gradient of a write through a view has the root's layout, a place for each element."""
     meta = root.meta
     if overlaps_itself(meta):
         raise noted(
             AliasError(
-                f"{op.name}: the tensor is a view of {meta}, which overlaps itself, expected a "
+                f"{name}: the tensor is a view of {meta}, which overlaps itself, expected a "
                 "base with one memory place for each element where the write has a gradient"
             ),
             "clone() the base. (TEN-7, TEN-17)",

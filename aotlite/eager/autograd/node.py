@@ -164,8 +164,8 @@ class TapeNode:
 
     @property
     def next_functions(self) -> tuple[tuple[TapeNode | None, int], ...]:
-        """Where the gradients go: a node and the number of its result for each of them."""
-        return tuple([(None, 0) if edge is None else edge for edge in self.edges])
+        """Where the gradients go: a node and the number of its result for each operand."""
+        return tuple([(None, 0) if edge is None else edge for edge in self.spread(self.edges)])
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -190,6 +190,14 @@ class TapeNode:
             self.extra = Extra()
         return self.extra
 
+    def spread(self, values: Sequence[Any]) -> list[Any]:
+        """Values for the edges as users see them: None for operands that have no edge."""
+        return list(values)
+
+    def gathered(self, values: Sequence[Any]) -> list[Any]:
+        """What belongs to the edges of values as users see them."""
+        return list(values)
+
     def results(self) -> int:
         """Number of results of the op, that is of gradients `run` takes."""
         return 1
@@ -213,7 +221,7 @@ class TapeNode:
         """`run` where gradients are asked for at some of the edges; others may be None."""
         return self.run(grads)
 
-    def saved_tensors(self) -> list[SavedTensor]:
+    def kept_tensors(self) -> list[SavedTensor]:
         """What `run` unpacks, checking versions; not what hooks have packed."""
         return []
 

@@ -9,6 +9,7 @@ Rules: TEN-12, TEN-13, TEN-17, TEN-28, TEN-29. Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from types import MappingProxyType
 from typing import Any
 
@@ -118,11 +119,11 @@ class OpNode(TapeNode):
             grad = function(*[fetch(self, grads, i) for fetch, i in fetches])
             meta = key[position]
             if type(meta) is tuple:
-                found += [_fitted(g, m) for g, m in zip(grad, meta, strict=True)]
+                found += [fitted(g, m) for g, m in zip(grad, meta, strict=True)]
             elif grad is None or grad.meta is meta:
                 found.append(grad)
             else:
-                found.append(_fitted(grad, meta))
+                found.append(fitted(grad, meta))
         return found
 
     def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
@@ -136,10 +137,27 @@ class OpNode(TapeNode):
             wanted, self.plan.needed, self.plan.formulas, strict=True
         ):
             grad = function(*[fetch(self, grads, i) for fetch, i in fetches]) if yes else None
-            found.append(_fitted(grad, self.key[position]))
+            found.append(fitted(grad, self.key[position]))
         return found
 
-    def saved_tensors(self) -> list[SavedTensor]:
+    def _slots(self) -> list[bool]:
+        """For each operand that a gradient could flow to, lists' parts too, whether one does."""
+        slots: list[bool] = []
+        vjp: Vjp = self.op.vjp  # type: ignore[attr-defined]
+        for position in vjp.positions:
+            meta = self.key[position]
+            count = len(meta) if type(meta) is tuple else 1
+            slots += [position in self.plan.needed] * count
+        return slots
+
+    def spread(self, values: Sequence[Any]) -> list[Any]:
+        rest = iter(values)
+        return [next(rest) if used else None for used in self._slots()]
+
+    def gathered(self, values: Sequence[Any]) -> list[Any]:
+        return list(compress(values, self._slots()))
+
+    def kept_tensors(self) -> list[SavedTensor]:
         found = list(self.saved_results.values())
         for kept in self.kept or ():
             if type(kept) is SavedTensor:
@@ -215,11 +233,12 @@ Fetch = Callable[[OpNode, Gradients, int], Any]
 def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
     grad = grads[index]
     if grad is None:  # one of several: the others' gradients flow
-        grad = grads[index] = _zeros(node.result[index])
+        grad = grads[index] = zeros_of(node.result[index])
     return grad
 
 
-def _zeros(meta: TensorMeta) -> Any:
+def zeros_of(meta: TensorMeta) -> Any:
+    """Zeros of this shape and dtype."""
     from aotlite.eager.dispatch import dispatch
 
     return dispatch(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
@@ -265,7 +284,7 @@ _FETCH: dict[Source, Fetch] = {
 }
 
 
-def _fitted(grad: Any, meta: TensorMeta) -> Any:
+def fitted(grad: Any, meta: TensorMeta) -> Any:
     """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
     if grad is None:
         return None
@@ -316,8 +335,8 @@ class SliceAssign(TapeNode):
             base = put(self.chain, grad, hole)
         return [base, *inner]
 
-    def saved_tensors(self) -> list[SavedTensor]:
-        return self.written.saved_tensors()
+    def kept_tensors(self) -> list[SavedTensor]:
+        return self.written.kept_tensors()
 
     def release(self) -> None:
         self.written.release()

@@ -1,0 +1,33 @@
+"""`aotlite.autograd`: gradients on request, hooks and own functions, by PyTorch's names."""
+
+from aotlite.autograd import functional, graph
+from aotlite.autograd.numerical import gradcheck, gradgradcheck
+from aotlite.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from aotlite.eager.autograd.function import Function
+from aotlite.eager.autograd.functional import backward, grad
+from aotlite.eager.state import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+
+__all__ = [
+    "Function",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]

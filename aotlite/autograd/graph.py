@@ -1,0 +1,89 @@
+"""`aotlite.autograd.graph`: the tape as users see it, and hooks on what it saves. Rule: TEN-42."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.eager.autograd.edges import GradientEdge, get_gradient_edge
+from aotlite.eager.autograd.hooks import RemovableHandle
+from aotlite.eager.autograd.node import TapeNode as Node
+from aotlite.eager.state import STATE, watching
+from aotlite.eager.storage import no_data
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, AutogradError
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "RemovableHandle",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "saved_tensors_hooks",
+]
+
+
+class saved_tensors_hooks:
+    """Block in which `pack_hook(tensor)` says what is kept of each tensor that is saved.
+
+    `unpack_hook` makes a tensor of that again when a backward needs it. The innermost block counts.
+
+    >>> import aotlite as al
+    >>> x = al.ones(2, requires_grad=True)
+    >>> with saved_tensors_hooks(lambda t: t.numpy(), lambda a: 3 * al.from_numpy(a)):
+    ...     y = x * x
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([6., 6.])
+    """
+
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
+            if not callable(hook):
+                raise ArgumentError(
+                    f"saved_tensors_hooks: argument {name!r} is {hook!r}, expected a function"
+                )
+        self._hooks = pack_hook, unpack_hook
+        self._blocks: list[Any] = []
+
+    def __enter__(self) -> None:
+        watch = STATE.watch
+        if watch is not None and watch.forbidden is not None:
+            raise AutogradError(watch.forbidden)
+        self._blocks.append(watching(pack=self._hooks))
+        self._blocks[-1].__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._blocks.pop().__exit__(None, None, None)
+
+
+class disable_saved_tensors_hooks:
+    """Block in which entering `saved_tensors_hooks` is an AutogradError with this message."""
+
+    def __init__(self, error_message: str) -> None:
+        self._message = error_message
+        self._blocks: list[Any] = []
+
+    def __enter__(self) -> None:
+        watch = STATE.watch
+        if watch is not None and watch.pack is not None:
+            raise AutogradError(self._message)
+        self._blocks.append(watching(forbidden=self._message))
+        self._blocks[-1].__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._blocks.pop().__exit__(None, None, None)
+
+
+def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
+    """Counts a write that was made by other means, so that saved values are known to be stale.
+
+    Nothing happens to inference tensors, which do not count.
+    """
+    for each in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        if each.storage.buffer is None:
+            raise no_data("increment_version")
+        each.storage.version += 1

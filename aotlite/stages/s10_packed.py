@@ -1,0 +1,41 @@
+"""Saved-tensor hooks on what a compiled call saves: packed at its end, unpacked on the way back.
+
+Used by stage 10 alone. Rules: TEN-42, SAV-7. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotlite.backends.values import Value
+from aotlite.eager.autograd.node import Packed
+from aotlite.eager.tensor import tensor_over
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Saved
+
+
+def saved_metas(graph: Graph) -> list[TensorMeta]:
+    """The metas of the saved values that a backward takes, in order."""
+    return [node.meta for node in graph.placeholders if isinstance(node.role, Saved)]  # type: ignore[misc]
+
+
+def pack(values: Sequence[Value], metas: Sequence[TensorMeta], hooks: Any) -> list[Packed]:
+    """What the hooks keep of the values: arrays, and windows (buffer, start)."""
+    found = []
+    for value, meta in zip(values, metas, strict=True):
+        buffer, start = value if type(value) is tuple else (value, 0)
+        found.append(Packed.of(tensor_over(buffer, meta, start), *hooks))
+    return found
+
+
+def unpack(kept: Sequence[Packed], metas: Sequence[TensorMeta], before: Sequence[bool]) -> Any:
+    """The values again, each as an array or a window as it was `before`."""
+    values: list[Value] = []
+    for each, meta, window in zip(kept, metas, before, strict=True):
+        tensor = each.unpack()
+        if tensor.meta is not meta:
+            tensor = tensor.detach().to(meta.dtype).restride(meta.stride)
+        values.append((tensor.storage.buffer, tensor.offset) if window else tensor.array)
+    return values
