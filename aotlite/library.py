@@ -1,7 +1,7 @@
 """`register_op`: an op of the user's own, declared in the form of the built-in ones.
 
-From the declaration follow the function, the method of tensors, `out=`, the in-place form, autograd,
-capture, printed graphs and the partitioner's view of it. Spec: `specs/op_declaration.md`.
+From the declaration follow the function, the method of tensors, `out=`, the in-place form,
+autograd, capture, printed graphs and the partitioner's view. Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations

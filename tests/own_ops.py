@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import aotlite.ir.ops  # noqa: F401  (fills the table: what comes later is the user's)
 from aotlite.ir.op import OPS
 from aotlite.ir.operand import Operand
 
