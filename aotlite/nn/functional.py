@@ -27,6 +27,7 @@ from aotlite.nn.functions import (
     log_softmax,
     relu,
     softmax,
+    softmin,
 )
 from aotlite.nn.normalization import batch_norm, layer_norm
 
@@ -62,4 +63,5 @@ __all__ = [
     "scaled_dot_product_attention",
     "smooth_l1_loss",
     "softmax",
+    "softmin",
 ]

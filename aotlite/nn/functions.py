@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from aotlite.eager.functions import call, rand
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 
 Ints = int | Sequence[int]
@@ -66,11 +67,16 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 # ------------------------------------------------------------------------------------ softmaxes
-def softmax(input: Tensor, dim: int) -> Tensor:
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """exp(input) divided by its sum over `dim`."""
-    return input.softmax(dim)
+    return input.softmax(dim, dtype=dtype)
 
 
-def log_softmax(input: Tensor, dim: int) -> Tensor:
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """`softmax` of the negated input."""
+    return (-input).softmax(dim, dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The logarithm of `softmax`."""
-    return input.log_softmax(dim)
+    return input.log_softmax(dim, dtype=dtype)

@@ -69,7 +69,7 @@ def test_activations_are_pytorchs(torch, function):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("function", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("function", ["softmax", "softmin", "log_softmax"])
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_softmaxes_are_pytorchs(torch, function, dim):
     theirs = lambda x: getattr(torch.nn.functional, function)(x, dim)
