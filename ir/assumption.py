@@ -38,10 +38,13 @@ class Assumption:
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether it is true where the symbols, by name, have these values."""
-        if isinstance(self.fact, Answer):
-            return self.fact.holds(values)
-        left, right = concrete((self.fact.left, self.fact.right), values)
-        return RELATIONS[self.fact.relation](left, right)
+        try:
+            if isinstance(self.fact, Answer):
+                return self.fact.holds(values)
+            left, right = concrete((self.fact.left, self.fact.right), values)
+            return RELATIONS[self.fact.relation](left, right)
+        except ZeroDivisionError:  # an assumption before this one says that the divisor is not 0
+            return False
 
     def __repr__(self) -> str:
         """`s0 >= 4 (slice, model.py:12 in loss: y = x[3:])`."""

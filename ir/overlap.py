@@ -1,8 +1,8 @@
 """Whether tensors share memory: exact answers about strided address sets.
 
-Ground floor: imports nothing of aotlite but types. Geometries are plain ints (hints, where sizes
-are symbols: ALI-7). Used for writes through overlapping memory (TEN-7, TEN-8) and for inputs that
-alias one another (ALI-2 to ALI-5).
+Ground floor. Where sizes are symbols, the question is answered for their hints and logged (ALI-7).
+Used for writes through overlapping memory (TEN-7, TEN-8) and for inputs that alias one another
+(ALI-2 to ALI-5).
 
 Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`.
 In practice merging terms leaves one or two, solved without a search.
@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from aotlite.ir.sizes import Shape, Stride
+from aotlite.ir.sizes import Shape, Stride, is_symbolic, settled
 
 __all__ = ["Geometry", "has_internal_overlap", "overlaps", "overlaps_bytes"]
 
@@ -40,6 +40,8 @@ def overlaps(a: Geometry, b: Geometry) -> bool:
     True
     """
     (shape_a, stride_a, offset_a), (shape_b, stride_b, offset_b) = a, b
+    if is_symbolic((*shape_a, *stride_a, offset_a, *shape_b, *stride_b, offset_b)):
+        return bool(settled(overlaps, a, b))
     if 0 in shape_a or 0 in shape_b:
         return False
     if offset_a == offset_b:
@@ -79,6 +81,8 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     >>> has_internal_overlap((2, 2), (1, 1)), has_internal_overlap((2, 3), (3, 1))
     (True, False)
     """
+    if is_symbolic((*shape, *stride)):
+        return bool(settled(has_internal_overlap, shape, stride))
     if 0 in shape:
         return False
     terms = sorted(_terms(shape, stride, keep_zero=True))

@@ -106,6 +106,8 @@ def bounds(terms: Terms) -> Range:
     Each atom is counted from one of its bounds, so that what is left of it is not negative. For
     sizes this finds more than interval arithmetic: `s0*s1 - s1` is at least 2 for sizes above 1.
     """
+    if all(len(monomial) < 2 for monomial in terms):
+        return _bounds_of_sum(terms)
     counted: dict[Atom, Terms] = {}
     room: dict[Atom, int | None] = {}
     for monomial in terms:
@@ -121,6 +123,19 @@ def bounds(terms: Terms) -> Range:
             else:
                 return None, None
     return _bounds_of_counts(substitute(terms, counted), room)
+
+
+def _bounds_of_sum(terms: Terms) -> Range:
+    """`bounds` where no two atoms are multiplied: each is at a bound of its own."""
+    low: int | None = 0
+    high: int | None = 0
+    for monomial, c in terms.items():
+        least, most = (monomial[0].lower, monomial[0].upper) if monomial else (1, 1)
+        if c < 0:
+            least, most = most, least
+        low = None if low is None or least is None else low + c * least
+        high = None if high is None or most is None else high + c * most
+    return low, high
 
 
 def _bounds_of_counts(terms: Terms, room: Mapping[Atom, int | None]) -> Range:

@@ -18,6 +18,7 @@ from operator import eq
 from typing import Any, TypeAlias
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.symbol_table import table_of
 from aotlite.ir.symbols import SymBool, SymInt
 
 __all__ = [
@@ -166,11 +167,8 @@ def settled(function: Callable[..., Any], *operands: Any) -> Any:
 
     That it says this is logged: what a rule makes of it holds wherever the function says the same.
     """
-    for operand in operands:
-        for value in operand if isinstance(operand, tuple) else (operand,):
-            if type(value) is SymInt:
-                return value.table.ask(function, *operands)
-    return function(*operands)
+    table = table_of(operands)
+    return function(*operands) if table is None else table.ask(function, *operands)
 
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:

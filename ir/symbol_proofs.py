@@ -46,14 +46,24 @@ class Facts:
     # -------------------------------------------------------------------------------- questions
     def nonnegative(self, terms: Terms) -> bool | None:
         """Whether the polynomial is 0 or above."""
-        return self._sign(_positive_content(self._settled(terms)), _DEPTH)
+        terms = self._settled(terms)
+        low, high = bounds(terms)
+        if low is not None and low >= 0:
+            return True
+        if high is not None and high < 0:
+            return False
+        return self._sign(_positive_content(terms), _DEPTH)
 
     def zero(self, terms: Terms) -> bool | None:
         """Whether the polynomial is 0."""
-        terms = _content(self._settled(terms))
+        terms = self._settled(terms)
+        low, high = bounds(terms)
+        if low is not None and low > 0 or high is not None and high < 0:
+            return False
+        terms = _content(terms)
         if _constant(terms):
             return not terms
-        if terms is _NEVER or _key(terms) in self._nonzero:
+        if _key(terms) in self._nonzero:
             return False
         at_least, at_most = self._sign(terms, _DEPTH), self._sign(scaled(terms, -1), _DEPTH)
         if at_least is False or at_most is False:
@@ -146,7 +156,18 @@ class Facts:
                 rest = {monomial: -c * k for monomial, k in terms.items() if monomial != (atom,)}
                 if not any(_is_within(atom, other) for m in rest for other in m):
                     self._values[atom] = rest
+                    self._say_again()
                     return
+
+    def _say_again(self) -> None:
+        """Puts what is now known about an atom into what was said before of it."""
+        for key, least in list(self._least.items()):
+            terms = add(dict(key), {(): least} if least else {}, -1)
+            if not _constant(self._settled(terms)):
+                self.learn_nonnegative(terms)
+        for key in list(self._nonzero):
+            if not _constant(self._settled(dict(key))):
+                self.learn_nonzero(dict(key))
 
     def learn_nonzero(self, terms: Terms) -> None:
         """From now on the polynomial is not 0."""
@@ -160,7 +181,7 @@ class Facts:
 
 
 _NEVER: Terms = {(): 1}
-"""What stands for a polynomial that is never 0."""
+"""Stands for a polynomial that is never 0."""
 
 
 def _apart(terms: Terms) -> tuple[dict[Monomial, int], int]:

@@ -8,7 +8,7 @@ kept as long as it lives: no global cache holds a symbol. Spec: `specs/symbols.m
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 import attrs
 
 from aotlite.ir import symbol_calls
-from aotlite.ir.assumption import Answer, Assumption
+from aotlite.ir.assumption import Answer, Assumption, concrete
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.location import Location
 from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, evaluate, multiply
@@ -74,6 +74,8 @@ class SymbolTable:
     sums: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
     differences: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
     products: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
+    truths: dict[tuple[str, Any, Any], Any] = attrs.field(factory=dict, init=False)
+    """Comparisons that have been made: True and False for good, a `SymBool` until more is known."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """For others: metas and results of rules that have symbols in them."""
     op: str | None = attrs.field(default=None, init=False)
@@ -82,6 +84,8 @@ class SymbolTable:
     _interned: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
     _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
     _answers: dict[Any, Any] = attrs.field(factory=dict, init=False)
+    _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
+    _counts: dict[str, int] = attrs.field(factory=dict, init=False)
     _atoms: int = attrs.field(default=0, init=False)
 
     # ---------------------------------------------------------------------------------- symbols
@@ -92,12 +96,14 @@ class SymbolTable:
         """
         if hint < 2:
             return hint
-        if self.duck_shape:
-            for symbol in self.symbols.values():
-                if symbol.hint == hint and symbol.lower == 2:
-                    symbol.sources.append(source)
-                    return self.named(symbol.name)
-        return self.symbol(hint, source, lower=2)
+        if not self.duck_shape:
+            return self.symbol(hint, source, lower=2)
+        found = self._by_hint.get(hint)
+        if found is None:
+            self._by_hint[hint] = found = self.symbol(hint, source, lower=2)
+        elif source:
+            self.symbols[str(found)].sources.append(source)
+        return found
 
     def symbol(
         self,
@@ -109,7 +115,8 @@ class SymbolTable:
     ) -> SymInt:
         """A fresh symbol of this range, s0, s1, ...; u0, u1, ... without a hint."""
         letter = "u" if hint is None else "s"
-        count = sum(name.startswith(letter) for name in self.symbols)
+        count = self._counts.get(letter, 0)
+        self._counts[letter] = count + 1
         made = Symbol(self._atoms, f"{letter}{count}", hint, (lower, upper))
         if source:
             made.sources.append(source)
@@ -254,14 +261,19 @@ class SymbolTable:
         """What a function of plain ints gives for the hints; that it gives this is assumed."""
         key = (function, operands)
         if key not in self._answers:
-            from aotlite.ir.assumption import concrete
-
             answer = function(*concrete(operands, self.hints))
             self._answers[key] = answer
             self.log.append(Assumption(Answer(function, operands, answer), self.op, self.locate()))
         return self._answers[key]
 
+    def compare(self, fact: SymBool) -> bool | SymBool:
+        """The comparison, or its truth where that is known."""
+        known = self.known(fact)
+        truth = self.truths[fact.relation, fact.left, fact.right] = fact if known is None else known
+        return truth
+
     def _assume(self, fact: SymBool) -> None:
+        self.truths = {key: truth for key, truth in self.truths.items() if type(truth) is bool}
         self.log.append(Assumption(fact, self.op, self.locate()))
         difference = self.terms_of(fact.left - fact.right)
         match fact.relation:
@@ -330,11 +342,16 @@ def _factor(atom: Any, *, alone: bool) -> str:
     return text if plain else f"({text})"
 
 
-def table_of(values: Sequence[Any]) -> SymbolTable | None:
-    """The table of the first symbolic int among these values; None if all are plain."""
+def table_of(values: Iterable[Any]) -> SymbolTable | None:
+    """The table of the first symbolic int among values and tuples of values; None without any."""
     for value in values:
-        if type(value) is SymInt:
-            return value.table
+        kind = type(value)
+        if kind is SymInt:
+            found: SymbolTable | None = value.table
+        elif kind is tuple:
+            found = table_of(value)
+        else:
+            continue
+        if found is not None:
+            return found
     return None
-
-

@@ -168,15 +168,18 @@ class SymInt:
         return self._compared(">=", other)
 
     def _compared(self, relation: str, other: Any) -> Any:
+        if type(other) is int or type(other) is SymInt:
+            found = self.table.truths.get((relation, self, other))
+            if found is not None:
+                return found
         if isinstance(other, float):
             return RELATIONS[relation](float(self), other)  # type: ignore[arg-type]
         if not isinstance(other, (int, SymInt)):
             return NotImplemented
         if type(other) is SymInt and other.table is not self.table:
             return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
-        fact = SymBool(self, relation, other)
-        known = self.table.known(fact)
-        return fact if known is None else known
+        plain = other if type(other) is SymInt else int(other)  # of a bool, its number
+        return self.table.compare(SymBool(self, relation, plain))
 
     # ------------------------------------------------------------------- where a number is needed
     def __bool__(self) -> bool:

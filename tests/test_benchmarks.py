@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from benchmarks import calls, common, eager, first_call, loops, overhead, pipeline
+from benchmarks import calls, common, eager, first_call, loops, overhead, pipeline, symbols
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
 from benchmarks.programs import TorchLike, program
@@ -216,3 +216,16 @@ def test_eager_prints_what_is_asked(capsys, tmp_path, monkeypatch):
         assert text in printed
     found = json.loads(file.read_text("utf-8"))["microseconds"]["add"]
     assert {"aotlite", "aotlite with grad", "NumPy"} == set(found)
+
+
+# ----------------------------------------------------------------------------------- symbolic sizes
+def test_symbols_prints_what_is_asked(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(loops, "LOOP_SECONDS", 1e-5)
+    file = tmp_path / "found.json"
+    symbols.main(["--rounds", "1", "--json", str(file)])
+    printed = capsys.readouterr().out
+    for text in ("| a + b ", "| rule of matmul ", "arithmetic again: at most ", "asked: below 1"):
+        assert text in printed
+    found = json.loads(file.read_text("utf-8"))["microseconds"]
+    assert set(symbols.CASES) == set(found)
+    assert all(microseconds > 0 for of in found.values() for microseconds in of.values())
