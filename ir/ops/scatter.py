@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import dtypes, sizes
+from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -278,7 +278,7 @@ def _spanned(src: Any, index: Any) -> Any:
     if len(src.shape) != len(index.shape):
         return src.reshape(index.shape) if index.shape else src.reshape(())
     for dim, (have, wanted) in enumerate(zip(src.shape, index.shape, strict=True)):
-        if not sizes.known_equal(have, wanted):
+        if have != wanted:
             src = src._do("slice", dim, 0, wanted, 1)
     return src
 
