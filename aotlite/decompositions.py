@@ -16,6 +16,7 @@ from aotlite import ops
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op import OPS, Op
+from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.precision import accumulator
 
 __all__ = ["core_table"]
@@ -113,7 +114,7 @@ def _var(x: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = Fa
     count = _count(x, dims)
     off = (wide - _over(_total(wide, dims), count)).abs()
     degrees = max(count - (1 if correction is None else correction), 0)
-    return _over(_total(off * off, dims, keepdim=keepdim), degrees).to_kind(x.real.dtype)
+    return _over(_total(off * off, dims, keepdim=keepdim), degrees).to_kind(real_of(x.dtype))
 
 
 def _logsumexp(x: Any, dim: tuple[int, ...], keepdim: bool = False) -> Any:

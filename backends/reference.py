@@ -94,9 +94,7 @@ class _Compiler:
         op = node.target
         dead = [self.slots[value] for value in dying]
         if isinstance(op, ViewOp):
-            self.steps.append(
-                _view_step(self.slots[node.args[0]], self.slots[node], op.start(node.args), dead)
-            )
+            self.steps.append(_view_step(self.slots[node.args[0]], self.slots[node], node, dead))
         elif isinstance(op, PureOp):
             self.steps.append(self._kernel_step(node, op, dead))
         elif op is not GETITEM:
@@ -136,14 +134,23 @@ class _Compiler:
         return self.slots[value], meta.device.arrays.strided, meta.dtype, meta.shape, meta.stride
 
 
-def _view_step(source: int, out: int, start: int, dead: list[int]) -> Step:
+def _view_step(source: int, out: int, node: Node, dead: list[int]) -> Step:
+    op, args, start = node.target, node.args, node.target.start(node.args)
+    recasts = node.meta.dtype is not args[0].meta.dtype  # type: ignore[union-attr]
+
+    def recasting(windows: list[Any], arrays: list[Any]) -> None:
+        buffer, before = windows[source]
+        windows[out] = (buffer, op.at(args, before))
+        for slot in dead:
+            windows[slot] = arrays[slot] = None
+
     def step(windows: list[Any], arrays: list[Any]) -> None:
         buffer, before = windows[source]
         windows[out] = (buffer, before + start)
         for slot in dead:
             windows[slot] = arrays[slot] = None
 
-    return step
+    return recasting if recasts else step
 
 
 def _load(operand: tuple[Any, ...], windows: list[Any], arrays: list[Any]) -> Any:

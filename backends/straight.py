@@ -164,11 +164,18 @@ class _Writer:
     def _call(self, node: Node) -> None:
         op = node.target
         if isinstance(op, ViewOp):
-            place = self.places[node.args[0]]
-            start = place.start + op.start(node.args)
-            self.places[node] = _Place(place.buffer, start, place.offset)
+            self.places[node] = self._view(node, op)
         elif isinstance(op, PureOp):
             self._kernel(node, op)
+
+    def _view(self, node: Node, op: ViewOp) -> _Place:
+        place = self.places[node.args[0]]
+        old, new = node.args[0].meta.dtype.itemsize, node.meta.dtype.itemsize  # type: ignore[union-attr]
+        if old == new or place.offset is None:
+            return _Place(place.buffer, op.at(node.args, place.start), place.offset)
+        offset = self._name("o", node)
+        self._emit(f"{offset} = ({place.at()}) * {old} // {new}", offset)
+        return _Place(place.buffer, op.start(node.args), offset)
 
     def _kernel(self, node: Node, op: PureOp) -> None:
         function = _plain_function(node, op)

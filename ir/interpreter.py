@@ -75,7 +75,7 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
         case PureOp():
             return _compute(op, args)
         case ViewOp():
-            return args[0].window(op.infer(args), op.start(args))
+            return args[0].window(op.infer(args), _moved(op, args))
         case MultiViewOp():
             return tuple(call_arrays(part, (args[0], *rest)) for part, rest in op.parts(args))
         case InplaceOp():
@@ -88,6 +88,11 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
     raise UnsupportedError(
         f"{op.name}: it draws from a generator, expected its pure form; functionalize first"
     )
+
+
+def _moved(op: ViewOp, args: tuple[Any, ...]) -> int:
+    """By how many elements the view's start is another number than the operand's."""
+    return op.at(args, args[0].start) - int(args[0].start)
 
 
 def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:

@@ -108,6 +108,11 @@ class Op:
     def __reduce__(self) -> tuple[Any, ...]:
         return op_named, (self.name,)
 
+    @property
+    def shown(self) -> Op:
+        """The op that gives what this one does of a value that may lie anywhere."""
+        return self
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
         types = tuple(map(type, args))
@@ -312,6 +317,11 @@ class ViewOp(Op):
     """Each element of the operand is seen exactly once, so `put` does not read the parent's
     values.
     """
+    recasts: bool = attrs.field(kw_only=True, default=False)
+    """The bytes may be seen as another dtype. Offsets count elements of each tensor's own."""
+    copies: PureOp | None = attrs.field(kw_only=True, default=None)
+    """The op that gives a copy of what is seen, for a view that may not exist where a value happens
+    to lie: pure graphs have that instead."""
     pure: ClassVar[bool] = True
     views: ClassVar[bool] = True
 
@@ -323,6 +333,29 @@ class ViewOp(Op):
         """Elements from the operand's first element to the result's."""
         start: int = self.result(args)[1]
         return start
+
+    @property
+    def shown(self) -> Op:
+        return self.copies or self
+
+    @property
+    def cuts_history(self) -> bool:
+        """The result is no differentiable view of the operand (TEN-4)."""
+        return self.vjp is None
+
+    def at(self, args: tuple[Any, ...], before: int) -> int:
+        """Where the result starts in memory of which the operand starts at `before`, each in
+        elements of its own.
+        """
+        meta, start = self.result(args)
+        place: int = recast(before, args[0].meta, meta) + start
+        return place
+
+
+def recast(offset: int, old: TensorMeta, new: TensorMeta) -> int:
+    """An offset in elements of `old` as one in elements of `new`."""
+    size, wanted = old.dtype.itemsize, new.dtype.itemsize
+    return offset if size == wanted else offset * size // wanted
 
 
 @attrs.define(eq=False, slots=True, repr=False)

@@ -237,12 +237,7 @@ class Operand:
         part (TEN-36).
         """
         lone = self.is_complex() and not dtype.is_complex
-        return (self.real if lone else self).to(dtype)
-
-    @property
-    def real(self) -> Any:
-        """The real parts: a copy, but a real tensor is itself."""
-        return self._do("real") if self.is_complex() else self
+        return (self._do("real") if lone else self).to(dtype)
 
 
 def is_number(value: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp, recast
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED, AS_STRIDED_
 
@@ -46,7 +46,8 @@ def _room(node: Node, meta: TensorMeta, rooms: dict[Node, Room]) -> Room:
     match op:
         case ViewOp() | GeometryOp():
             size, start = rooms[args[0]]
-            return size, start + op.result(args)[1]
+            view = op.view if isinstance(op, GeometryOp) else op
+            return recast(size, args[0].meta, meta), view.at(args, start)
         case InplaceOp():
             return rooms[args[0]]
     if op is GETITEM and isinstance(args[0].target, MultiViewOp):

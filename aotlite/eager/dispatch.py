@@ -47,8 +47,8 @@ from aotlite.ir.op import (
 )
 from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.structure import ResultOp
-from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.ir.overlap import has_internal_overlap, overlaps
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.overlap import Geometry, has_internal_overlap, overlaps_bytes
 
 
 def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
@@ -86,7 +86,7 @@ def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tenso
     out = _window(op, source, meta, start)
     if recorder is not None:
         out.value = recorder.record(op, args, meta)
-    if op is not DETACH:
+    if not op.cuts_history:
         link_view(out, source, op, args[1:])
         if out._node is not None:
             note_origin(out._node, out.value, recorder)
@@ -97,10 +97,28 @@ def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
     storage = source.storage
     if storage.buffer is None and STATE.recorder is None:
         raise no_data(op.name)
-    offset = source.offset + start
+    offset = source.offset
+    if meta.dtype is not source.meta.dtype:
+        offset = _recast(op, source, meta)
+    offset += start
     if op is AS_STRIDED:
         _check_bounds(op, storage, meta, offset)
     return Tensor(storage, meta, offset)
+
+
+def _recast(op: Op, source: Tensor, meta: TensorMeta) -> int:
+    """The source's offset in elements of the view. Raises ShapeError if it is within one (TEN-6)."""
+    size, wanted = source.meta.dtype.itemsize, meta.dtype.itemsize
+    if size < wanted:
+        if STATE.recorder is not None:
+            STATE.recorder.note_offset_read(source)
+        ratio = wanted // size
+        if source.offset % ratio:
+            raise ShapeError(
+                f"{op.name}: the storage offset is {source.offset}, expected a multiple of {ratio} "
+                f"to see {source.meta.dtype} as {meta.dtype}"
+            )
+    return source.offset * size // wanted
 
 
 def _check_bounds(op: Op, storage: Storage, meta: TensorMeta, offset: int) -> None:
@@ -217,8 +235,9 @@ def check_destination(
         raise no_data(name)
     for other in others:
         if other.storage is storage and not (other.meta is meta and other.offset == target.offset):
-            mine, its = _layout(target), _layout(other)
-            if overlaps(mine, its):
+            if _layout(target) != _layout(other) and overlaps_bytes(
+                *_layout(target), *_layout(other)
+            ):
                 raise noted(
                     AliasError(
                         f"{name}: an operand {other.meta} overlaps the destination {meta} in part, "
@@ -228,8 +247,10 @@ def check_destination(
                 )
 
 
-def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    return tensor.meta.shape, tensor.meta.stride, tensor.offset
+def _layout(tensor: Tensor) -> tuple[Geometry, int]:
+    """The places of the elements, and their size."""
+    meta = tensor.meta
+    return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
 
 
 def _geometry(op: GeometryOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:

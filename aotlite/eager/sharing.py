@@ -26,9 +26,14 @@ def alias_pattern(tensors: Sequence[Tensor]) -> Any:
         first = storages.setdefault(id(tensor.storage), index)
         shared = shared or first != index
         same = objects.setdefault(id(tensor), index)
-        pattern.append((first, tensor.offset - tensors[first].offset, same))
+        pattern.append((first, _byte(tensor) - _byte(tensors[first]), same))
     foreign = tuple(foreign_overlaps(tensors))
     return (tuple(pattern) if shared else None, foreign) if shared or foreign else None
+
+
+def _byte(tensor: Tensor) -> int:
+    """Where the tensor starts in its storage: tensors of one storage may differ in dtype."""
+    return tensor.offset * tensor.meta.dtype.itemsize
 
 
 def are_apart(tensors: Sequence[Tensor]) -> bool:

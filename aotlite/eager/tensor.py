@@ -189,6 +189,13 @@ class Tensor(Differentiable):
         """Gives this tensor another geometry over its storage (TEN-24)."""
         return self._do("as_strided_", size, stride, self._relative(storage_offset))
 
+    def as_strided_scatter(
+        self, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    ) -> Tensor:
+        """A copy with the same strides of which this window is `src`."""
+        offset = self._relative(storage_offset)
+        return self._do("as_strided_scatter", src, size, stride, offset)
+
     def _relative(self, storage_offset: int | None) -> int:
         return 0 if storage_offset is None else storage_offset - self.storage_offset()
 

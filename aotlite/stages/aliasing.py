@@ -13,7 +13,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import AS_STRIDED, DETACH
+from aotlite.ir.ops.views import AS_STRIDED
 
 
 @attrs.frozen(eq=False)
@@ -91,11 +91,11 @@ def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: 
     operand: TensorMeta = args[0].meta
     result: TensorMeta = node.meta  # type: ignore[assignment]
     family = sight.family
-    start = sight.start + op.start(args)
+    start = op.at(args, sight.start)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
         step = Step(op, (args[1], args[2], start - family.start), family.meta, result)
         return Sight(sight.root, family.chain.then(step), start, made, family)
     chain = sight.chain.then(Step(op, args[1:], operand, result))
-    if op is DETACH:
+    if op.cuts_history:
         family = Family(chain, start, result)
     return Sight(sight.root, chain, start, made, family)

@@ -170,6 +170,11 @@ class CaptureRecorder:
         """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
         root = storage_root(tensor.value)
         held: TensorMeta = root.meta  # type: ignore[assignment]
+        if held.dtype is not meta.dtype:
+            raise self.refuse(
+                f"{op.name} on a view of {held.dtype} as {meta.dtype}",
+                "take the window of the tensor before it is seen in another dtype",
+            )
         real = self._real_by_node.get(root)
         first = 0 if real is None else real.offset
         offset = tensor.offset + start

@@ -24,7 +24,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
-from aotlite.ir.ops.views import AS_STRIDED, DETACH
+from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.stages.facts import AliasOfBase, AliasOfInput, AliasOfOutput
 
 View = AliasOfInput | AliasOfBase | AliasOfOutput
@@ -101,8 +101,14 @@ def is_simple(view: View) -> bool:
     return (
         not (view.requires_grad or view.stale or view.is_dead_end)
         and view.kind in (None, CreationKind.NO_GRAD)
-        and not any(step.op in (DETACH, AS_STRIDED) for step in view.chain)
+        and not any(map(_stands_apart, view.chain))
     )
+
+
+def _stands_apart(step: Step) -> bool:
+    """Whether the step makes a family of its own, counts from elsewhere, or counts otherwise."""
+    op = step.op
+    return op.cuts_history or op is AS_STRIDED or op.recasts
 
 
 def plain_view(source: Tensor, steps: tuple[Step, ...], start: int, kind: Any) -> Tensor:
@@ -145,17 +151,17 @@ def rebuilt(source: Tensor, view: View, detached: Detached) -> Tensor:
 
 def _last_detach(chain: Chain) -> int:
     """The number of steps up to the last detach: histories before it do not matter."""
-    return max([i + 1 for i, step in enumerate(chain) if step.op is DETACH], default=0)
+    return max([i + 1 for i, step in enumerate(chain) if step.op.cuts_history], default=0)
 
 
 def _replayed(source: Tensor, chain: Iterable[Step], detached: Detached) -> Tensor:
     """`source` seen through the chain."""
     out = source
     for step in chain:
-        if step.op is not DETACH:
+        if not step.op.cuts_history:
             out = out._apply(step.op, (out, *step.args))
         elif id(step) in detached:
             out = detached[id(step)]
         else:
-            out = detached[id(step)] = out.detach()
+            out = detached[id(step)] = out._apply(step.op, (out, *step.args))
     return out

@@ -16,8 +16,8 @@ from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.ir.overlap import has_internal_overlap, overlaps
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.overlap import Geometry, has_internal_overlap, overlaps_bytes
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sight, Sights
@@ -143,7 +143,7 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
         for (a, first), (b, second) in _near(family):
             if not (first.writes_data or second.writes_data):
                 continue
-            if overlaps(_layout(a), _layout(b)):
+            if overlaps_bytes(*_layout(a), *_layout(b)):  # of whatever dtypes
                 raise noted(
                     AliasError(
                         f"analyze: {a.place} and {b.place} overlap in memory and "
@@ -159,19 +159,25 @@ Given = tuple[CapturedInput, InputMeta]
 
 def _near(family: list[Given]) -> Iterator[tuple[Given, Given]]:
     """Pairs of inputs on one storage whose spans meet; within a pair in the inputs' order."""
-    ordered = sorted(range(len(family)), key=lambda i: family[i][0].entry_offset)
+    ordered = sorted(range(len(family)), key=lambda i: _start(family[i]))
     reaching: list[int] = []
     for i in ordered:
-        start = family[i][0].entry_offset
+        start = _start(family[i])
         reaching = [j for j in reaching if _end(family[j]) > start]
         for j in reaching:
             yield family[min(i, j)], family[max(i, j)]
         reaching.append(i)
 
 
+def _start(given: Given) -> int:
+    """The first byte."""
+    return given[0].entry_offset * given[0].entry_meta.dtype.itemsize
+
+
 def _end(given: Given) -> int:
-    end: int = given[0].entry_offset + given[0].entry_meta.span
-    return end
+    """The byte behind the last."""
+    meta = given[0].entry_meta
+    return _start(given) + meta.span * meta.dtype.itemsize
 
 
 def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
@@ -187,8 +193,9 @@ def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
             )
 
 
-def _layout(given: CapturedInput) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    return given.entry_meta.shape, given.entry_meta.stride, given.entry_offset
+def _layout(given: CapturedInput) -> tuple[Geometry, int]:
+    meta = given.entry_meta
+    return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
 
 
 # -------------------------------------------------------------------------------------- outputs
@@ -328,7 +335,7 @@ def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
 
 
 def _detached(chain: Chain) -> bool:
-    return any(step.op is DETACH for step in chain)
+    return any(step.op.cuts_history for step in chain)
 
 
 def _plain(result: Tensor, meta: TensorMeta, steps: Chain) -> Plain:

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
+from aotlite.eager.autograd.windows import window_on
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.dtypes import uint64
@@ -26,6 +27,7 @@ from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
+from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
@@ -195,7 +197,7 @@ class _Functionalizer:
         key = (value, step.op, step.args)
         found = self.memo.get(key)
         if found is None:
-            found = self.memo[key] = self.build.emit(step.op, (value, *step.args))
+            found = self.memo[key] = self.build.emit(step.op.shown, (value, *step.args))
         return found
 
     def _exact(self, group: Group) -> Node:
@@ -212,7 +214,7 @@ class _Functionalizer:
             return
         parent = self._alias(operand)
         meta: TensorMeta = node.meta  # type: ignore[assignment]
-        start = parent.start + op.start((operand, *rest))
+        start = op.at((operand, *rest), parent.start)
         if op is AS_STRIDED:
             self._check_span(node, parent.group, meta, start)
             chain = chain_of(Step(op, (rest[0], rest[1], start), parent.group.meta, meta))
@@ -232,10 +234,10 @@ class _Functionalizer:
         key = (value, op, rest)
         found = self.memo.get(key)
         if found is None:
-            if value is operand and op is node.target:
+            if value is operand and op is node.target and op.shown is op:
                 found = self.build.add(node)
             else:
-                found = self.build.emit(op, (value, *rest))
+                found = self.build.emit(op.shown, (value, *rest))
             self.memo[key] = found
         return found
 
@@ -400,7 +402,15 @@ def _lens(alias: Alias) -> Chain:
     if not alias.chain.repeats:
         return alias.chain
     meta, root = alias.meta, alias.group.meta
-    return chain_of(Step(AS_STRIDED, (meta.shape, meta.stride, alias.start), root, meta))
+    if meta.dtype is not root.dtype and meta.dtype is not real_of(root.dtype):
+        raise noted(
+            UnsupportedError(
+                f"functionalize: a view {meta} that repeats elements of {root}, of another dtype, "
+                "is written, expected a view without repetition or of the same dtype"
+            ),
+            "Write before expanding.",
+        )
+    return window_on(root, 0, meta, alias.start)
 
 
 def _repeats(meta: TensorMeta) -> bool:

@@ -41,7 +41,7 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and type(args[0]) is DType and not kwargs:
         return self if self.dtype is args[0] else self._do("cast", args[0])
     first = args[0] if args else None
-    bound: tuple[Any, ...]
+    bound: Any
     if type(first) is DType:
         bound = _TO_DTYPE.bind((self, *args), kwargs)
         dtype = bound[1]

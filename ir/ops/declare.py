@@ -290,8 +290,12 @@ def view(
     put: Callable[..., Any] | None,
     vjp: Formulas,
     keeps_all: bool = False,
+    **facts: Any,
 ) -> ViewOp:
-    """Declares a view op. With `put=None` the inverse write is the derived `<name>_scatter` op."""
+    """Declares a view op. With `put=None` the inverse write is the derived `<name>_scatter` op.
+
+    `facts` are fields of `ViewOp` that few ops have: `recasts`, `copies`.
+    """
     parsed = schema_of(schema)
     name = parsed.name
     if put is None:
@@ -304,6 +308,7 @@ def view(
             put=put,
             vjp=parse_vjp(parsed, vjp),
             keeps_all=keeps_all,
+            **facts,
         )
     )
     return op
@@ -311,7 +316,7 @@ def view(
 
 def _scatter_put(name: str) -> Callable[..., Any]:
     def put(parent: Any, value: Any, *args: Any) -> Any:
-        return getattr(parent, f"{name}_scatter")(value, *args)
+        return parent._do(f"{name}_scatter", value, *args)
 
     return put
 
@@ -375,9 +380,9 @@ def _scatter_formulas(viewed: ViewOp) -> dict[str, Callable[..., Any]]:
     exec(
         f"def to_self(grad, src_meta, {names}):\n"
         f"    hole = grad.new_zeros(src_meta.shape)\n"
-        f"    return getattr(grad, view_name + '_scatter')(hole, {names})\n"
+        f"    return grad._do(view_name + '_scatter', hole, {names})\n"
         f"def to_src(grad, {names}):\n"
-        f"    return getattr(grad, view_name)({names})\n",
+        f"    return grad._do(view_name, {names})\n",
         scope,
     )
     return {"self": scope["to_self"], "src": scope["to_src"]}

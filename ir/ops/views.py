@@ -11,8 +11,7 @@ from typing import Any
 from aotlite.ir import layout, sizes
 from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import Cost
-from aotlite.ir.ops.declare import geometry_of, multi_view, pure, scatter_of, view
+from aotlite.ir.ops.declare import geometry_of, multi_view, scatter_of, view
 
 Window = tuple[TensorMeta, int]
 Ints = tuple[int, ...]
@@ -52,7 +51,7 @@ DETACH = view(
 
 # ------------------------------------------------------------------------------------ reshaping
 def _view(self: TensorMeta, size: tuple[int, ...]) -> Window:
-    shape = sizes.infer_size(size, self.numel)
+    shape = sizes.infer_size(size, self.numel, op="view")
     stride = layout.view_strides(self.shape, self.stride, shape)
     if stride is None:
         raise ShapeError(
@@ -72,7 +71,7 @@ VIEW = view(
 
 
 def _unsqueeze(self: TensorMeta, dim: int) -> Window:
-    dim = sizes.wrap_dim(dim, len(self.shape) + 1)
+    dim = sizes.wrap_dim(dim, len(self.shape) + 1, op="unsqueeze")
     step = self.shape[dim] * self.stride[dim] if dim < len(self.shape) else 1
     return _seen(
         self,
@@ -92,7 +91,7 @@ UNSQUEEZE = view(
 
 def _squeezed(shape: tuple[int, ...], dim: tuple[int, ...] | None) -> tuple[int, ...]:
     """The dimensions that stay."""
-    asked = range(len(shape)) if dim is None else sizes.wrap_dims(dim, len(shape))
+    asked = range(len(shape)) if dim is None else sizes.wrap_dims(dim, len(shape), op="squeeze")
     return tuple(i for i in range(len(shape)) if i not in asked or shape[i] != 1)
 
 
@@ -112,10 +111,12 @@ SQUEEZE = view(
 # ------------------------------------------------------------------------------ order of dims
 def _transpose(self: TensorMeta, dim0: int, dim1: int) -> Window:
     if not self.shape:
-        sizes.wrap_dims((dim0,), 0), sizes.wrap_dims((dim1,), 0)
+        sizes.wrap_dim(dim0, 0, op="transpose")
+        sizes.wrap_dim(dim1, 0, op="transpose")
         return self, 0
     order = list(range(len(self.shape)))
-    a, b = sizes.wrap_dim(dim0, len(order)), sizes.wrap_dim(dim1, len(order))
+    a = sizes.wrap_dim(dim0, len(order), op="transpose")
+    b = sizes.wrap_dim(dim1, len(order), op="transpose")
     order[a], order[b] = order[b], order[a]
     return _reordered(self, tuple(order))
 
@@ -145,7 +146,7 @@ T = view(
 
 
 def _order(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    order = tuple(sizes.wrap_dim(d, ndim) for d in dims)
+    order = tuple(sizes.wrap_dim(d, ndim, op="permute") for d in dims)
     if sorted(order) != list(range(ndim)):
         raise ShapeError(f"permute: dims is {dims}, expected each of {ndim} dimensions once")
     return order
@@ -219,7 +220,7 @@ EXPAND = view(
 def _select(self: TensorMeta, dim: int, index: int) -> Window:
     if not self.shape:
         raise ShapeError("select: the tensor has no dimensions, expected at least 1")
-    dim = sizes.wrap_dim(dim, len(self.shape))
+    dim = sizes.wrap_dim(dim, len(self.shape), op="select")
     size = self.shape[dim]
     if not -size <= index < size:
         raise IndexOutOfRangeError(
@@ -246,7 +247,7 @@ def _slice(self: TensorMeta, dim: int, start: int | None, end: int | None, step:
         raise ShapeError("slice: the tensor has no dimensions, expected at least 1")
     if step < 1:
         raise ArgumentError(f"slice: argument 'step' is {step}, expected at least 1")
-    dim = sizes.wrap_dim(dim, len(self.shape))
+    dim = sizes.wrap_dim(dim, len(self.shape), op="slice")
     first, last = sizes.slice_bounds(start, end, self.shape[dim])
     length = sizes.ceil_div(last - first, step)
     shape = (*self.shape[:dim], length, *self.shape[dim + 1 :])
@@ -268,7 +269,8 @@ SLICE = view(
 
 def _diagonal(self: TensorMeta, offset: int, dim1: int, dim2: int) -> Window:
     ndim = len(self.shape)
-    a, b = sizes.wrap_dim(dim1, ndim), sizes.wrap_dim(dim2, ndim)
+    a = sizes.wrap_dim(dim1, ndim, op="diagonal")
+    b = sizes.wrap_dim(dim2, ndim, op="diagonal")
     if a == b:
         raise ShapeError(f"diagonal: dim1 and dim2 are both {a}, expected two dimensions")
     rows, columns = self.shape[a], self.shape[b]
@@ -299,7 +301,7 @@ DIAGONAL = view(
 
 # ------------------------------------------------------------------------- windows and strides
 def _unfold(self: TensorMeta, dimension: int, size: int, step: int) -> Window:
-    dim = sizes.wrap_dim(dimension, len(self.shape))
+    dim = sizes.wrap_dim(dimension, len(self.shape), op="unfold")
     have = self.shape[dim] if self.shape else 1
     if step < 1 or size < 0:
         raise ArgumentError(
@@ -358,10 +360,10 @@ def _as_strided_vjp(
     missing = self_meta.span - span.numel()
     if missing > 0:
         span = span.new_zeros((self_meta.span,)).slice_scatter(span, 0, 0, span.numel(), 1)
-    return _window_on(span, self_meta.shape, self_meta.stride, 0)
+    return window_on_operand(span, self_meta.shape, self_meta.stride, 0)
 
 
-def _window_on(value: Any, size: Ints, stride: Ints, offset: int) -> Any:
+def window_on_operand(value: Any, size: Ints, stride: Ints, offset: int) -> Any:
     """`as_strided` counted from the operand's first element, as the op has it and no method."""
     return value._do("as_strided", size, stride, offset)
 
@@ -379,7 +381,7 @@ AS_STRIDED = view(
 def _split_parts(self: TensorMeta, split_size: int, dim: int) -> Any:
     if not self.shape:
         raise ShapeError("split: the tensor has no dimensions, expected at least 1")
-    dim = sizes.wrap_dim(dim, len(self.shape))
+    dim = sizes.wrap_dim(dim, len(self.shape), op="split")
     have = self.shape[dim]
     if split_size < 0 or (split_size == 0 and have != 0):
         raise ArgumentError(f"split: argument 'split_size' is {split_size}, expected at least 1")
@@ -396,7 +398,7 @@ SPLIT = multi_view(
 
 
 def _split_with_sizes_parts(self: TensorMeta, split_sizes: tuple[int, ...], dim: int) -> Any:
-    dim = sizes.wrap_dim(dim, len(self.shape))
+    dim = sizes.wrap_dim(dim, len(self.shape), op="split_with_sizes")
     have = self.shape[dim]
     if sum(split_sizes) != have or any(n < 0 for n in split_sizes):
         raise ShapeError(
@@ -419,7 +421,7 @@ SPLIT_WITH_SIZES = multi_view(
 def _unbind_parts(self: TensorMeta, dim: int) -> Any:
     if not self.shape:
         raise ShapeError("unbind: the tensor has no dimensions, expected at least 1")
-    dim = sizes.wrap_dim(dim, len(self.shape))
+    dim = sizes.wrap_dim(dim, len(self.shape), op="unbind")
     return tuple((SELECT, (dim, i)) for i in range(self.shape[dim]))
 
 
@@ -437,21 +439,23 @@ def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
     """The gradient with the strides of `meta`, of which a window speaks; zeros in its gaps."""
     if meta.dense:
         return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
-    flat = grad.new_zeros((meta.span,)).as_strided_scatter(grad, meta.shape, meta.stride, 0)
-    return _window_on(flat, meta.shape, meta.stride, 0)
+    room = grad.new_zeros((meta.span,))
+    flat = room._do("as_strided_scatter", grad, meta.shape, meta.stride, 0)
+    return window_on_operand(flat, meta.shape, meta.stride, 0)
 
 
 def _window_to_self(
     grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
 ) -> Any:
     hole = grad.new_zeros(size)
-    return _in_memory_of(grad, result_meta).as_strided_scatter(hole, size, stride, offset)
+    memory = _in_memory_of(grad, result_meta)
+    return memory._do("as_strided_scatter", hole, size, stride, offset)
 
 
 def _window_to_src(
     grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
 ) -> Any:
-    return _window_on(_in_memory_of(grad, result_meta), size, stride, offset)
+    return window_on_operand(_in_memory_of(grad, result_meta), size, stride, offset)
 
 
 AS_STRIDED_SCATTER = scatter_of(AS_STRIDED, vjp={"self": _window_to_self, "src": _window_to_src})
@@ -461,42 +465,3 @@ TRANSPOSE_ = geometry_of(TRANSPOSE, "transpose_")
 SQUEEZE_ = geometry_of(SQUEEZE, "squeeze_")
 UNSQUEEZE_ = geometry_of(UNSQUEEZE, "unsqueeze_")
 AS_STRIDED_ = geometry_of(AS_STRIDED, "as_strided_")
-
-
-def _accumulate_meta(
-    self: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
-) -> TensorMeta:
-    if any(n < 0 for n in size):
-        raise ShapeError(f"strided_accumulate: size is {size}, expected no negative number")
-    return self.as_contiguous(size)
-
-
-def _accumulate(
-    xp: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
-) -> Any:
-    """Sums each element of `grad` into the place its window has in contiguous memory."""
-    total = xp.zeros((meta.numel,), dtype=meta.dtype.numpy)
-    if 0 in grad.shape:
-        return xp.reshape(total, size)
-    address = xp.full(grad.shape, offset, dtype=xp.int64)
-    for dim, (length, step) in enumerate(zip(grad.shape, stride, strict=True)):
-        index = xp.arange(length, dtype=xp.int64) * step
-        address = address + xp.reshape(
-            index, tuple(length if i == dim else 1 for i in range(len(grad.shape)))
-        )
-    xp.add.at(total, xp.reshape(address, (-1,)), xp.reshape(grad, (-1,)))
-    return xp.reshape(total, size)
-
-
-STRIDED_ACCUMULATE = pure(
-    "strided_accumulate(Tensor self, int[] size, int[] stride, int offset=0) -> Tensor",
-    meta=_accumulate_meta,
-    kernel=_accumulate,
-    vjp={
-        "self": lambda grad, self_meta, stride, offset: _window_on(
-            grad.contiguous(), self_meta.shape, stride, offset
-        )
-    },
-    cost=Cost.INDEXING,
-)
-"""The adjoint of reading windows: zeros of `size` with self added in at the windows' places."""

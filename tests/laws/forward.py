@@ -145,16 +145,17 @@ def _check_window(
     op: Op, sample: Sample, operand: Tensor, view: ViewOp, rest: tuple[Any, ...]
 ) -> None:
     meta, start = view.result((operand, *rest))
-    assert meta.dtype is operand.dtype, (
+    assert view.recasts or meta.dtype is operand.dtype, (
         f"{op.name}{sample}: the rule gives dtype {meta.dtype}, expected {operand.dtype}, the "
         "memory's"
     )
     if view.keeps_all:
-        assert meta.numel == operand.numel(), (
-            f"{op.name}{sample}: the rule gives {meta.numel} elements, expected {operand.numel()}"
+        assert meta.nbytes == operand.nbytes, (
+            f"{op.name}{sample}: the rule gives {meta.nbytes} bytes, expected {operand.nbytes}"
         )
     if meta.numel and not view.name.startswith("as_strided"):
-        assert start >= 0 and start + meta.span <= operand.meta.span, (
+        size, room = meta.dtype.itemsize, operand.meta.span * operand.itemsize
+        assert start >= 0 and (start + meta.span) * size <= room, (
             f"{op.name}{sample}: the window {meta} at {start} leaves the memory of {operand.meta}"
         )
 

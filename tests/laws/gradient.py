@@ -102,7 +102,10 @@ def gradients(
 def weights_of(outs: Sequence[Tensor]) -> list[Tensor]:
     """Fixed incoming gradients for these results, all different."""
     weights = cotangents(tuple(outs))
-    return [tensor_of(w.astype(out.dtype.numpy)) for out, w in zip(outs, weights, strict=True)]
+    return [
+        tensor_of((w + 1j * np.sin(3 * w) if out.dtype.is_complex else w).astype(out.dtype.numpy))
+        for out, w in zip(outs, weights, strict=True)
+    ]
 
 
 def _smooth(samples: Samples) -> list[Sample]:
@@ -160,7 +163,12 @@ def _check_second(op: Op, sample: Sample, rng: np.random.Generator) -> None:
 
 
 def _weighed(values: Sequence[Tensor], weights: Sequence[Tensor]) -> float:
-    return float(sum((v.array * w.array).sum() for v, w in zip(values, weights, strict=True)))
+    return sum(_product(w.array, v.array) for v, w in zip(values, weights, strict=True))
+
+
+def _product(a: Any, b: Any) -> float:
+    """The inner product over the reals; the one that PyTorch's complex gradients belong to."""
+    return float((np.conj(a) * b).sum().real)
 
 
 def _moved_weights(direction: Any, weights: Sequence[Tensor], k: int) -> tuple[Tensor, ...]:
@@ -181,9 +189,12 @@ def _compare(
     move: Any = None,
 ) -> None:
     """The gradient along some directions against central differences of `function`."""
-    shape = _moved(op, sample, k, 0)[1] if move is None else move(0)[k].shape
+    operand = _moved(op, sample, k, 0)[1] if move is None else move(0)[k]
+    shape = operand.shape
     for _ in range(DIRECTIONS):
         direction = rng.uniform(-1, 1, shape)
+        if operand.dtype.is_complex:
+            direction = direction + 1j * rng.uniform(-1, 1, shape)
         ends = []
         for sign in (STEP, -STEP):
             if move is None:
@@ -192,7 +203,7 @@ def _compare(
                 args = (*bound(op, sample), *move(sign * direction))
             ends.append(function(args))
         expected = (ends[0] - ends[1]) / (2 * STEP)
-        got = 0.0 if gradient is None else float((_like(gradient, shape) * direction).sum())
+        got = 0.0 if gradient is None else _product(_like(gradient, shape), direction)
         assert abs(got - expected) <= TOLERANCE * max(1.0, abs(expected)), (
             f"{op.name}{sample}: {what} is {got:.9g} along a direction, expected {expected:.9g} by "
             "differences"
@@ -204,12 +215,12 @@ def _like(gradient: Tensor, shape: tuple[int, ...]) -> np.ndarray:
     return array if array.shape == tuple(shape) else np.full(shape, np.nan)
 
 
-def _moved(op: Op, sample: Sample, k: int, by: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Fresh arguments with differentiable operand `k` moved, and that operand's shape."""
+def _moved(op: Op, sample: Sample, k: int, by: Any) -> tuple[tuple[Any, ...], Tensor]:
+    """Fresh arguments with differentiable operand `k` moved, and that operand."""
     args = bound(op, sample)
     operand = [t for t in tensors_in(args) if t.dtype.is_differentiable][k]
     operand.array[...] += by
-    return args, operand.shape
+    return args, operand
 
 
 # --------------------------------------------------------------- L7: saved = what the vjp reads
@@ -447,7 +458,7 @@ def _check_linear(op: Op, sample: Sample) -> None:
     first = weights_of(outs)
     second = [tensor_of(np.cos(np.array(w.array) * 7 + 1) * 1000) for w in first]
     both = [tensor_of(a.array * 2 - b.array) for a, b in zip(first, second, strict=True)]
-    nothing = [tensor_of(np.zeros(w.shape)) for w in first]
+    nothing = [tensor_of(np.zeros_like(w.array)) for w in first]
     images = []
     for weights in (first, second, both, nothing):
         args = bound(op, sample)

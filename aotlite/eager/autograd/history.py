@@ -10,6 +10,7 @@ Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Any
 
 from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
@@ -17,6 +18,7 @@ from aotlite.eager.autograd.hooks import move_retained
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
 from aotlite.eager.autograd.tape import OpNode, SliceAssign, new_node, plan_of
+from aotlite.eager.autograd.windows import window_on
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, GraphError, noted
@@ -161,9 +163,14 @@ def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
             ),
             "Make the view again after the write, or clone() it before. (TEN-19, TEN-20)",
         )
-    for step in tensor._chain:
+    _take(tensor, _through(tensor._chain, edge))
+
+
+def _through(chain: Iterable[Step], edge: Edge) -> Edge:
+    """The edge of what the views of a chain give, of their operand's."""
+    for step in chain:
         edge = (view_node(step, edge), 0)
-    _take(tensor, edge)
+    return edge
 
 
 def _take(tensor: Tensor, edge: Edge) -> None:
@@ -206,9 +213,10 @@ def link_view(
     out._seen = out.storage.version
     out._kind = kind or base._kind
     if op is AS_STRIDED:  # relative to the storage, not to the view it is called on (FUN-11)
-        args = (args[0], args[1], out.offset - root.offset)
-        out._chain = chain_of(Step(op, args, root.meta, out.meta))
+        out._chain = window_on(root.meta, root.offset, out.meta, out.offset)
         edge = root.edge() if edge is not None else None
+        if edge is not None:
+            edge = _through(out._chain[:-1], edge)
     else:
         out._chain = base._chain.then(Step(op, args, base.meta, out.meta))
     if not grad_mode:
@@ -395,9 +403,7 @@ def _lens(tensor: Tensor, root: Root) -> Chain:
     """
     if not tensor._chain.repeats:
         return tensor._chain
-    meta = tensor.meta
-    args = (meta.shape, meta.stride, tensor.offset - root.offset)
-    return chain_of(Step(AS_STRIDED, args, root.meta, meta))
+    return window_on(root.meta, root.offset, tensor.meta, tensor.offset)
 
 
 def change_geometry(tensor: Tensor, step: Step) -> None:
@@ -409,9 +415,7 @@ def change_geometry(tensor: Tensor, step: Step) -> None:
     root = root_of(tensor)
     moved = step
     if step.op is AS_STRIDED:
-        start = tensor.offset - root.offset
-        args = (step.args[0], step.args[1], start)
-        tensor._chain = chain_of(Step(step.op, args, root.meta, step.result))
+        tensor._chain = window_on(root.meta, root.offset, step.result, tensor.offset)
     else:
         tensor._chain = tensor._chain.then(step)
     if not (tensor._leaf and tensor._node is None):

@@ -345,7 +345,7 @@ class SliceAssign(TapeNode):
 def replay(chain: Iterable[Step], value: Any) -> Any:
     """`value` seen through the views of `chain`."""
     for step in chain:
-        value = value._apply(step.op, (value, *step.args))
+        value = value._apply(step.op.shown, (value, *step.args))
     return value
 
 
@@ -353,7 +353,7 @@ def put(chain: Chain | tuple[Step, ...], base: Any, value: Any) -> Any:
     """`base` with what is seen through `chain` replaced by `value` (FUN-7)."""
     parents = [base]
     for step in chain[:-1]:
-        parents.append(parents[-1]._apply(step.op, (parents[-1], *step.args)))
+        parents.append(parents[-1]._apply(step.op.shown, (parents[-1], *step.args)))
     for step, parent in zip(reversed(chain), reversed(parents), strict=True):
         value = step.op.put(parent, value, *step.args)
     return value

@@ -1,0 +1,50 @@
+"""`strided_accumulate`: the adjoint of reading memory through windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir.errors import ShapeError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.views import window_on_operand
+
+
+def _accumulate_meta(
+    self: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> TensorMeta:
+    if any(n < 0 for n in size):
+        raise ShapeError(f"strided_accumulate: size is {size}, expected no negative number")
+    return self.as_contiguous(size)
+
+
+def _accumulate(
+    xp: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
+) -> Any:
+    """Sums each element of `grad` into the place its window has in contiguous memory."""
+    total = xp.zeros((meta.numel,), dtype=meta.dtype.numpy)
+    if 0 in grad.shape:
+        return xp.reshape(total, size)
+    address = xp.full(grad.shape, offset, dtype=xp.int64)
+    for dim, (length, step) in enumerate(zip(grad.shape, stride, strict=True)):
+        index = xp.arange(length, dtype=xp.int64) * step
+        address = address + xp.reshape(
+            index, tuple(length if i == dim else 1 for i in range(len(grad.shape)))
+        )
+    xp.add.at(total, xp.reshape(address, (-1,)), xp.reshape(grad, (-1,)))
+    return xp.reshape(total, size)
+
+
+STRIDED_ACCUMULATE = pure(
+    "strided_accumulate(Tensor self, int[] size, int[] stride, int offset=0) -> Tensor",
+    meta=_accumulate_meta,
+    kernel=_accumulate,
+    vjp={
+        "self": lambda grad, self_meta, stride, offset: window_on_operand(
+            grad.contiguous(), self_meta.shape, stride, offset
+        )
+    },
+    cost=Cost.INDEXING,
+)
+"""The adjoint of reading windows: zeros of `size` with self added in at the windows' places."""
