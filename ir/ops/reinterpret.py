@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.ir import dtypes, sizes
+from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
@@ -44,7 +44,7 @@ def _check_last(name: str, self: TensorMeta, dtype: DType) -> None:
             f"{name}: the tensor has no dimensions, expected at least 1 to see {self.dtype} as "
             f"{dtype}, of another size"
         )
-    if not sizes.known_equal(self.stride[-1], 1):
+    if self.stride[-1] != 1:
         raise ShapeError(
             f"{name}: the stride of the last dimension is {self.stride[-1]}, expected 1 to see "
             f"{self.dtype} as {dtype}, of another size"
@@ -53,13 +53,13 @@ def _check_last(name: str, self: TensorMeta, dtype: DType) -> None:
 
 def _wider(name: str, self: TensorMeta, ratio: int) -> tuple[int, ...]:
     """The strides but the last in elements `ratio` times as large."""
-    if not sizes.known_divides(ratio, self.shape[-1]):
+    if self.shape[-1] % ratio:
         raise ShapeError(
             f"{name}: the size of the last dimension is {self.shape[-1]}, expected a multiple of "
             f"{ratio}"
         )
     for dim, step in enumerate(self.stride[:-1]):
-        if not sizes.known_divides(ratio, step):
+        if step % ratio:
             raise ShapeError(
                 f"{name}: the stride of dimension {dim} is {step}, expected a multiple of {ratio}"
             )
@@ -111,7 +111,7 @@ def _view_as_complex(self: TensorMeta) -> Window:
     if dtype is None:
         raise DTypeError(f"view_as_complex: dtype is {self.dtype}, expected float32 or float64")
     _check_last("view_as_complex", self, dtype)
-    if not sizes.known_equal(self.shape[-1], 2):
+    if self.shape[-1] != 2:
         raise ShapeError(
             f"view_as_complex: the tensor has shape {self.shape}, expected a last dimension of "
             "size 2"
