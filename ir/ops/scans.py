@@ -171,7 +171,9 @@ def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
     size = self.shape[dim]
     if size == 0:
         return grad * weights
-    steps = result.narrow(dim, 0, size - 1) - result.narrow(dim, 1, size - 1)
+    here, next_ = result.narrow(dim, 0, size - 1), result.narrow(dim, 1, size - 1)
+    infinite = (here == next_).logical_and(here.abs() == float("inf"))  # where inf - inf is no step
+    steps = (here - next_).masked_fill(infinite, 0)
     last = result.new_zeros(_with_size(result.shape, dim, 1))
     return weights * _tail_sums(grad, conj(_joined(dim, steps.exp(), last)), dim)
 

@@ -39,7 +39,9 @@ def _unique_outline(self: TensorMeta, dim: int | None, consecutive: bool) -> tup
 
 
 def _slices(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
-    """The strides of slices that were laid one after the other."""
+    """The strides of slices that were laid one after the other; of none, what is contiguous."""
+    if 0 in shape:
+        return contiguous_strides(shape)
     rest = [i for i in range(len(shape)) if i != dim]
     steps = contiguous_strides((shape[dim], *[shape[i] for i in rest]))
     of = dict(zip((dim, *rest), steps, strict=True))
