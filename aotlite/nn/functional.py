@@ -21,7 +21,10 @@ from aotlite.ir.ops.pooling import max_pool1d, max_pool2d
 from aotlite.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
 from aotlite.nn.embedding import embedding
 from aotlite.nn.functions import (
+    alpha_dropout,
     dropout,
+    dropout1d,
+    dropout2d,
     gelu,
     linear,
     log_softmax,
@@ -29,11 +32,12 @@ from aotlite.nn.functions import (
     softmax,
     softmin,
 )
-from aotlite.nn.normalization import batch_norm, layer_norm
+from aotlite.nn.normalization import batch_norm, group_norm, layer_norm, rms_norm
 
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
     "batch_norm",
@@ -45,8 +49,11 @@ __all__ = [
     "conv_transpose2d",
     "cross_entropy",
     "dropout",
+    "dropout1d",
+    "dropout2d",
     "embedding",
     "gelu",
+    "group_norm",
     "huber_loss",
     "kl_div",
     "l1_loss",
@@ -60,6 +67,7 @@ __all__ = [
     "nll_loss",
     "one_hot",
     "relu",
+    "rms_norm",
     "scaled_dot_product_attention",
     "smooth_l1_loss",
     "softmax",

@@ -6,12 +6,13 @@ follow from the ops'.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from aotlite.eager.functions import call, rand
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.errors import ArgumentError, ShapeError
 
 Ints = int | Sequence[int]
 
@@ -49,21 +50,80 @@ def checked_approximation(name: str, approximate: str) -> str:
     return approximate
 
 
+# -------------------------------------------------------------------------------------- dropout
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeros with probability `p`, the rest times 1 / (1 - p), by the default generator.
 
     Returns the input itself if not training or p is 0 (FUN-13).
     """
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"dropout: p is {p}, expected 0 <= p <= 1")
+    return _dropped("dropout", input, input.shape, p, training, inplace)
+
+
+def _dropped(
+    name: str, input: Tensor, drawn: tuple[int, ...], p: float, training: bool, inplace: bool
+) -> Tensor:
+    """`dropout` by one draw of this shape, which broadcasts to the input."""
+    _check_probability(name, p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
         return input.mul_(0.0) if inplace else input * 0.0
-    kept = rand(input.shape, dtype=input.dtype, device=input.device) >= p
+    kept = rand(drawn, dtype=input.dtype, device=input.device) >= p
     scale = 1.0 / (1.0 - p)
     # Two products rather than one by a scaled mask: what is saved for backward is the bool mask.
     return input.mul_(kept).mul_(scale) if inplace else input * kept * scale
+
+
+def _check_probability(name: str, p: float) -> None:
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"{name}: p is {p}, expected 0 <= p <= 1")
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """`dropout` of whole channels: (n, c, l), or (c, l)."""
+    drawn = _channels("dropout1d", input, 1, (2, 3))
+    return _dropped("dropout1d", input, drawn, p, training, inplace)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """`dropout` of whole channels: (n, c, h, w)."""
+    drawn = _channels("dropout2d", input, 2, (4,))
+    return _dropped("dropout2d", input, drawn, p, training, inplace)
+
+
+def _channels(name: str, input: Tensor, rank: int, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of one draw for each channel, in front of `rank` dimensions."""
+    if input.ndim not in ranks:
+        raise ShapeError(
+            f"{name}: the input has shape {input.shape}, expected "
+            f"{' or '.join(map(str, ranks))} dimensions"
+        )
+    return (*input.shape[:-rank], *[1] * rank)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`dropout` that keeps mean 0 and variance 1: what is lost becomes selu's lowest value.
+
+    Source: Klambauer et al., "Self-normalizing neural networks" (NeurIPS 2017).
+    """
+    _check_probability("alpha_dropout", p)
+    if not training or p == 0 or input.numel() == 0:
+        return input
+    if p == 1:
+        return input.mul_(0.0) if inplace else input * 0.0
+    lowest = -1.7580993408473766
+    scale = 1.0 / math.sqrt((lowest * lowest * p + 1) * (1 - p))
+    kept = rand(input.shape, dtype=input.dtype, device=input.device) >= p
+    shift = (~kept).to(input.dtype).mul_(lowest * scale).add_(-lowest * scale * p)
+    if inplace:
+        return input.mul_(kept).mul_(scale).add_(shift)
+    return input * kept * scale + shift
 
 
 # ------------------------------------------------------------------------------------ softmaxes

@@ -75,13 +75,40 @@ def layer_norm(
     return call("layer_norm", input, normalized_shape, weight, bias, eps)
 
 
-class BatchNorm2d(Module):
-    """Normalizes each channel of images: (n, c, h, w) -> (n, c, h, w).
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """layer_norm of the channels in groups: (n, c, *) with weight and bias (c,)."""
+    if input.ndim > 1 and num_groups > 0 and input.numel() == input.size(0) * num_groups != 0:
+        raise ArgumentError(
+            f"group_norm: the input has shape {input.shape}, expected more than 1 value in each of "
+            f"{num_groups} groups"
+        )
+    return call("group_norm", input, num_groups, weight, bias, eps)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """input / sqrt(mean square + eps) * weight over the last dimensions, of these sizes.
+
+    `eps` is the distance of 1 to the next number unless given.
+    """
+    return call("rms_norm", input, normalized_shape, weight, eps)
+
+
+class _BatchNorm(Module):
+    """Normalizes each channel.
 
     In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
     None: their plain average); in eval by the running ones.
     """
 
+    ranks: tuple[int, ...] = (4,)
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -116,9 +143,12 @@ class BatchNorm2d(Module):
         self.register_buffer("num_batches_tracked", count)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim != 4:
-            shape = input.shape
-            raise ShapeError(f"BatchNorm2d: the input has shape {shape}, expected 4 dimensions")
+        if input.ndim not in self.ranks:
+            ranks = " or ".join(map(str, self.ranks))
+            raise ShapeError(
+                f"{type(self).__name__}: the input has shape {input.shape}, expected {ranks} "
+                "dimensions"
+            )
         mean, var, training = self.running_mean, self.running_var, self.training
         momentum = self._count_batch() if training else 0.0
         batch = training or mean is None
@@ -138,6 +168,24 @@ class BatchNorm2d(Module):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalizes each channel: (n, c) or (n, c, l).
+
+    In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
+    None: their plain average); in eval by the running ones.
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalizes each channel of images: (n, c, h, w) -> (n, c, h, w).
+
+    In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
+    None: their plain average); in eval by the running ones.
+    """
 
 
 class LayerNorm(Module):
@@ -166,10 +214,7 @@ class LayerNorm(Module):
 
     def reset_parameters(self) -> None:
         """Writes the initial values: ones and zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -179,3 +224,89 @@ class LayerNorm(Module):
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
         )
+
+
+class GroupNorm(Module):
+    """Normalizes the channels in groups: (n, c, *); starts with no change."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Device = CPU,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(
+                f"GroupNorm: num_groups is {num_groups}, expected a divisor of {num_channels} "
+                "channels"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        options: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.weight = Parameter(ones(num_channels, **options)) if affine else None
+        self.bias = Parameter(zeros(num_channels, **options)) if affine and bias else None
+
+    def reset_parameters(self) -> None:
+        """Writes the initial values: ones and zeros."""
+        _reset(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """Divides by the root mean square of the last dimensions; starts with weight 1."""
+
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: Ints,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Device = CPU,
+        dtype: DType | None = None,
+    ) -> None:
+        if isinstance(normalized_shape, int):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape = shape = tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        weight = ones(shape, dtype=dtype, device=device) if elementwise_affine else None
+        self.weight = None if weight is None else Parameter(weight)
+
+    def reset_parameters(self) -> None:
+        """Writes the initial values: ones."""
+        _reset(self.weight, None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}"
+        )
+
+
+def _reset(weight: Parameter | None, bias: Parameter | None) -> None:
+    if weight is not None:
+        init.ones_(weight)
+    if bias is not None:
+        init.zeros_(bias)

@@ -1,0 +1,200 @@
+"""Layers of convolution, of lines and images, turned around too."""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.eager.functions import empty
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.ir.ops.convolutions import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from aotlite.nn import init
+from aotlite.nn.functions import Ints
+from aotlite.nn.module import Module
+from aotlite.nn.parameter import Parameter
+
+
+def draw(weight: Parameter, bias: Parameter | None) -> None:
+    """PyTorch's start of linear and convolutional layers: uniform in +-1 / sqrt(fan_in)."""
+    init.kaiming_uniform_(weight, a=math.sqrt(5))
+    fan_in, _ = init.calculate_fan_in_and_fan_out(weight)
+    if bias is not None and fan_in > 0:
+        init.uniform_(bias, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+
+class _Convolution(Module):
+    """What the layers share: parameters, their start, what is printed.
+
+    Weight and bias start uniform in +-1 / sqrt(fan_in).
+    """
+
+    rank = 2
+    transposed = False
+    bias: Parameter | None
+    output_padding: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints | str = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Device = CPU,
+        dtype: DType | None = None,
+    ) -> None:
+        name = type(self).__name__
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ArgumentError(
+                f"{name}: groups is {groups}, expected a divisor of {in_channels} input and "
+                f"{out_channels} output channels"
+            )
+        if padding_mode != "zeros":
+            raise UnsupportedError(f"{name}: padding_mode is {padding_mode!r}, expected 'zeros'")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = self._each(kernel_size)
+        self.stride = self._each(stride)
+        self.padding = padding if isinstance(padding, str) else self._each(padding)
+        self.dilation = self._each(dilation)
+        self.groups = groups
+        ends = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        shape = (ends[0], ends[1] // groups, *self.kernel_size)
+        self.weight = Parameter(empty(shape, dtype=dtype, device=device))
+        self.bias = Parameter(empty(out_channels, dtype=dtype, device=device)) if bias else None
+        self.reset_parameters()
+
+    def _each(self, value: Ints) -> tuple[int, ...]:
+        return (value,) * self.rank if isinstance(value, int) else tuple(value)
+
+    def reset_parameters(self) -> None:
+        """Draws initial values."""
+        draw(self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}",
+            f"stride={self.stride}",
+        ]
+        defaults = {
+            "padding": (0,) * self.rank,
+            "dilation": (1,) * self.rank,
+            "output_padding": (0,) * len(self.output_padding),
+            "groups": 1,
+        }
+        parts += [
+            f"{name}={getattr(self, name)}"
+            for name, default in defaults.items()
+            if getattr(self, name) != default
+        ]
+        return ", ".join(parts + ["bias=False"] * (self.bias is None))
+
+
+class Conv1d(_Convolution):
+    """A convolution over lines: (n, in_channels, l) -> (n, out_channels, l')."""
+
+    rank = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        rest = (self.bias, self.stride, self.padding, self.dilation, self.groups)
+        result: Tensor = conv1d(input, self.weight, *rest)
+        return result
+
+
+class Conv2d(_Convolution):
+    """A convolution over images: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        rest = (self.bias, self.stride, self.padding, self.dilation, self.groups)
+        result: Tensor = conv2d(input, self.weight, *rest)
+        return result
+
+
+class _Transposed(_Convolution):
+    """A convolution turned around, with `output_padding` at the far ends of the result."""
+
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        device: Device = CPU,
+        dtype: DType | None = None,
+    ) -> None:
+        self.output_padding = self._each(output_padding)
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _extra(self, input: Tensor, output_size: Ints | None) -> tuple[int, ...]:
+        """The output padding that gives this size. Raises ArgumentError if none does."""
+        if output_size is None:
+            return self.output_padding
+        wanted = self._each(output_size)[-self.rank :]
+        assert not isinstance(self.padding, str)
+        least = [
+            (n - 1) * step - 2 * pad + gap * (k - 1) + 1
+            for n, step, pad, gap, k in zip(
+                input.shape[-self.rank :],
+                self.stride,
+                self.padding,
+                self.dilation,
+                self.kernel_size,
+                strict=True,
+            )
+        ]
+        extra = tuple([n - low for n, low in zip(wanted, least, strict=True)])
+        if any(more < 0 or more >= step for more, step in zip(extra, self.stride, strict=True)):
+            most = [low + step - 1 for low, step in zip(least, self.stride, strict=True)]
+            raise ArgumentError(
+                f"{type(self).__name__}: output_size is {wanted}, expected {tuple(least)} to "
+                f"{tuple(most)}"
+            )
+        return extra
+
+
+class ConvTranspose1d(_Transposed):
+    """What Conv1d's gradient does: (n, in_channels, l) -> (n, out_channels, l')."""
+
+    rank = 1
+
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
+        extra = self._extra(input, output_size)
+        rest = (self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        result: Tensor = conv_transpose1d(input, self.weight, *rest)
+        return result
+
+
+class ConvTranspose2d(_Transposed):
+    """What Conv2d's gradient does: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
+
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
+        extra = self._extra(input, output_size)
+        rest = (self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        result: Tensor = conv_transpose2d(input, self.weight, *rest)
+        return result
