@@ -9,6 +9,7 @@ import numpy as np
 from aotlite.ir import dtypes
 from tests.samples import ALL, FLOATS, NUMERIC, Sample, array, flipped, layouts, register, special
 
+MANY_TIES = np.arange(40) * 7 % 5
 TIES = np.array([[2, 1, 2, 1, 2], [3, 3, 1, 0, 1]])
 
 
@@ -26,6 +27,9 @@ def _sort(name: str) -> Iterable[Sample]:
     yield Sample((TIES, 1), {"stable": True})
     yield Sample((TIES.astype("float16"), 1, True), {"stable": True})
     yield Sample((np.array([np.nan, 1.0, np.nan, -0.0, 0.0]), 0, True))
+    yield Sample((MANY_TIES,))
+    yield Sample((MANY_TIES / 2, 0, True), {"stable": True})
+    yield Sample((MANY_TIES / 4,))
     yield Sample((array((2, 3)),), smooth=True)
     yield Sample((flipped(array((2, 3))), 0, True), smooth=True)
 
@@ -34,6 +38,7 @@ def _sort(name: str) -> Iterable[Sample]:
 def _argsort(name: str) -> Iterable[Sample]:
     yield from (Sample((a,)) for a in layouts("float32"))
     yield Sample((TIES,), {"dim": 1, "descending": True, "stable": True})
+    yield Sample((MANY_TIES,))
 
 
 @register("msort")
