@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aotlite import ops as ops
     from aotlite import optim as optim
     from aotlite import partition as partition
+    from aotlite import random as random
     from aotlite import stages as stages
     from aotlite.aot import aot_function as aot_function
     from aotlite.aot import aot_module as aot_module
@@ -36,20 +37,40 @@ if TYPE_CHECKING:
     from aotlite.api import CompiledFunction as CompiledFunction
     from aotlite.api import capture as capture
     from aotlite.api import compile as compile
-    from aotlite.eager.functions import arange as arange
+    from aotlite.eager.draws import normal as normal
+    from aotlite.eager.draws import rand as rand
+    from aotlite.eager.draws import randint as randint
+    from aotlite.eager.draws import randn as randn
+    from aotlite.eager.draws import randperm as randperm
+    from aotlite.eager.factories import arange as arange
+    from aotlite.eager.factories import empty as empty
+    from aotlite.eager.factories import empty_strided as empty_strided
+    from aotlite.eager.factories import eye as eye
+    from aotlite.eager.factories import full as full
+    from aotlite.eager.factories import linspace as linspace
+    from aotlite.eager.factories import logspace as logspace
+    from aotlite.eager.factories import ones as ones
+    from aotlite.eager.factories import scalar_tensor as scalar_tensor
+    from aotlite.eager.factories import zeros as zeros
+    from aotlite.eager.functions import as_tensor as as_tensor
+    from aotlite.eager.functions import asarray as asarray
     from aotlite.eager.functions import cat as cat
-    from aotlite.eager.functions import empty as empty
     from aotlite.eager.functions import from_numpy as from_numpy
-    from aotlite.eager.functions import full as full
-    from aotlite.eager.functions import ones as ones
-    from aotlite.eager.functions import ones_like as ones_like
-    from aotlite.eager.functions import rand as rand
     from aotlite.eager.functions import stack as stack
     from aotlite.eager.functions import tensor as tensor
     from aotlite.eager.functions import where as where
-    from aotlite.eager.functions import zeros as zeros
-    from aotlite.eager.functions import zeros_like as zeros_like
+    from aotlite.eager.questions import can_cast as can_cast
+    from aotlite.eager.questions import get_default_dtype as get_default_dtype
+    from aotlite.eager.questions import is_complex as is_complex
+    from aotlite.eager.questions import is_floating_point as is_floating_point
+    from aotlite.eager.questions import is_tensor as is_tensor
+    from aotlite.eager.questions import numel as numel
+    from aotlite.eager.questions import promote_types as promote_types
+    from aotlite.eager.questions import result_type as result_type
+    from aotlite.eager.random import Generator as Generator
+    from aotlite.eager.random import default_generator as default_generator
     from aotlite.eager.random import get_rng_state as get_rng_state
+    from aotlite.eager.random import initial_seed as initial_seed
     from aotlite.eager.random import manual_seed as manual_seed
     from aotlite.eager.random import set_rng_state as set_rng_state
     from aotlite.eager.state import enable_grad as enable_grad
@@ -60,10 +81,21 @@ if TYPE_CHECKING:
     from aotlite.eager.state import set_grad_enabled as set_grad_enabled
     from aotlite.eager.tensor import Tensor as Tensor
     from aotlite.ir.device import Device as Device
+    from aotlite.ir.dtype_names import bool as bool
+    from aotlite.ir.dtype_names import cdouble as cdouble
+    from aotlite.ir.dtype_names import cfloat as cfloat
+    from aotlite.ir.dtype_names import double as double
+    from aotlite.ir.dtype_names import float as float
+    from aotlite.ir.dtype_names import half as half
+    from aotlite.ir.dtype_names import int as int
+    from aotlite.ir.dtype_names import long as long
+    from aotlite.ir.dtype_names import short as short
     from aotlite.ir.dtypes import bfloat16 as bfloat16
     from aotlite.ir.dtypes import bool_ as bool_
     from aotlite.ir.dtypes import complex64 as complex64
     from aotlite.ir.dtypes import complex128 as complex128
+    from aotlite.ir.dtypes import float8_e4m3fn as float8_e4m3fn
+    from aotlite.ir.dtypes import float8_e5m2 as float8_e5m2
     from aotlite.ir.dtypes import float16 as float16
     from aotlite.ir.dtypes import float32 as float32
     from aotlite.ir.dtypes import float64 as float64
@@ -72,6 +104,9 @@ if TYPE_CHECKING:
     from aotlite.ir.dtypes import int32 as int32
     from aotlite.ir.dtypes import int64 as int64
     from aotlite.ir.dtypes import uint8 as uint8
+    from aotlite.ir.dtypes import uint16 as uint16
+    from aotlite.ir.dtypes import uint32 as uint32
+    from aotlite.ir.dtypes import uint64 as uint64
     from aotlite.ir.errors import AliasError as AliasError
     from aotlite.ir.errors import AotliteError as AotliteError
     from aotlite.ir.errors import ArgumentError as ArgumentError
@@ -86,6 +121,8 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
+    from aotlite.ir.limits import finfo as finfo
+    from aotlite.ir.limits import iinfo as iinfo
     from aotlite.ir.memory_format import MemoryFormat as MemoryFormat
     from aotlite.ir.memory_format import channels_last as channels_last
     from aotlite.ir.memory_format import channels_last_3d as channels_last_3d
@@ -103,24 +140,35 @@ _LAZY: dict[str, str] = {
     for module, names in {
         "aotlite.aot": "aot_function aot_module aot_module_simplified",
         "aotlite.api": "CompiledFunction capture compile",
-        "aotlite.eager.functions": """
-            arange cat empty from_numpy full ones ones_like rand stack tensor where zeros zeros_like
+        "aotlite.eager.draws": "normal rand randint randn randperm",
+        "aotlite.eager.factories": """
+            arange empty empty_strided eye full linspace logspace ones scalar_tensor zeros
         """,
-        "aotlite.eager.random": "get_rng_state manual_seed set_rng_state",
+        "aotlite.eager.functions": "as_tensor asarray cat from_numpy stack tensor where",
+        "aotlite.eager.questions": """
+            can_cast get_default_dtype is_complex is_floating_point is_tensor numel promote_types
+            result_type
+        """,
+        "aotlite.eager.random": """
+            Generator default_generator get_rng_state initial_seed manual_seed set_rng_state
+        """,
         "aotlite.eager.state": """
             enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
             set_grad_enabled
         """,
         "aotlite.eager.tensor": "Tensor",
         "aotlite.ir.device": "Device",
+        "aotlite.ir.dtype_names": "bool cdouble cfloat double float half int long short",
         "aotlite.ir.dtypes": """
-            bfloat16 bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8
+            bfloat16 bool_ complex64 complex128 float8_e4m3fn float8_e5m2 float16 float32 float64
+            int8 int16 int32 int64 uint8 uint16 uint32 uint64
         """,
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError
             UnsupportedError
         """,
+        "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """
             MemoryFormat channels_last channels_last_3d contiguous_format preserve_format
         """,
@@ -133,7 +181,8 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compilers data decompositions inspect ir nn ops optim partition stages
+    autograd backends compilers data decompositions inspect ir nn ops optim partition random
+    stages
     """.split()
 )
 

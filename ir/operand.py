@@ -219,19 +219,6 @@ class Operand:
         summed = self._do("sum", (*range(extra), *kept), True)
         return summed._do("view", shape) if extra else summed
 
-    # --- new values
-    def new_full(self, size: Sequence[int], value: Any, *, dtype: DType | None = None) -> Any:
-        """A tensor of this size filled with `value`, of this operand's dtype and device."""
-        return self._apply(OPS["full"], (tuple(size), value, dtype or self.dtype, self.device))
-
-    def new_zeros(self, size: Sequence[int], *, dtype: DType | None = None) -> Any:
-        """Zeros of this size, of this operand's dtype and device."""
-        return self.new_full(size, 0, dtype=dtype)
-
-    def new_ones(self, size: Sequence[int], *, dtype: DType | None = None) -> Any:
-        """Ones of this size, of this operand's dtype and device."""
-        return self.new_full(size, 1, dtype=dtype)
-
     def to_kind(self, dtype: DType) -> Any:
         """`to(dtype)` of what a gradient has of it: of complex values for a real dtype, the real
         part (TEN-36).

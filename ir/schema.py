@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 import attrs
 import numpy as np
 
+from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType, advice_on_ndarrays
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.memory_format import MemoryFormat
@@ -108,6 +109,12 @@ def _to_instance(kind: type, value: object) -> object:
     return value if isinstance(value, kind) else _UNFIT
 
 
+def _to_device(value: object) -> object:
+    if type(value) is str:
+        return CPU if value == CPU.name else _UNFIT
+    return _to_having("arrays", value)
+
+
 def _to_operand(value: object) -> object:
     return value if hasattr(value, "meta") else _to_number(value)
 
@@ -191,7 +198,8 @@ def _basic_types() -> list[ParameterType]:
         ParameterType("str", _to_str, as_is=frozenset((str,))),
         ParameterType("dtype", partial(_to_instance, DType), as_is=frozenset((DType,))),
         ParameterType("memory_format", partial(_to_instance, MemoryFormat)),
-        ParameterType("device", partial(_to_having, "arrays")),
+        ParameterType("device", _to_device),
+        ParameterType("generator", partial(_to_having, "draw")),
         ParameterType("int[]", _to_ints),
         ParameterType("Tensor[]", partial(_to_tuple, _to_tensor)),
     ]

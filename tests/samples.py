@@ -406,39 +406,6 @@ def _fill(name: str) -> Iterable[Sample]:
     yield Sample((array((2, 3)), 1.5), smooth=True)
 
 
-@register("full")
-def _full(name: str) -> Iterable[Sample]:
-    for size in ((2, 3), (), (0,), (2, 0)):
-        yield from (Sample((size, number)) for number in (2.5, 3, True))
-    yield Sample(((2,), 3), {"dtype": dtypes.float64})
-    yield Sample(((2,), 1.5), {"dtype": dtypes.int64})
-
-
-@register("arange_of")
-def _arange(name: str) -> Iterable[Sample]:
-    for count in (0, 1, 5):
-        yield Sample((count, 0, 1))
-        yield Sample((count, 3, -2))
-        yield Sample((count, -0.5, 0.25))
-    yield Sample((4, 1, 1), {"dtype": dtypes.float64})
-    yield Sample((4, 0.5, 1), {"dtype": dtypes.int64})
-
-
-@register("uniform")
-def _uniform(name: str) -> Iterable[Sample]:
-    for size in ((), (0,), (2, 3), (9,)):
-        yield Sample((7, 8, 4, size))
-        yield Sample((1 << 40, 0, 0, size), {"dtype": dtypes.float64})
-    yield Sample((np.array(7), np.array(8), 0, (5,)), {"dtype": dtypes.float16})
-
-
-@register("rand")
-def _rand(name: str) -> Iterable[Sample]:
-    for size in ((), (0,), (2, 3), (9,)):
-        yield Sample((size,))
-        yield Sample((size,), {"dtype": dtypes.float64})
-
-
 # The rest of the ops by subject; imported last, since they register here.
 for _path in sorted(Path(__file__).parent.glob("samples_*.py")):
     import_module(f"tests.{_path.stem}")

@@ -280,7 +280,11 @@ def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> T
         return fakes(recorder, (recorder.record(op, args, meta),), (meta,))[0]
     seed, offset = GENERATOR.advance(op.consumes(meta))
     arrays = meta.device.arrays
-    drawn = run_kernel(op.functional, (seed, offset, 0, *args), meta, arrays)
+    try:
+        drawn = run_kernel(op.functional, (seed, offset, 0, *args), meta, arrays)
+    except BaseException:  # what was not drawn is not used up
+        GENERATOR.offset = offset
+        raise
     return Tensor(Storage(arrays.adopt(drawn, meta)), meta)
 
 

@@ -36,7 +36,7 @@ def function(name: str) -> Callable[..., Any] | None:
     def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return compute(*args, **kwargs)
-        return _into(name, compute, args, kwargs, out)
+        return into(name, compute, args, kwargs, out)
 
     described(call, name, _doc(name), _schema(name))
     return call
@@ -72,7 +72,7 @@ def _compute(name: str) -> Callable[..., Any]:
 
 
 # -------------------------------------------------------------------------------------------- out
-def _into(
+def into(
     name: str, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, out: Any
 ) -> Any:
     """`out`, which then holds what the function gives: one tensor, or a tuple for several."""

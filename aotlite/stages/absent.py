@@ -14,7 +14,8 @@ from aotlite.ir import scalar
 from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.op import Cost, PureOp, ViewOp
-from aotlite.ir.ops.create import CLONE, FULL, RESTRIDE
+from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.factories import FULL
 from aotlite.ir.role import Result, Tangent
 
 

@@ -26,8 +26,9 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
-from aotlite.ir.ops.create import CLONE, COPY_, FULL, RESTRIDE
+from aotlite.ir.ops.create import CLONE, COPY_, RESTRIDE
 from aotlite.ir.ops.declare import real_of
+from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
@@ -138,7 +139,7 @@ class _Functionalizer:
 
     def _random(self, node: Node) -> None:
         op: RandomOp = node.target
-        args = (self.seed, self.offset, self.drawn, *node.args)
+        args = (self.seed, self.offset, self.drawn, *self._read(node.args))
         self.env[node] = self.build.emit(op.functional, args)
         self.drawn += op.consumes(node.meta)  # type: ignore[arg-type]
 

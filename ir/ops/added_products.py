@@ -32,7 +32,7 @@ def _rule(op: str, ranks: tuple[int, int], shape_of: Callable[..., Shape]) -> Ca
         check_factors(op, a, b)
         if self.dtype is not a.dtype:
             raise DTypeError(f"{op}: argument 'self' has dtype {self.dtype}, expected {a.dtype}")
-        _check_scales(op, a.dtype, beta, alpha)
+        _check_scales(op, a.dtype, beta, alpha, least=dtypes.FLOATING)  # fractions are cut off
         shape = shape_of(a.shape, b.shape)
         _check_expands(op, self.shape, shape)
         return tensor_meta(shape, None, a.dtype, common_device(op, [self, a, b]))
@@ -40,9 +40,9 @@ def _rule(op: str, ranks: tuple[int, int], shape_of: Callable[..., Shape]) -> Ca
     return rule
 
 
-def _check_scales(op: str, dtype: DType, beta: type, alpha: type) -> None:
+def _check_scales(op: str, dtype: DType, beta: type, alpha: type, *, least: int) -> None:
     for name, kind in (("beta", beta), ("alpha", alpha)):
-        if dtypes.dtype_of_scalar(kind()).kind > max(dtype.kind, dtypes.INTEGER):
+        if dtypes.dtype_of_scalar(kind()).kind > max(dtype.kind, least):
             raise DTypeError(
                 f"{op}: argument '{name}' is a {kind.__name__}, expected a number that {dtype} "
                 "holds"
@@ -58,17 +58,18 @@ def _check_expands(op: str, shape: Shape, target: Shape) -> None:
 
 def _total(xp: Any, meta: TensorMeta, a: Any, product: Any, scales: tuple[Any, Any]) -> Any:
     """beta * a + alpha * product, formed in the product's dtype."""
-    beta, alpha = [_scale(xp, meta.dtype, value) for value in scales]
-    total = product if alpha is None else product * alpha
-    if scales[0] != 0:
+    whole = meta.dtype.kind < dtypes.FLOATING
+    beta, alpha = [int(value) if whole else value for value in scales]
+    total = product if alpha == 1 else product * _scale(xp, meta.dtype, alpha)
+    if beta != 0:
         a = wide(xp, a, meta.dtype)
-        total = total + (a if beta is None else a * beta)
+        total = total + (a if beta == 1 else a * _scale(xp, meta.dtype, beta))
     return cast(xp, xp.broadcast_to(total, meta.shape), meta.dtype)
 
 
 def _scale(xp: Any, dtype: DType, value: Any) -> Any:
-    """A factor in the dtype that sums are formed in, where it wraps; None for 1."""
-    return None if value == 1 else cast(xp, xp.asarray(value), accumulator(dtype))
+    """A factor in the dtype that sums are formed in, where it wraps."""
+    return cast(xp, xp.asarray(value), accumulator(dtype))
 
 
 def _declare(
@@ -165,7 +166,7 @@ def _addr_rule(
     """As in PyTorch a pointwise op: dtypes promote, bool too, and layouts are kept."""
     check_ranks("addr", (1, 1), vec1, vec2)
     dtype = common_dtype((self, vec1, vec2))
-    _check_scales("addr", dtype, beta, alpha)
+    _check_scales("addr", dtype, beta, alpha, least=dtypes.INTEGER)
     shape = (vec1.shape[0], vec2.shape[0])
     _check_expands("addr", self.shape, shape)
     column = (shape[0], 1)

@@ -29,9 +29,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     for i, j in zip(left, right, strict=True):
         m, n = a.shape[i], b.shape[j]
         if n == 1:  # repeated along the other's dimension: summed at once
-            a = a.sum((i,), True)
+            a = a.sum((i,), True, dtype=a.dtype)
         elif m == 1:
-            b = b.sum((j,), True)
+            b = b.sum((j,), True, dtype=b.dtype)
         elif m != n:
             raise ShapeError(
                 f"tensordot: dimension {i} of 'a' has size {m} and dimension {j} of 'b' size {n}, "

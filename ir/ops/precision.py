@@ -7,12 +7,12 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
-_HALF = (dtypes.float16, dtypes.bfloat16)
+_NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 
 
 def accumulator(dtype: DType) -> DType:
     """The dtype in which sums that end in this dtype are formed."""
-    return dtypes.float32 if dtype in _HALF else dtype
+    return dtypes.float32 if dtype in _NARROW else dtype
 
 
 def widened(operand: Any) -> Any:

@@ -54,10 +54,7 @@ def _sums(dtype: DType) -> bool:
 
 
 # PyTorch has no kernels for these.
-_UNSUMMED = frozenset(
-    (dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64)
-    + (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
-)
+_UNSUMMED = frozenset((dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64))
 
 
 def _matmul_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any) -> Any:

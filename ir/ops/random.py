@@ -6,15 +6,19 @@ strides. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (S
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import attrs
 
 from aotlite.ir import dtypes
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import Cost, PureOp, RandomOp, register, schema_of
+from aotlite.ir.op import Cost, RandomOp, register, schema_of
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.factories import check_size
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -54,41 +58,84 @@ def words(xp: Any, seed: int, offset: int, count: int) -> Any:
     return xp.reshape(xp.stack(lanes, axis=1), (-1,))[:count]
 
 
-def _unit(xp: Any, seed: int, offset: int, count: int, dtype: DType) -> Any:
-    """`count` numbers in [0, 1), every multiple of the last digit equally likely."""
-    if dtype is dtypes.float64:
-        stream = words(xp, seed, offset, 2 * count)
-        whole = (stream[::2] >> 5) * (1 << 26) + (stream[1::2] >> 6)
-        return xp.astype(whole, dtype.numpy) * 2.0**-53
-    digits = _DIGITS[dtype]
-    number = xp.astype(words(xp, seed, offset, count) >> (32 - digits), xp.float32)
-    return xp.astype(number * 2.0**-digits, dtype.numpy)
+@attrs.frozen
+class Stream:
+    """The words of a generator from a place on, as numbers of some kind."""
+
+    xp: Any
+    seed: int
+    position: int
+
+    def words(self, count: int) -> Any:
+        """32-bit words, in uint64."""
+        return words(self.xp, self.seed, self.position, count)
+
+    def long_words(self, count: int) -> Any:
+        """64-bit words, each made of two, the first one high."""
+        stream = self.words(2 * count)
+        return (stream[::2] << 32) | stream[1::2]
+
+    def unit(self, count: int, dtype: DType) -> Any:
+        """Numbers in [0, 1), every multiple of the last digit equally likely."""
+        if dtype is dtypes.float64:
+            stream = self.words(2 * count)
+            whole = (stream[::2] >> 5) * (1 << 26) + (stream[1::2] >> 6)
+            return self.xp.astype(whole, dtype.numpy) * 2.0**-53
+        digits = _DIGITS[dtype]
+        number = self.xp.astype(self.words(count) >> (32 - digits), self.xp.float32)
+        return self.xp.astype(number * 2.0**-digits, dtype.numpy)
+
+    def after(self, drawn: int) -> Stream:
+        """The stream behind what a draw has used up."""
+        return attrs.evolve(self, position=self.position + drawn)
 
 
 def consumed(meta: TensorMeta) -> int:
-    """Positions of the stream that a draw of this meta uses up, a multiple of 4."""
+    """Positions of the stream that a draw of this meta uses up, a multiple of 4.
+
+    One word an element; two for each 64 bits of a float64 and of the parts of complex numbers.
+    """
     blocks = -(-meta.numel // 4)
-    return 4 * blocks * (2 if meta.dtype is dtypes.float64 else 1)
+    return 4 * blocks * _WORDS.get(meta.dtype, 1)
 
 
-# ------------------------------------------------------------------------------------------- ops
-def _rand_rule(size: tuple[int, ...], dtype: DType | None, device: Any) -> TensorMeta:
-    return _uniform_meta("rand", size, dtype, device)
+_WORDS = {dtypes.float64: 2, dtypes.complex64: 2, dtypes.complex128: 4}
 
 
-def _uniform_rule(
-    seed: Any, offset: Any, advance: int, size: tuple[int, ...], dtype: DType | None, device: Any
-) -> TensorMeta:
-    return _uniform_meta("uniform", size, dtype, device)
+# ------------------------------------------------------------------------------------ declaring
+def draw(
+    schema: str,
+    pure_name: str,
+    *,
+    rule: Callable[..., TensorMeta],
+    kernel: Callable[..., Any],
+    consumes: Callable[[TensorMeta], int] = consumed,
+) -> RandomOp:
+    """Declares a random op by `kernel(stream, meta, *args)`, and its pure form `pure_name`.
 
+    The pure form takes a seed, an offset, and how much earlier draws of the graph have used up.
+    """
+    parsed = schema_of(schema)
+    inner = schema[schema.index("(") + 1 :]
+    given = "Tensor|Scalar seed, Tensor|Scalar offset, int advance"
 
-def _uniform_meta(name: str, size: tuple[int, ...], dtype: DType | None, device: Any) -> TensorMeta:
-    dtype = dtype or dtypes.default_dtype
-    if dtype is not dtypes.float64 and dtype not in _DIGITS:
-        raise DTypeError(f"{name}: dtype is {dtype}, expected a floating one of 16 bits or more")
-    if any(n < 0 for n in size):
-        raise ShapeError(f"{name}: size is {size}, expected no negative number")
-    return tensor_meta(size, None, dtype, device or CPU)
+    def run(xp: Any, meta: TensorMeta, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
+        position = _number(offset) + advance
+        if position % 4:
+            raise ArgumentError(f"{pure_name}: the offset is {position}, expected a multiple of 4")
+        return kernel(Stream(xp, _number(seed), position), meta, *args)
+
+    functional = pure(
+        f"{pure_name}({given}, {inner}",
+        meta=lambda seed, offset, advance, *args: rule(*args),
+        kernel=run,
+        vjp=None,
+        cost=Cost.RANDOM,
+    )
+    op: RandomOp = register(
+        RandomOp(parsed, rule, cost=Cost.RANDOM, functional=functional, consumes=consumes)
+    )
+    return op
 
 
 def _number(value: Any) -> int:
@@ -98,31 +145,34 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else _number(value[0])
 
 
-def _uniform_kernel(
-    xp: Any, meta: TensorMeta, seed: Any, offset: Any, advance: int, *rest: Any
-) -> Any:
-    position = _number(offset) + advance
-    if position % 4:
-        raise ArgumentError(f"uniform: the offset is {position}, expected a multiple of 4")
-    return xp.reshape(_unit(xp, _number(seed), position, meta.numel, meta.dtype), meta.shape)
+# ------------------------------------------------------------------------------------- uniform
+def _rand_rule(size: tuple[int, ...], dtype: DType | None, device: Any) -> TensorMeta:
+    return random_meta("rand", size, dtype, device)
 
 
-UNIFORM: PureOp = pure(
-    "uniform(Tensor|Scalar seed, Tensor|Scalar offset, int advance, int[] size, *, "
-    "dtype? dtype=None, device? device=None) -> Tensor",
-    meta=_uniform_rule,
-    kernel=_uniform_kernel,
-    vjp=None,
-    cost=Cost.RANDOM,
+def random_meta(name: str, size: tuple[int, ...], dtype: DType | None, device: Any) -> TensorMeta:
+    """The meta of a draw of real numbers. Raises DTypeError, ShapeError."""
+    dtype = dtype or dtypes.default_dtype
+    if dtype.to_real() is not dtypes.float64 and dtype.to_real() not in _DIGITS:
+        raise DTypeError(f"{name}: dtype is {dtype}, expected a floating one of 16 bits or more")
+    check_size(name, size)
+    return tensor_meta(size, None, dtype, device or CPU)
+
+
+def _rand_kernel(stream: Stream, meta: TensorMeta, *rest: Any) -> Any:
+    count, real = meta.numel, meta.dtype.to_real()
+    if not meta.dtype.is_complex:
+        return stream.xp.reshape(stream.unit(count, real), meta.shape)
+    parts = stream.unit(2 * count, real)
+    whole = parts[::2] + stream.xp.asarray(1j, dtype=meta.dtype.numpy) * parts[1::2]
+    return stream.xp.reshape(whole, meta.shape)
+
+
+RAND = draw(
+    "rand(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor",
+    "uniform",
+    rule=_rand_rule,
+    kernel=_rand_kernel,
 )
-"""The draw of this size at position `offset + advance` of the stream of `seed`."""
-
-RAND: RandomOp = register(
-    RandomOp(
-        schema_of("rand(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor"),
-        _rand_rule,
-        cost=Cost.RANDOM,
-        functional=UNIFORM,
-        consumes=consumed,
-    )
-)
+"""Numbers in [0, 1); of complex ones both parts are. The pure form `uniform` is the draw of this
+size at position `offset + advance` of the stream of `seed`."""

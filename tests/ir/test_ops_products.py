@@ -169,9 +169,14 @@ def test_matmul_saves_the_other_operand():
             "addmm: argument 'self' has dtype float64, expected float32",
         ),
         (
-            lambda x: al.ones(2, 2).long().addmm(x.long(), x.t().long(), alpha=0.5),
+            lambda x: al.ones(2, 3).long().addr(x[:, 0].long(), x[0].long(), alpha=0.5),
             DTypeError,
-            "addmm: argument 'alpha' is a float, expected a number that int64 holds",
+            "addr: argument 'alpha' is a float, expected a number that int64 holds",
+        ),
+        (
+            lambda x: al.ones(2, 2).addmm(x, x.t(), beta=1j),
+            DTypeError,
+            "addmm: argument 'beta' is a complex, expected a number that float32 holds",
         ),
         (
             lambda x: al.ones(2).addmm_(x, x.t()),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.ir import dtypes
+from aotlite.ir.device import CPU
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.memory_format import channels_last
 from aotlite.ir.schema import PARAMETER_TYPES as TYPES
@@ -51,8 +52,13 @@ class Device:
     arrays = None
 
 
+class Generator:
+    draw = None
+
+
 TENSOR = Tensor()
 DEVICE = Device()
+GENERATOR = Generator()
 
 
 # --------------------------------------------------------------------------------- round trips
@@ -185,7 +191,8 @@ VALUES = {
     "bool": [(True, True), (np.True_, True)],
     "str": [("a", "a"), (np.str_("a"), "a")],
     "dtype": [(dtypes.int8, dtypes.int8)],
-    "device": [(DEVICE, DEVICE)],
+    "device": [(DEVICE, DEVICE), ("cpu", CPU)],
+    "generator": [(GENERATOR, GENERATOR)],
     "memory_format": [(channels_last, channels_last)],
     "int[]": [((1, 2), (1, 2)), ([1, np.int32(2)], (1, 2)), (3, (3,)), ([], ())],
     "Tensor[]": [([TENSOR, TENSOR], (TENSOR, TENSOR)), ((), ())],
@@ -200,7 +207,8 @@ WRONG = {
     "bool": [(1, "1"), (None, "None")],
     "str": [(1, "1")],
     "dtype": [("int8", "'int8'"), (np.dtype("int8"), "a numpy.dtypes.Int8DType")],
-    "device": [("cpu", "'cpu'")],
+    "device": [("gpu", "'gpu'"), (0, "0")],
+    "generator": [(3, "3")],
     "memory_format": [("channels_last", "'channels_last'")],
     "int[]": [((1, 2.0), "(1, 2.0)"), ([True], "[True]"), (1.0, "1.0"), ([TENSOR], "a list")],
     "Tensor[]": [(TENSOR, f"a {__name__}.Tensor"), ([TENSOR, None], "a list")],

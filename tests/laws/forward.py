@@ -441,6 +441,10 @@ def draws_are_the_pure_form(op: Op, samples: Samples) -> None:
         _check_draw(op, sample)
 
 
+FEW_VALUES = ("bernoulli", "randint", "randperm")
+"""Random ops whose draws have numbers in common by chance."""
+
+
 def _check_draw(op: RandomOp, sample: Sample) -> None:
     args = bound(op, sample)
     seed, offset = 11, 40
@@ -452,9 +456,15 @@ def _check_draw(op: RandomOp, sample: Sample) -> None:
     )
     second = run(op, args)[0]
     for place, draw in ((offset, first), (offset + used, second)):
-        pure = call_arrays(op.functional, (seed, place, 0, *args))
+        values = [
+            ArrayValue(a.storage.buffer, a.meta, a.offset) if isinstance(a, Tensor) else a
+            for a in args
+        ]
+        pure = call_arrays(op.functional, (seed, place, 0, *values))
         assert same_bits(pure.array, draw.array), (
             f"{op.name}{sample}: the draw at offset {place} is not what {op.functional.name} gives"
         )
+    if op.name in FEW_VALUES:
+        return
     common = set(elements(first).ravel().tolist()) & set(elements(second).ravel().tolist())
     assert not common, f"{op.name}{sample}: two draws have {len(common)} numbers in common"

@@ -35,14 +35,17 @@ def test_every_composite_has_samples(name):
 def test_a_compiled_composite_gives_what_eager_gives(name):
     for sample in samples_of(entry(name)):
         args, kwargs = arguments(sample)
+        al.manual_seed(3)
         expected = call(name, args, kwargs)
-        if runs_data_op(name, args, kwargs):
+        if runs_data_op(name, *arguments(sample)):
             with pytest.raises(UnsupportedError, match="depends on values"):
                 compiled_call(name, args, kwargs)
             continue
-        got = compiled_call(name, args, kwargs)
+        given, kwargs = arguments(sample)  # the first ones may have been written
+        al.manual_seed(3)
+        got = compiled_call(name, given, kwargs)
         pairs = list(zip(tensors_in(expected), tensors_in(got), strict=True))
-        assert aliasing(args, expected) == aliasing(args, got), f"{name}{sample}"
+        assert aliasing(args, expected) == aliasing(given, got), f"{name}{sample}"
         for a, b in pairs:
             assert a.meta is b.meta and same_bits(a.array, b.array), f"{name}{sample}"
 

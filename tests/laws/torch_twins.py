@@ -21,8 +21,6 @@ WITHOUT_TWIN = {
     "strided_accumulate": "inside PyTorch's as_strided_backward",
     "conv2d_input": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
     "conv2d_weight": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
-    "uniform": "its own stream of numbers (RNG-12)",
-    "rand": "its own stream of numbers (RNG-12)",
 }
 """Ops that PyTorch has no counterpart of, and why."""
 

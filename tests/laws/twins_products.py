@@ -24,6 +24,9 @@ twins(
 )
 
 
+_UNSUMMED = ("bool", "uint16", "uint32", "uint64")
+
+
 def _has_integers(sample: Any) -> bool:
     return any(isinstance(a, np.ndarray) and a.dtype == np.int64 for a in sample.args)
 
@@ -45,6 +48,12 @@ differences(
         "gradient",
         "PyTorch takes operands of several dtypes and its gradient raises on them",
         lambda sample: _has_integers(sample) and not _only_integers(sample),
+    ),
+    Difference(
+        ("mm", "bmm", "mv", "inner"),
+        "call",
+        "PyTorch looks at the dtype only where there are elements to multiply",
+        lambda sample: sample.args[0].size == 0 and str(sample.args[0].dtype) in _UNSUMMED,
     ),
     Difference(
         ("kron",),
