@@ -40,6 +40,7 @@ from tests.laws.torch_twins import (
     torch_value,
     twin_of,
 )
+from tests.laws.variants import arrays_in, variants
 from tests.samples import Sample, samples_of
 
 ULPS = {"pointwise": 4, "other": 16}
@@ -48,6 +49,8 @@ GRADIENT_ULPS = 32
 """Of the largest element of a gradient, which several roundings lead to."""
 
 
+VARIED = (dtypes.float32, dtypes.int32, dtypes.complex64)
+"""Dtypes in which each sample is also tried in other layouts and with extremes."""
 REFUSED = "a gradient that PyTorch refuses"
 
 
@@ -71,6 +74,8 @@ class Verdict:
     """PyTorch takes none of the samples in this dtype."""
     we_raise: bool
     """We take none of them either."""
+    calls: int = 0
+    """Calls that were compared."""
     unknown: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
     ulps: float = 0
@@ -93,7 +98,7 @@ def samples_in(pair: Pair) -> list[Sample]:
 
 def converted(sample: Sample, dtype: DType) -> Sample:
     """The sample with the arrays of its main dtype, the first floating one's if any, in another."""
-    arrays = list(_arrays((sample.args, tuple(sample.kwargs.values()))))
+    arrays = list(arrays_in((sample.args, tuple(sample.kwargs.values()))))
     inexact = [a.dtype for a in arrays if a.dtype.kind in "fcV"] or [a.dtype for a in arrays]
     main = inexact[0] if inexact else None
 
@@ -106,14 +111,6 @@ def converted(sample: Sample, dtype: DType) -> Sample:
 
     kwargs = {key: one(value) for key, value in sample.kwargs.items()}
     return Sample(tuple(map(one, sample.args)), kwargs, smooth=sample.smooth)
-
-
-def _arrays(value: Any) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _arrays(item)
 
 
 def _as(array: np.ndarray, dtype: DType) -> np.ndarray:
@@ -135,28 +132,56 @@ def _as(array: np.ndarray, dtype: DType) -> np.ndarray:
 # ------------------------------------------------------------------------------------ comparing
 def compare(torch: Any, pair: Pair) -> Verdict:
     """The verdict on a pair."""
-    taken = refused = 0
-    unknown: dict[str, None] = {}
-    excused: dict[str, None] = {}
-    worst = 0.0
+    tally = _Tally(pair)
     for sample in samples_in(pair):
+        if tally.add(torch, sample, "") and pair.dtype in VARIED:
+            for name, variant in variants(sample, writes=pair.name.endswith("_")):
+                tally.add(torch, variant, f" {name}")
+    return tally.verdict()
+
+
+@attrs.define
+class _Tally:
+    """What the calls of a pair came to so far."""
+
+    pair: Pair
+    calls: int = 0
+    refused: int = 0
+    unknown: dict[str, None] = attrs.field(factory=dict)
+    known: dict[str, None] = attrs.field(factory=dict)
+    worst: float = 0.0
+
+    def add(self, torch: Any, sample: Sample, variant: str) -> bool:
+        """Makes both calls; whether PyTorch takes it."""
         try:
-            theirs_in, theirs = _theirs(torch, pair, sample)
+            theirs_in, theirs = _theirs(torch, self.pair, sample)
         except Exception:
-            error = _our_error(pair, sample)
-            refused += error is not None
-            if error is not None and not isinstance(error, AotliteError):
-                unknown[f"{pair} error: {error!r} on {sample}, expected one of ours"] = None
-            continue
-        taken += 1
-        for aspect, sentence, ulps in _differences(torch, pair, sample, theirs_in, theirs):
-            worst = max(worst, ulps)
+            self._add_refused(sample, variant)
+            return False
+        self.calls += 1
+        for aspect, sentence, ulps in _differences(torch, self.pair, sample, theirs_in, theirs):
+            self.worst = max(self.worst, ulps)
             if sentence and aspect != REFUSED:
-                to = excused if _known(pair, aspect, sample) else unknown
-                to[f"{pair} {aspect}: {sentence}"] = None
-    if not taken:
-        return Verdict(True, bool(refused), tuple(unknown))
-    return Verdict(False, False, tuple(unknown), tuple(excused), worst)
+                to = self.known if _known(self.pair, aspect, sample) else self.unknown
+                to[f"{self.pair}{variant} {aspect}: {sentence}"] = None
+        return True
+
+    def _add_refused(self, sample: Sample, variant: str) -> None:
+        error = _our_error(self.pair, sample)
+        self.refused += error is not None
+        if error is not None and not isinstance(error, AotliteError):
+            text = f"{self.pair}{variant} error: {error!r} on {sample}, expected one of ours"
+            self.unknown[text] = None
+
+    def verdict(self) -> Verdict:
+        return Verdict(
+            not self.calls,
+            bool(self.refused),
+            self.calls,
+            tuple(self.unknown),
+            tuple(self.known),
+            self.worst,
+        )
 
 
 def aspects_that_differ(torch: Any, name: str, sample: Sample) -> set[str]:
@@ -380,6 +405,7 @@ def main() -> None:
     wanted = set(sys.argv[1:])
     warnings.simplefilter("ignore")
     counts: Counter[str] = Counter()
+    calls = 0
     lines: list[str] = []
     worst = (0.0, "")
     for name, is_composite in track(names(), transient=True):
@@ -390,6 +416,7 @@ def main() -> None:
             verdict = compare(torch, pair)
             counts[_kind(verdict)] += 1
             lines += verdict.unknown
+            calls += verdict.calls
             worst = max(worst, (verdict.ulps, str(pair)))
     for line in lines:
         print(line[:400])
@@ -397,7 +424,8 @@ def main() -> None:
     print(
         f"{compared} (op, dtype) pairs compared with PyTorch {torch.__version__}: "
         f"{counts['agree']} agree, {counts['known to differ']} differ as the table says, "
-        f"{counts['differ']} differ otherwise; at most {worst[0]:.2f} ulp ({worst[1]})"
+        f"{counts['differ']} differ otherwise; {calls} calls, at most {worst[0]:.2f} ulp "
+        f"({worst[1]})"
     )
     raising = counts["both raise"] + counts["PyTorch raises"]
     print(f"{raising} more on which PyTorch raises: on {counts['both raise']} of them we do too")
