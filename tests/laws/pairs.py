@@ -26,7 +26,7 @@ from aotlite.ir import dtypes, layout
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DTYPES, DType
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.op import OPS, Cost, DataOp, PureOp
 from tests.laws.composites import aliasing, arguments, entry, torch_arguments, torch_call_composite
 from tests.laws.composites import call as call_composite
 from tests.laws.gradient import weights_of
@@ -135,9 +135,17 @@ def compare(torch: Any, pair: Pair) -> Verdict:
     tally = _Tally(pair)
     for sample in samples_in(pair):
         if tally.add(torch, sample, "") and pair.dtype in VARIED:
-            for name, variant in variants(sample, writes=pair.name.endswith("_")):
+            writes = pair.name.endswith("_")
+            for name, variant in variants(sample, writes=writes, counts=_counts(pair)):
                 tally.add(torch, variant, f" {name}")
     return tally.verdict()
+
+
+def _counts(pair: Pair) -> bool:
+    """Whether integers among the operands may be numbers of elements of the result."""
+    if pair.dtype.is_differentiable:
+        return False
+    return pair.is_composite or isinstance(OPS[pair.name], DataOp)
 
 
 @attrs.define
