@@ -83,18 +83,18 @@ def _masked_take(name: str) -> Iterable[Sample]:
 REPEATS = np.array([2, 0, 1])
 
 
-@register("repeat_places")
+@register("repeat_interleave")
 def _repeat_places(name: str) -> Iterable[Sample]:
     for repeats in (REPEATS, gapped(REPEATS), np.zeros(0, "int64"), np.array([3], "int32")):
         yield Sample((repeats,))
 
 
-@register("repeat_places_sized")
+@register("repeat_interleave_sized")
 def _repeat_places_sized(name: str) -> Iterable[Sample]:
     yield from (Sample((*s.args, int(s.args[0].sum()))) for s in _repeat_places(name))
 
 
-@register("repeat_interleave")
+@register("repeat_interleave()")
 def _repeat_interleave(name: str) -> Iterable[Sample]:
     yield Sample((REPEATS,))
     for dtype in ("float32", "bool"):

@@ -17,6 +17,7 @@ from aotlite.ir.ops.mean_pooling import (
     avg_pool1d,
     avg_pool2d,
 )
+from aotlite.ir.ops.pad import pad
 from aotlite.ir.ops.pooling import max_pool1d, max_pool2d
 from aotlite.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
 from aotlite.nn.embedding import embedding
@@ -66,6 +67,7 @@ __all__ = [
     "multi_head_attention_forward",
     "nll_loss",
     "one_hot",
+    "pad",
     "relu",
     "rms_norm",
     "scaled_dot_product_attention",

@@ -131,6 +131,8 @@ MASKED_SCATTER: PureOp = pure(
 
 def _masked_take_rule(self: TensorMeta, mask: TensorMeta, size: tuple[int, ...]) -> TensorMeta:
     _masked("masked_take", self, mask)
+    if any(n < 0 for n in size):
+        raise ShapeError(f"masked_take: argument 'size' is {size}, expected no negative number")
     return tensor_meta(size, None, self.dtype, self.device)
 
 
@@ -165,21 +167,19 @@ def _spread(grad: Any, shape: tuple[int, ...], mask: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------------- repeating
-def _repeats(repeats: TensorMeta) -> None:
+def _check_repeats(name: str, repeats: TensorMeta) -> None:
     if len(repeats.shape) != 1:
         raise ShapeError(
-            f"repeat_interleave: argument 'repeats' has shape {repeats.shape}, expected at most 1 "
-            "dimension"
+            f"{name}: argument 'repeats' has shape {repeats.shape}, expected at most 1 dimension"
         )
     if repeats.dtype not in INDEX_DTYPES:
         raise DTypeError(
-            f"repeat_interleave: argument 'repeats' has dtype {repeats.dtype}, expected int64 or "
-            "int32"
+            f"{name}: argument 'repeats' has dtype {repeats.dtype}, expected int64 or int32"
         )
 
 
 def _places_outline(repeats: TensorMeta) -> Outline:
-    _repeats(repeats)
+    _check_repeats("repeat_interleave", repeats)
     return Outline(1, repeats.dtype, device=repeats.device)
 
 
@@ -193,8 +193,8 @@ def _places_kernel(xp: Any, known: Any, repeats: Any) -> Any:
     return xp.astype(places, repeats.dtype)
 
 
-REPEAT_PLACES: DataOp = data_dependent(
-    "repeat_places(Tensor repeats) -> Tensor",
+REPEAT_INTERLEAVE: DataOp = data_dependent(
+    "repeat_interleave(Tensor repeats) -> Tensor",
     outline=_places_outline,
     kernel=_places_kernel,
     vjp=None,
@@ -205,11 +205,10 @@ REPEAT_PLACES: DataOp = data_dependent(
 
 
 def _sized_rule(repeats: TensorMeta, output_size: int) -> TensorMeta:
-    _repeats(repeats)
+    name = "repeat_interleave_sized"
+    _check_repeats(name, repeats)
     if output_size < 0:
-        raise ShapeError(
-            f"repeat_interleave: argument 'output_size' is {output_size}, expected at least 0"
-        )
+        raise ShapeError(f"{name}: argument 'output_size' is {output_size}, expected at least 0")
     return tensor_meta((output_size,), None, repeats.dtype, repeats.device)
 
 
@@ -217,20 +216,20 @@ def _sized_kernel(xp: Any, meta: TensorMeta, repeats: Any, output_size: int) -> 
     places = _places_kernel(xp, meta, repeats)
     if places.shape != meta.shape:
         raise ShapeError(
-            f"repeat_interleave: argument 'output_size' is {output_size}, expected "
+            f"repeat_interleave_sized: argument 'output_size' is {output_size}, expected "
             f"{places.shape[0]}, the sum of the repeats"
         )
     return places
 
 
-REPEAT_PLACES_SIZED: PureOp = pure(
-    "repeat_places_sized(Tensor repeats, int output_size) -> Tensor",
+REPEAT_INTERLEAVE_SIZED: PureOp = pure(
+    "repeat_interleave_sized(Tensor repeats, int output_size) -> Tensor",
     meta=_sized_rule,
     kernel=_sized_kernel,
     vjp=None,
     cost=Cost.INDEXING,
 )
-"""`repeat_places` of which the sum is known."""
+"""`repeat_interleave` of which the sum is known."""
 
 
 @composite(
@@ -244,6 +243,8 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
     if dim is None:
         self, dim = self.reshape((sizes.numel(self.shape),)), 0
     dim = sizes.wrap_dim(dim, len(self.shape), op="repeat_interleave")
+    if not self.shape:
+        raise ShapeError("repeat_interleave: the tensor has shape (), expected a dimension")
     if not hasattr(repeats, "meta"):
         return _repeated(self, repeats, dim, output_size)
     return self.index_select(dim, _places(_one_each(repeats, self.shape[dim]), output_size))
@@ -251,8 +252,8 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
 
 def _places(repeats: Any, output_size: int | None) -> Any:
     if output_size is None:
-        return repeats._do("repeat_places")
-    return repeats._do("repeat_places_sized", output_size)
+        return repeats._do("repeat_interleave")
+    return repeats._do("repeat_interleave_sized", output_size)
 
 
 def _one_each(repeats: Any, size: int) -> Any:

@@ -31,6 +31,8 @@ def _picked_layout(
     Picked dimensions have stride 0: what moves there are the indices.
     """
     wrapped = sizes.wrap_dims(dims, len(self.shape), op=name)
+    if not self.shape:
+        raise ShapeError(f"{name}: the tensor has shape (), expected at least 1 dimension")
     if not dims or len(dims) != len(indices) or list(dims) != sorted(wrapped):
         raise ArgumentError(
             f"{name}: argument 'dims' is {dims}, expected one for each of {len(indices)} indices, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -110,3 +111,77 @@ STACK: PureOp = pure(
     vjp={"tensors": lambda grad, dim: list(grad.unbind(dim))},
     cost=Cost.INDEXING,
 )
+
+
+# ------------------------------------------------------------------------------------ composites
+def _cat(op: str, tensors: tuple[Any, ...], dim: int) -> Any:
+    if not tensors:
+        raise ArgumentError(f"{op}: argument 'tensors' is empty, expected at least one tensor")
+    return tensors[0]._apply(CAT, (tuple(tensors), dim))
+
+
+@composite("concat(Tensor[] tensors, int dim=0) -> Tensor", is_method=False)
+def concat(tensors: tuple[Any, ...], dim: int) -> Any:
+    """`cat`."""
+    return _cat("concat", tensors, dim)
+
+
+@composite("concatenate(Tensor[] tensors, int dim=0) -> Tensor", is_method=False)
+def concatenate(tensors: tuple[Any, ...], dim: int) -> Any:
+    """`cat`."""
+    return _cat("concatenate", tensors, dim)
+
+
+@composite("hstack(Tensor[] tensors) -> Tensor", is_method=False)
+def hstack(tensors: tuple[Any, ...]) -> Any:
+    """Joined side by side: along the second dimension, of vectors along their only one."""
+    wide = tuple([t if t.shape else t.reshape(1) for t in tensors])
+    return _cat("hstack", wide, 0 if wide and len(wide[0].shape) == 1 else 1)
+
+
+@composite("vstack(Tensor[] tensors) -> Tensor", is_method=False)
+def vstack(tensors: tuple[Any, ...]) -> Any:
+    """Joined one below the other, vectors as rows."""
+    return _cat("vstack", tuple(map(_as_rows, tensors)), 0)
+
+
+@composite("row_stack(Tensor[] tensors) -> Tensor", is_method=False)
+def row_stack(tensors: tuple[Any, ...]) -> Any:
+    """`vstack`."""
+    return _cat("row_stack", tuple(map(_as_rows, tensors)), 0)
+
+
+def _as_rows(tensor: Any) -> Any:
+    if not tensor.shape:
+        return tensor.reshape((1, 1))
+    return tensor.unsqueeze(0) if len(tensor.shape) == 1 else tensor
+
+
+@composite("dstack(Tensor[] tensors) -> Tensor", is_method=False)
+def dstack(tensors: tuple[Any, ...]) -> Any:
+    """Joined along the third dimension, matrices as slices of it."""
+    deep = [_as_rows(t) for t in tensors]
+    return _cat("dstack", tuple([t.unsqueeze(-1) if len(t.shape) == 2 else t for t in deep]), 2)
+
+
+@composite("column_stack(Tensor[] tensors) -> Tensor", is_method=False)
+def column_stack(tensors: tuple[Any, ...]) -> Any:
+    """Joined side by side, vectors as columns."""
+    columns = [t if len(t.shape) > 1 else t.reshape((t.numel(), 1)) for t in tensors]
+    return _cat("column_stack", tuple(columns), 1)
+
+
+@composite(is_method=False)
+def block_diag(*tensors: Any) -> Any:
+    """The matrix with these matrices, vectors as rows, along its diagonal."""
+    for t in tensors:
+        if len(t.shape) > 2:
+            raise ShapeError(
+                f"block_diag: a tensor has shape {t.shape}, expected at most 2 dimensions"
+            )
+    blocks = [_as_rows(t) for t in tensors]
+    width, before, rows = sum(b.shape[1] for b in blocks), 0, []
+    for block in blocks:
+        rows.append(block.constant_pad_nd((before, width - before - block.shape[1]), 0))
+        before += block.shape[1]
+    return _cat("block_diag", tuple(rows), 0)

@@ -1,14 +1,18 @@
-"""Ops that put elements elsewhere by rule: flip, roll, tril, triu."""
+"""Ops that put elements elsewhere by rule: flip, roll, rot90, tril, triu, diff."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aotlite.ir import layout, sizes
-from aotlite.ir.errors import ShapeError
+from aotlite.ir.composite import composite
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.memory_format import agreed_strides
+from aotlite.ir.ops.positions import replaced
 
 
 def _flip_rule(self: TensorMeta, dims: tuple[int, ...]) -> TensorMeta:
@@ -33,7 +37,20 @@ def _roll_rule(self: TensorMeta, shifts: tuple[int, ...], dims: tuple[int, ...])
         sizes.wrap_dim(dim, len(self.shape), op="roll")
     if self.numel == 0 and (dims or len(self.shape) == 1):
         return self  # PyTorch clones an empty tensor, and flattens it first where no dim is given
-    return tensor_meta(self.shape, None, self.dtype, self.device)
+    strides = layout.contiguous_strides(self.shape)
+    for shift, dim in zip(shifts, dims, strict=False):  # PyTorch joins two parts, one after another
+        strides = agreed_strides(self.shape, _parts(self.with_stride(strides), shift, dim))
+    return self.with_stride(strides)
+
+
+def _parts(self: TensorMeta, shift: int, dim: int) -> list[TensorMeta]:
+    """The parts of a dimension that change places."""
+    size = self.shape[dim]
+    cut = (size - shift) % size
+    return [
+        tensor_meta(replaced(self.shape, dim % len(self.shape), n), self.stride, self.dtype)
+        for n in (size - cut, cut)
+    ]
 
 
 def _roll_kernel(xp: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> Any:
@@ -51,6 +68,71 @@ ROLL: PureOp = pure(
 )
 
 
+@composite("flip(Tensor self, int[] dims) -> Tensor", spread=True)
+def flip(self: Any, dims: tuple[int, ...]) -> Any:
+    """A copy with the order of elements turned around in these dimensions."""
+    return self._do("flip", dims)
+
+
+@composite("fliplr(Tensor self) -> Tensor")
+def fliplr(self: Any) -> Any:
+    """`flip` of the second dimension."""
+    if len(self.shape) < 2:
+        raise ShapeError(f"fliplr: the tensor has shape {self.shape}, expected at least 2 dims")
+    return self._do("flip", (1,))
+
+
+@composite("flipud(Tensor self) -> Tensor")
+def flipud(self: Any) -> Any:
+    """`flip` of the first dimension."""
+    if not self.shape:
+        raise ShapeError("flipud: the tensor has shape (), expected at least 1 dimension")
+    return self._do("flip", (0,))
+
+
+@composite("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
+def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
+    """A copy turned by `k` quarters from the first of two dimensions towards the second."""
+    if len(dims) != 2 or len(self.shape) < 2:
+        raise ShapeError(
+            f"rot90: argument 'dims' is {dims} for shape {self.shape}, expected 2 of at least 2 "
+            "dimensions"
+        )
+    first, second = sizes.wrap_dims(dims, len(self.shape), op="rot90")
+    match k % 4:
+        case 1:
+            return self._do("flip", (second,)).transpose(first, second)
+        case 2:
+            return self._do("flip", (first, second))
+        case 3:
+            return self._do("flip", (first,)).transpose(first, second)
+    return self._do("restride", layout.contiguous_strides(self.shape))
+
+
+@composite(
+    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"
+)
+def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+    """The differences of neighbours along a dimension, `n` times over."""
+    if not self.shape:
+        raise ShapeError("diff: the tensor has shape (), expected at least 1 dimension")
+    if n < 0:
+        raise ArgumentError(f"diff: argument 'n' is {n}, expected at least 0")
+    dim = sizes.wrap_dim(dim, len(self.shape), op="diff")
+    parts = tuple([t for t in (prepend, self, append) if t is not None])
+    whole = self if len(parts) == 1 else self._apply(OPS["cat"], (parts, dim))
+    if n == 0:
+        return whole.clone() if whole is self else whole
+    for _ in range(n):
+        if whole.shape[dim] == 0:
+            break
+        last = whole.shape[dim] - 1
+        above, below = whole.narrow(dim, 1, last), whole.narrow(dim, 0, last)
+        whole = above != below if whole.dtype is bool_ else above - below
+    return whole
+
+
+# ------------------------------------------------------------------------------------ triangles
 def _triangle(name: str) -> PureOp:
     def rule(self: TensorMeta, diagonal: int) -> TensorMeta:
         if len(self.shape) < 2:

@@ -55,6 +55,8 @@ SAVED_FOR_SHAPE = {
     ("gather", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("take", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("put", "source"): "PyTorch saves it: writing it before the backward raises there too",
+    ("reflection_pad", "self"): "PyTorch saves it: writing it before the backward raises there too",
+    ("replication_pad", "self"): "PyTorch saves it: writing it before the backward raises there",
     ("index_copy", "source"): "PyTorch saves it: writing it before the backward raises there too",
     ("index_add", "source"): "PyTorch saves it: writing it before the backward raises there too",
     ("conv2d", "input"): "PyTorch saves both operands whenever one gradient is needed",
