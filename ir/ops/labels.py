@@ -269,16 +269,16 @@ ONE_HOT: PureOp = pure(
 """(*,) -> (*, num_classes): 1 at each label, 0 elsewhere."""
 
 
-@composite("one_hot(Tensor self, int num_classes=-1) -> Tensor", is_method=False)
-def one_hot(self: Any, num_classes: int) -> Any:
+@composite(is_method=False)
+def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """1 at each label, 0 elsewhere: (*,) -> (*, num_classes).
 
     -1 takes one more than the largest label, which a compiled function does not know.
     """
     if num_classes == -1:
-        if not self.numel():
+        if not tensor.numel():
             raise ArgumentError(
-                f"one_hot: the labels have shape {self.shape}, expected num_classes for none"
+                f"one_hot: the labels have shape {tensor.shape}, expected num_classes for none"
             )
-        num_classes = max(int(self.max().item()) + 1, 0)
-    return self._do("one_hot", num_classes)
+        num_classes = max(int(tensor.max().item()) + 1, 0)
+    return tensor._do("one_hot", num_classes)
