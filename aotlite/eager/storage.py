@@ -9,7 +9,7 @@ from typing import Any
 
 from aotlite.eager.state import STATE
 from aotlite.ir.arrays import Buffer
-from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.errors import DeviceError, UnsupportedError, noted
 
 
 class NoCount(int):
@@ -37,6 +37,26 @@ class Storage:
         """The buffer is, or can be, the memory of an ndarray that the user holds."""
         self.capture = capture
         """The recorder whose fake this is; None for a storage with data."""
+
+    def nbytes(self) -> int:
+        """Bytes of the whole memory."""
+        if self.buffer is None:
+            raise no_data("nbytes")
+        size: int = self.buffer.nbytes
+        return size
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        if self.buffer is None:
+            raise no_data("data_ptr")
+        for interface in ("__array_interface__", "__cuda_array_interface__"):
+            found = getattr(self.buffer, interface, None)
+            if found is not None:
+                return int(found["data"][0])
+        raise DeviceError(
+            f"data_ptr: the memory is a {type(self.buffer).__name__}, expected an array with an "
+            "address"
+        )
 
 
 def no_data(what: str) -> Exception:

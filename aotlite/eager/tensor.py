@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.face import Differentiable
+from aotlite.eager.autograd.face import Differentiable, _here
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
+from aotlite.ir.composite import gathered
+from aotlite.ir.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.memory_format import suggested_format
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.history import CreationKind, Root
@@ -172,6 +175,55 @@ class Tensor(Differentiable):
         return array.copy() if copy else array
 
     __array_priority__ = 1000
+
+    # --- memory
+    def untyped_storage(self) -> Storage:
+        """The memory that this tensor is a window on: the same object for all that share it."""
+        return self.storage
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        _forbid_capture(self, "data_ptr", "ask is_set_to, or for storage_offset")
+        return self.storage.data_ptr() + self.offset * self.itemsize
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether `tensor` is a window of the same geometry on the same memory."""
+        same = _here(self).storage is _here(tensor).storage
+        same = same and self.storage_offset() == tensor.storage_offset()
+        return same and (self.shape, self.stride()) == (tensor.shape, tensor.stride())
+
+    def resize_(self, *size: Any, memory_format: MemoryFormat | None = None) -> Tensor:
+        """Gives this tensor another size on its storage, which grows if it must (TEN-25).
+
+        New elements have undefined values. Raises AutogradError if the tensor requires grad.
+        """
+        from aotlite.eager.memory import resize
+
+        given = gathered((self, *size))[1:]
+        return resize(self, given[0] if len(given) == 1 else size, memory_format)
+
+    def resize_as_(
+        self, the_template: Tensor, *, memory_format: MemoryFormat | None = None
+    ) -> Tensor:
+        """`resize_` to the size of another tensor; `preserve_format` takes its format too."""
+        if memory_format is preserve_format:
+            memory_format = suggested_format(the_template.meta)
+        return self.resize_(the_template.shape, memory_format=memory_format)
+
+    def set_(self, source: Any = None, *window: Any) -> Tensor:
+        """Puts this tensor onto other memory: `set_(tensor)`, `set_(storage, offset, size, stride)`.
+
+        Views of the old memory keep it (TEN-26).
+        """
+        from aotlite.eager.memory import put_onto
+
+        return put_onto(self, source, window)
+
+    def hidden_alias(self) -> Tensor:
+        """A leaf on the same memory whose writes this tensor's versions do not count (TEN-5)."""
+        from aotlite.eager.memory import hidden_alias
+
+        return hidden_alias(self)
 
     # --- geometry that is not in the meta
     def storage_offset(self) -> int:

@@ -15,13 +15,12 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DeviceError
 from aotlite.ir.memory_format import (
     MemoryFormat,
-    contiguous_format,
     has_format,
     preserve_format,
     strides_in,
 )
 from aotlite.ir.op import schema_of
-from aotlite.ir.ops.memory_format import suggests_channels_last
+from aotlite.ir.ops.memory_format import suggested_format
 
 _REST = "bool non_blocking=False, bool copy=False, *, memory_format? memory_format=None"
 _TO_DTYPE = schema_of(f"to(Tensor self, dtype dtype, {_REST}) -> Tensor")
@@ -82,24 +81,13 @@ def _check_device(self: Any, device: Any) -> None:
 
 def _converted(self: Any, dtype: DType, format_: MemoryFormat | None, *, copy: bool) -> Any:
     same = dtype is self.dtype
-    if same and not copy and (format_ in (None, preserve_format) or _suggested(self, format_)):
+    if same and not copy and (format_ in (None, preserve_format) or format_ is suggested_format(self.meta)):
         return self
     stride = strides_in(format_, self.shape, self.stride(), op="to")
     if same:
         return self._do("restride", stride)
     cast = self._do("cast", dtype)
     return cast if cast.stride() == stride else cast._do("restride", stride)
-
-
-def _suggested(self: Any, format_: MemoryFormat | None) -> bool:
-    """Whether this is the format that the tensor's strides suggest, gaps or not."""
-    if suggests_channels_last(self.meta):
-        return format_ is not contiguous_format and _rank_fits(format_, self.ndim)
-    return format_ is contiguous_format
-
-
-def _rank_fits(format_: MemoryFormat | None, ndim: int) -> bool:
-    return format_ is not None and format_.name == {4: "channels_last", 5: "channels_last_3d"}[ndim]
 
 
 @composite("type_as(Tensor self, Tensor other) -> Tensor")

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aotlite.ir import layout, sizes
+from aotlite.ir.memory_format import (
+    MemoryFormat,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+)
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.sizes import Shape, Stride
 
@@ -23,6 +29,13 @@ def suggests_channels_last(meta: TensorMeta) -> bool:
             return False
         least = stride[dim] * sizes.at_least_one(shape[dim])
     return True
+
+
+def suggested_format(meta: TensorMeta) -> MemoryFormat:
+    """The format of which the strides are (`Tensor::suggest_memory_format`)."""
+    if not suggests_channels_last(meta):
+        return contiguous_format
+    return channels_last if len(meta.shape) == 4 else channels_last_3d
 
 
 def image_strides(shape: Shape, *, channels_last: bool) -> Stride:

@@ -1,0 +1,211 @@
+"""What changes which memory a tensor lies on: `resize_`, `set_`, and an alias with a count of its own.
+
+Rules: TEN-5, TEN-10, TEN-25, TEN-26. Spec: `specs/views.md`.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Step
+from aotlite.eager.autograd.history import change_geometry
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage, no_data
+from aotlite.eager.tensor import Tensor
+from aotlite.ir import layout
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.errors import (
+    ArgumentError,
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+    UnsupportedError,
+    noted,
+)
+from aotlite.ir.memory_format import MemoryFormat, preserve_format, strides_in
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.schema import parse_schema
+
+_RESIZE = parse_schema(
+    "resize_(Tensor(a!) self, int[] size, *, memory_format? memory_format=None) -> Tensor(a!)"
+)
+_SET = parse_schema(
+    "set_(Tensor(a!) self, Tensor source, int storage_offset=0, int[] size=[], int[] stride=[])"
+    " -> Tensor(a!)"
+)
+
+
+# ------------------------------------------------------------------------------------------ resize
+def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Tensor:
+    """The tensor with this size on its storage, which grows if it must (TEN-25)."""
+    _, size, memory_format = _RESIZE.bind((tensor, size), {"memory_format": memory_format})
+    if any(n < 0 for n in size):
+        raise ShapeError(f"resize_: size is {size}, expected no negative number")
+    if tensor.requires_grad:
+        raise noted(
+            AutogradError("resize_: the tensor requires grad, expected one that does not"),
+            "Its elements would be others than its history speaks of. Use detach(). (TEN-25)",
+        )
+    meta = tensor.meta
+    wanted = _resized(meta, size, memory_format)
+    if wanted is meta:
+        return tensor
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse(
+            f"resize_ of a tensor of shape {meta.shape} to {size}",
+            "make a new tensor of that size, or call resize_ outside of the compiled function",
+        )
+    _make_room(tensor, (tensor.offset + wanted.span) * wanted.dtype.itemsize)
+    _take_geometry(tensor, wanted)
+    if size != meta.shape:
+        tensor.storage.version += 1
+    return tensor
+
+
+def _resized(
+    meta: TensorMeta, size: tuple[int, ...], memory_format: MemoryFormat | None
+) -> TensorMeta:
+    if memory_format is preserve_format:
+        raise ArgumentError(
+            f"resize_: argument 'memory_format' is {memory_format}, expected a format that says "
+            "where elements lie"
+        )
+    if memory_format is None:
+        stride = meta.stride if size == meta.shape else layout.contiguous_strides(size)
+    else:
+        stride = strides_in(memory_format, size, meta.stride, op="resize_")
+    return tensor_meta(size, stride, meta.dtype, meta.device)
+
+
+def _take_geometry(tensor: Tensor, meta: TensorMeta) -> None:
+    """Gives the tensor another window on its storage, from the same first element."""
+    before, tensor.meta = tensor.meta, meta
+    tensor._array = None
+    if tensor._root is not None:
+        step = Step(AS_STRIDED, (meta.shape, meta.stride, 0), before, meta)
+        change_geometry(tensor, step)
+    tensor.facts = None
+
+
+def _make_room(tensor: Tensor, needed: int) -> None:
+    storage = tensor.storage
+    if storage.buffer is None:
+        raise no_data("resize_")
+    have = storage.buffer.nbytes
+    if needed <= have:
+        return
+    if storage.exported or not storage.writable:
+        raise noted(
+            UnsupportedError(
+                f"resize_: the storage has {have} bytes and {needed} are needed, expected memory "
+                "that may grow"
+            ),
+            "The memory is shared with an ndarray, which would not see it grow. Use a clone(). "
+            "(TEN-25)",
+        )
+    arrays = tensor.device.arrays
+    room = arrays.allocate(needed, uint8)
+    if have:
+        line = (uint8, (have,), (1,), 0)
+        arrays.copy(arrays.strided(room, *line), arrays.strided(storage.buffer, *line))
+    storage.buffer = room
+    if have:
+        _forget_arrays(storage)
+
+
+def _forget_arrays(storage: Storage) -> None:
+    """Makes tensors on the storage ask for their arrays again: those they hold are on old memory.
+
+    A storage does not know its tensors: that would cost every view. The collector does.
+    """
+    for holder in gc.get_referrers(storage):
+        if isinstance(holder, Tensor):
+            holder._array = None
+
+
+# --------------------------------------------------------------------------------------------- set
+def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
+    """The tensor on the memory of `source`, a tensor or a storage (TEN-26)."""
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse(
+            "set_", "use copy_, or call set_ outside of the compiled function"
+        )
+    window = _window_of(tensor, source, args)
+    _check_set(tensor, source, window)
+    _tell_apart(tensor.storage, window.storage)
+    tensor.storage, tensor.meta, tensor.offset = window.storage, window.meta, window.offset
+    tensor._array = None
+    tensor._root, tensor._base, tensor._chain, tensor._kind = None, None, EMPTY_CHAIN, None
+    tensor._seen = 0
+    tensor.facts = None
+    return tensor
+
+
+def _tell_apart(old: Storage, new: Storage) -> None:
+    """Raises the counts of writes: what was saved of the tensor is another value from now on."""
+    old.version += 1
+    if new is not old:
+        new.version = max(new.version, old.version)
+
+
+def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
+    """A plain tensor of the geometry asked for."""
+    if source is None:
+        meta = tensor_meta((0,), None, tensor.dtype, tensor.device)
+        return Tensor(Storage(tensor.device.arrays.allocate(0, tensor.dtype)), meta)
+    whole = isinstance(source, Tensor) and not args
+    if isinstance(source, Storage):
+        source = _everything(source, tensor)
+        args = args or (0, source.shape)
+    _, source, offset, size, stride = _SET.bind((tensor, source, *args), {})
+    if whole:
+        return Tensor(source.storage, source.meta, source.offset)
+    stride = stride or layout.contiguous_strides(size)
+    window = Tensor(source.storage, source.meta, 0).as_strided(size, stride, offset)
+    return Tensor(window.storage, window.meta, window.offset)
+
+
+def _everything(storage: Storage, like: Tensor) -> Tensor:
+    """All elements that a storage holds, in a tensor's dtype."""
+    if storage.buffer is None:
+        raise no_data("set_")
+    count = storage.nbytes() // like.itemsize
+    return Tensor(storage, tensor_meta((count,), None, like.dtype, like.device))
+
+
+def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
+    if tensor.storage.buffer is None or window.storage.buffer is None:
+        raise no_data("set_")
+    if window.dtype is not tensor.dtype:
+        raise DTypeError(f"set_: the source has dtype {window.dtype}, expected {tensor.dtype}")
+    if window.device is not tensor.device:
+        raise DeviceError(f"set_: the source is on {window.device}, expected {tensor.device}")
+    given = isinstance(source, Tensor) and source.requires_grad
+    if STATE.grad_mode and (given or tensor.requires_grad) or not tensor.is_leaf:
+        who = "tensor" if tensor.requires_grad else "source"
+        raise noted(
+            AutogradError(f"set_: the {who} requires grad, expected a leaf under no_grad"),
+            "Another memory has no history. Call it under no_grad() on a leaf, or with detach(). "
+            "(TEN-26)",
+        )
+
+
+# ------------------------------------------------------------------------------------------ aliases
+def hidden_alias(tensor: Tensor) -> Tensor:
+    """A leaf on the tensor's memory whose writes its versions do not count (TEN-5)."""
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse("hidden_alias", "use detach(), and write under no_grad()")
+    storage = tensor.storage
+    if storage.buffer is None:
+        raise no_data("hidden_alias")
+    # Both are told from memory of others by bounds, as ndarrays are, and neither may move.
+    storage.exported = True
+    twin = Storage(storage.buffer, writable=storage.writable)
+    twin.exported = True
+    return Tensor(twin, tensor.meta, tensor.offset)
