@@ -1,6 +1,6 @@
 """`aotlite.autograd`: gradients on request, hooks and own functions, by PyTorch's names."""
 
-from aotlite.autograd import functional, graph
+from aotlite.autograd import function, functional, graph
 from aotlite.autograd.numerical import gradcheck, gradgradcheck
 from aotlite.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from aotlite.eager.autograd.function import Function
@@ -19,6 +19,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "function",
     "functional",
     "grad",
     "gradcheck",

@@ -31,7 +31,7 @@ class saved_tensors_hooks:
 
     >>> import aotlite as al
     >>> x = al.ones(2, requires_grad=True)
-    >>> with saved_tensors_hooks(lambda t: t.numpy(), lambda a: 3 * al.from_numpy(a)):
+    >>> with saved_tensors_hooks(lambda t: t.tolist(), lambda kept: 3 * al.tensor(kept)):
     ...     y = x * x
     >>> y.sum().backward()
     >>> x.grad

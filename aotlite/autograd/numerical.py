@@ -75,7 +75,7 @@ def gradgradcheck(
     """
     given = _listed(inputs)
     if grad_outputs is None:
-        outs = _results("gradgradcheck", func(*given))
+        outs = _tracked("gradgradcheck", func(*given))
         vectors = [_random_like(t, i, gen_non_contig_grad_outputs) for i, t in enumerate(outs)]
     else:
         vectors = list(_listed(grad_outputs))
@@ -84,7 +84,7 @@ def gradgradcheck(
     def gradients(*args: Any) -> Any:
         inner = args[:count]
         wanted = [t for t in inner if isinstance(t, Tensor) and t.requires_grad]
-        outs = _results("gradgradcheck", func(*inner))
+        outs = _tracked("gradgradcheck", func(*inner))
         with enable_grad():
             found = grad(outs, wanted, args[count:], create_graph=True, allow_unused=True)
         return tuple([g for g in found if g is not None])
@@ -148,8 +148,7 @@ class _Check:
         return wanted
 
     def _outputs(self) -> list[Tensor]:
-        found = _results(self.name, self.func(*self.inputs))
-        return [t for t in found if t.requires_grad]
+        return _tracked(self.name, self.func(*self.inputs))
 
     # --- the two Jacobians
     def _analytical(self, out: Tensor, wanted: Sequence[Tensor]) -> list[np.ndarray]:
@@ -277,10 +276,10 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _results(name: str, value: Any) -> list[Tensor]:
-    """The results that can have a gradient."""
+def _tracked(name: str, value: Any) -> list[Tensor]:
+    """The results that require grad."""
     found = _listed(value)
     for each in found:
         if not isinstance(each, Tensor):
             raise ArgumentError(f"{name}: the function gave {each!r}, expected tensors")
-    return [t for t in found if t.dtype.is_differentiable]
+    return [t for t in found if t.requires_grad]

@@ -13,6 +13,7 @@ from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.history import (
     CreationKind,
     change_geometry,
+    check_counts,
     check_writable,
     link_view,
     plan_write,
@@ -168,6 +169,8 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
     if not onto_itself:
         _check_memory(op, target, others)
     node, base_edge = None, None
+    if type(target.storage.version) is not int:
+        check_counts(op.name, target)
     if STATE.grad_mode and not (_is_plain(target) and all(map(_is_plain, others))):
         check_writable(op.name, target, others)
         node = None if onto_itself else plan_write(op, args)

@@ -1,6 +1,6 @@
 """Hooks of tensors, nodes and leaves, and gradients that are retained, as PyTorch has them.
 
-Rules TEN-39 to TEN-41, HOOK-5, HOOK-6.
+Rules TEN-39 to TEN-41.
 """
 
 import gc
@@ -115,7 +115,7 @@ def test_a_hook_is_a_function():
 
 
 def test_hooks_at_one_node_run_in_their_order(lib):
-    """HOOK-5: tensor hooks, then the retained gradient, then the node's own, node, and after it."""
+    """TEN-39: tensor hooks, then the retained gradient, then the node's own, node, and after it."""
     x, log = leaf(lib), []
     y = x * 2
     y.register_hook(lambda g: log.append(("tensor", y.grad)))
@@ -128,7 +128,7 @@ def test_hooks_at_one_node_run_in_their_order(lib):
 
 
 def test_hooks_at_a_leaf_run_in_their_order(lib):
-    """CAG-9: tensor, before accumulation, after it with `.grad` written, after the node."""
+    """TEN-39: tensor, before accumulation, after it with `.grad` written, after the node."""
     x, log = leaf(lib), []
     y = x * 2
     node = y.grad_fn.next_functions[0][0]
@@ -198,7 +198,7 @@ def test_a_leaf_retains_nothing_more(lib):
 
 
 def test_a_write_takes_the_retained_gradient_along_and_leaves_hooks(lib):
-    """HOOK-6."""
+    """TEN-40."""
     x, log = leaf(lib), []
     y = x * 2
     y.retain_grad()
@@ -211,7 +211,7 @@ def test_a_write_takes_the_retained_gradient_along_and_leaves_hooks(lib):
 
 
 def test_a_base_written_through_a_view_keeps_the_gradient_of_its_new_value(lib):
-    """HOOK-6: though nobody asks for the base's history before the backward."""
+    """TEN-40: though nobody asks for the base's history before the backward."""
     x = leaf(lib, 4)
     y = x * 2
     y.retain_grad()
@@ -222,7 +222,7 @@ def test_a_base_written_through_a_view_keeps_the_gradient_of_its_new_value(lib):
 
 
 def test_a_view_keeps_the_gradient_of_its_value_after_a_write_of_its_base(lib):
-    """HOOK-6."""
+    """TEN-40."""
     x = leaf(lib, 4)
     y = x * 2
     view = y[:2]
@@ -233,7 +233,7 @@ def test_a_view_keeps_the_gradient_of_its_value_after_a_write_of_its_base(lib):
 
 
 def test_a_transposed_tensor_keeps_the_gradient_of_its_new_form():
-    """HOOK-6: geometry ops, too, where PyTorch's gradient has the form that the tensor had."""
+    """TEN-40: geometry ops, too, where PyTorch's gradient has the form that the tensor had."""
     y = leaf(al, 2, 3) * 2
     y.retain_grad()
     y.t_()
@@ -282,7 +282,7 @@ def test_a_hook_of_a_leaf_moves_with_a_change_of_its_geometry():
 
 
 def test_grad_of_a_leaf_runs_its_hooks_and_collects_nothing(lib):
-    """HOOK-5: but not the hooks of the node, which does not run."""
+    """TEN-39: but not the hooks of the node, which does not run."""
     x, log = leaf(lib), []
     node = lib.autograd.graph.get_gradient_edge(x).node
     node.register_prehook(lambda grads: log.append("pre"))
@@ -293,7 +293,7 @@ def test_grad_of_a_leaf_runs_its_hooks_and_collects_nothing(lib):
 
 
 def test_a_gradient_asked_for_is_always_the_one_after_the_hooks():
-    """HOOK-5: in PyTorch it is the one before them if the tensor's node runs, too."""
+    """TEN-39: in PyTorch it is the one before them if the tensor's node runs, too."""
     x = leaf(al)
     y = x * 2
     loss = (y * 5).sum()
@@ -321,7 +321,7 @@ def test_a_compiled_backward_calls_the_hooks_of_leaves_and_results():
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_a_hook_inside_a_captured_function_works_on_each_call(compiled):
-    """HOOK-3: what it computes is part of the backward graph."""
+    """TEN-41: what it computes is part of the backward graph."""
 
     def f(x):
         y = x * 2
@@ -346,7 +346,7 @@ def test_a_hook_inside_a_captured_function_works_on_each_call(compiled):
     ids=["hook", "post hook", "retain", "detach_"],
 )
 def test_what_a_capture_cannot_do_again_is_refused_with_its_line(use):
-    """HOOK-1, HOOK-4: each call would have to do it."""
+    """TEN-41: each call would have to do it."""
 
     def f(x):
         use(x)

@@ -153,7 +153,7 @@ def retain_at(tensor: Tensor, node: Any, index: int) -> None:
 
 
 def move_retained(tensor: Tensor, before: tuple[Any, int], after: tuple[Any, int]) -> None:
-    """Lets a tensor whose history changed keep the gradient of its new value (HOOK-6)."""
+    """Lets a tensor whose history changed keep the gradient of its new value (TEN-40)."""
     if retains(tensor, *before):
         del before[0].extra.retained[before[1]]
         retain_at(tensor, *after)

@@ -108,13 +108,13 @@ class Packed:
     def of(
         cls, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]
     ) -> Packed:
-        """What `pack` gives for the tensor, which has no history then and must not be written."""
+        """What `pack` gives for the tensor, which it must not write."""
         from aotlite.eager.autograd.history import edge_of
 
         before, mode = tensor.storage.version, STATE.grad_mode
         STATE.grad_mode = False
         try:
-            value = pack(detached_alias(tensor))
+            value = pack(tensor)
         finally:
             STATE.grad_mode = mode
         if tensor.storage.version != before:

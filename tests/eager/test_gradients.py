@@ -1,0 +1,130 @@
+"""`autograd.grad` and `backward` with all their arguments, as PyTorch has them. Rule TEN-44."""
+
+import pytest
+
+import aotlite as al
+from tests.eager.both import leaf, raises, values
+
+
+def test_backward_can_be_for_some_inputs_only(lib):
+    """TEN-44: leaves collect, others retain their gradient; the rest is left alone."""
+    x, w = leaf(lib), leaf(lib, value=3.0)
+    y = x * w
+    (y * 2).sum().backward(inputs=[x, y])
+    assert [[6, 6], None, [2, 2]] == values(x.grad, w.grad, y.grad)
+    lib.autograd.backward([(x * w).sum()], inputs=w)
+    assert [[6, 6], [1, 1]] == values(x.grad, w.grad)
+    unused = leaf(lib)
+    (x * 2).sum().backward(inputs=[unused])
+    assert unused.grad is None
+
+
+def test_inputs_of_a_backward_are_checked(lib):
+    """TEN-44."""
+    x = leaf(lib)
+    with raises(lib, RuntimeError, "^backward: argument 'inputs' is empty, expected a tensor"):
+        (x * 2).sum().backward(inputs=[])
+    with raises(lib, RuntimeError, "^backward: input 0 .f32.2.. does not require grad, expected"):
+        (x * 2).sum().backward(inputs=[lib.ones(2)])
+    assert x.grad is None
+
+
+def test_a_given_leaf_takes_its_gradient_over_as_in_any_backward():
+    """TEN-29, TEN-44: no copy where nobody else holds it."""
+    x = leaf(al)
+    (x * 2).sum().backward(inputs=[x])
+    buffer = x.grad.storage.buffer
+    (x * 2).sum().backward(inputs=[x])
+    assert (True, [[4, 4]]) == (x.grad.storage.buffer is buffer, values(x.grad))
+
+
+def test_unused_inputs_are_refused_none_or_zeros(lib):
+    """TEN-28, TEN-44."""
+    x, unused = leaf(lib), leaf(lib, 3)
+    y = (x * 2).sum()
+    with raises(lib, RuntimeError, "^grad: input 1 is not used by the outputs, expected"):
+        lib.autograd.grad(y, [x, unused], retain_graph=True)
+    found = lib.autograd.grad(y, [x, unused], retain_graph=True, allow_unused=True)
+    assert [[2, 2], None] == values(*found)
+    found = lib.autograd.grad(y, [x, unused], materialize_grads=True)
+    assert [[2, 2], [0, 0, 0]] == values(*found)
+    with raises(lib, ValueError, "^grad: argument 'allow_unused' is False, expected True or"):
+        lib.autograd.grad(y, x, allow_unused=False, materialize_grads=True)
+
+
+def test_edges_stand_for_tensors(lib):
+    """TEN-44: as inputs and as outputs, which then need a gradient."""
+    x = leaf(lib)
+    y = x * 2
+    edge = lib.autograd.graph.get_gradient_edge(y)
+    assert (y.grad_fn, 0) == (edge.node, edge.output_nr)
+    assert [[1, 1]] == values(*lib.autograd.grad(y.sum(), edge, retain_graph=True))
+    ones = lib.ones(2, dtype=lib.float64)
+    del y
+    assert [[2, 2]] == values(*lib.autograd.grad(edge, x, ones, retain_graph=True))
+    with raises(lib, RuntimeError, "^get_gradient_edge: the tensor does not require grad"):
+        lib.autograd.graph.get_gradient_edge(ones)
+
+
+def test_an_edge_needs_a_gradient():
+    """TEN-44: it has no shape that one could be made for."""
+    edge = al.autograd.graph.get_gradient_edge(leaf(al) * 2)
+    with pytest.raises(al.ArgumentError, match="^grad: the gradient of .* is None, expected a te"):
+        al.autograd.grad(edge, leaf(al))
+
+
+def test_only_what_leads_to_the_inputs_is_computed():
+    """TEN-44: a value that only another gradient needs may have been written."""
+    x, w = leaf(al) * 1, leaf(al)
+    y = x * w
+    x.add_(1)  # x is needed for the gradient of w alone
+    x0 = y.grad_fn.next_functions[0]
+    edge = al.autograd.graph.GradientEdge(*x0)
+    (found,) = al.autograd.grad(y.sum(), edge, retain_graph=True)
+    assert [[1, 1]] == values(found)
+    with pytest.raises(al.AutogradError, match="is at version 1, expected version 0"):
+        al.autograd.grad(y.sum(), w)
+
+
+def test_create_graph_goes_through_every_kind_of_node(lib):
+    """TEN-17, TEN-30: writes through views and own functions alike."""
+
+    class Cubed(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 3 * grad * ctx.saved_tensors[0] ** 2
+
+    x = leaf(lib, value=2.0)
+    y = x * 1
+    y[:1].mul_(x[1:])
+    z = Cubed.apply(y)
+    (first,) = lib.autograd.grad(z.sum(), x, create_graph=True)
+    (second,) = lib.autograd.grad(first.sum(), x)
+    # y = [x0 x1, x1], z = y^3: first = [3 x0^2 x1^3, 3 x1^2 + 3 x0^3 x1^2]
+    assert [[96, 12 + 96]] == values(first)
+    assert [[96 + 144, 144 + 12 + 96]] == values(second)
+
+
+def test_a_hook_works_in_each_backward_that_passes(lib):
+    """TEN-39: in that of the gradient, too, where it passes the tensor again."""
+    x, log = leaf(lib, value=2.0), []
+    y = x * x
+    y.register_hook(lambda grad: log.append(grad.tolist()))
+    (first,) = lib.autograd.grad((y * y).sum(), x, create_graph=True)
+    lib.autograd.grad(first.sum(), x)
+    assert [[8, 8], [8, 8]] == log
+
+
+def test_a_graph_is_freed_unless_it_is_retained(lib):
+    """TEN-12: whichever way the backward is asked for."""
+    x = leaf(lib)
+    y = (x * x).sum()
+    y.backward(inputs=[x], retain_graph=True)
+    lib.autograd.grad(y, x)
+    with raises(lib, RuntimeError, "^MulBackward: the values saved .* are freed"):
+        y.backward(inputs=[x])
