@@ -75,7 +75,7 @@ def test_what_is_found_has_a_history_only_on_request(lib, given):
 
 def test_independence_is_zeros_or_an_error(lib, given):
     functional = lib.autograd.functional
-    x, w = given
+    x, _ = given
     constant = lib.ones(2, dtype=lib.float64)
     assert [[0, 0], [0, 0]] == shown(functional.jacobian(lambda x: constant, x))
     assert [[1, 1], [0, 0]] == shown(functional.vjp(lambda x, w: x.sum(), given)[1])
@@ -87,7 +87,7 @@ def test_independence_is_zeros_or_an_error(lib, given):
 
 def test_bad_arguments_are_named(lib, given):
     functional = lib.autograd.functional
-    x, w = given
+    x, _ = given
     with raises(lib, TypeError, "^vjp: argument 'inputs' is 3, expected a tensor or tensors"):
         functional.vjp(two, 3)
     with raises(lib, TypeError, "^vjp: the result of the function is 3, expected a tensor or"):
