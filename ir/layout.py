@@ -161,7 +161,8 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
         return stride if same_shape(shape, new_shape) else contiguous_strides(new_shape)
     result: list[Size] = [0] * len(new_shape)
     new_dim = len(new_shape)
-    for count, step in _even_runs(shape, stride):
+    *inner_runs, outermost = _even_runs(shape, stride)
+    for count, step in inner_runs:
         filled: Size = 1
         while new_dim and (filled < count or new_shape[new_dim - 1] == 1):
             new_dim -= 1
@@ -169,7 +170,12 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
             filled *= new_shape[new_dim]
         if filled != count:
             return None
-    return None if new_dim else tuple(result)
+    # What is left of the new shape has as many elements as the last run: nothing need be asked.
+    step = outermost[1]
+    for dim in reversed(range(new_dim)):
+        result[dim] = step
+        step *= new_shape[dim]
+    return tuple(result)
 
 
 def _even_runs(shape: Shape, stride: Stride) -> list[tuple[Size, Size]]:

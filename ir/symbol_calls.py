@@ -10,9 +10,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, divide, multiply, scaled
+from aotlite.ir.polynomial import (
+    Atom,
+    Monomial,
+    Range,
+    Terms,
+    add,
+    common_monomial,
+    divide,
+    multiply,
+    scaled,
+)
 from aotlite.ir.symbols import SymInt
 
 if TYPE_CHECKING:
@@ -160,19 +170,26 @@ def _ratio(dividend: Terms, divisor: Terms) -> int | None:
 
 def _reduced(
     table: SymbolTable, dividend: Value, divisor: Value
-) -> tuple[Value, Value, int, int]:
-    """(a, b, g, c) with dividend = g*a + c, divisor = g*b and 0 <= c < g.
+) -> tuple[Value, Value, Value, int]:
+    """(a, b, g, c) with dividend = g*a + c, divisor = g*b, g > 0 and 0 <= c < g.
 
     Then dividend // divisor = a // b and dividend % divisor = g * (a % b) + c.
     """
-    if not isinstance(divisor, int):
-        return dividend, divisor, 1, 0
-    terms = dict(table.terms_of(dividend))
-    constant = terms.pop((), 0)
-    factor = math.gcd(divisor, *terms.values())
-    times, over = divmod(constant, factor)
-    inner = {monomial: c // factor for monomial, c in terms.items()}
-    return table.of(add(inner, {(): times} if times else {})), divisor // factor, factor, over
+    above, below = dict(table.terms_of(dividend)), table.terms_of(divisor)
+    constant = above.pop((), 0) if isinstance(divisor, int) else 0
+    number = math.gcd(*above.values(), *below.values())
+    times, over = divmod(constant, number)
+    shared = () if times or over else _positive(common_monomial({**above, **below}))
+    inner, outer = (
+        table.of({divide(monomial, shared) or (): c // number for monomial, c in terms.items()})
+        for terms in (above, below)
+    )
+    return inner + times, outer, table.of({shared: number}), over
+
+
+def _positive(monomial: Monomial) -> Monomial:
+    """The atoms in it that are known to be positive."""
+    return tuple(atom for atom in monomial if atom.lower is not None and atom.lower >= 1)
 
 
 def _quotient(table: SymbolTable, a: Value, b: Value) -> Value:
@@ -251,26 +268,16 @@ def _or_minus_one(value: int, divisor: int | None) -> int:
 
 
 # ------------------------------------------------------------------------- what a call is bound by
-def without_quotient(terms: Terms, atom: Call, remainder: Atom) -> Terms | None:
-    """A polynomial of the same sign without the quotient `atom`, in which it is linear.
+def without_quotient(terms: Terms, atom: Call) -> Terms | None:
+    """A polynomial of the same sign without the quotient `atom`, whose divisor is positive.
 
-    With q = (a - r) / b, for a whole number b > 0: b * (q*c + rest) = (a - r)*c + b*rest.
+    With q = (a - r) / b, where r = a % b: b * (c*q + rest) = c*(a - r) + b*rest. None where the
+    polynomial has q in other terms than c*q.
     """
-    divisor, dividend = atom.right, atom.left
-    if not isinstance(divisor, int) or divisor < 1 or isinstance(dividend, int):
-        return None
     rest = dict(terms)
     c = rest.pop((atom,))
     if any(atom in monomial for monomial in rest):
         return None
-    numerator = add(dividend.terms, {(remainder,): 1}, -1)
-    return add(scaled(rest, divisor), multiply(numerator, {(): c}))
-
-
-def as_atom(terms: Terms) -> Any:
-    """The atom that a polynomial is, None if it is more."""
-    if len(terms) == 1:
-        ((monomial, c),) = terms.items()
-        if c == 1 and len(monomial) == 1:
-            return monomial[0]
-    return None
+    table = next(v.table for v in (atom.left, atom.right) if isinstance(v, SymInt))
+    numerator = table.terms_of(atom.left - table.call("%", atom.left, atom.right))
+    return add(multiply(rest, table.terms_of(atom.right)), scaled(numerator, c))

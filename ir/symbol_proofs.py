@@ -23,7 +23,7 @@ from aotlite.ir.polynomial import (
 )
 from aotlite.ir.symbol_calls import Call, without_quotient
 
-__all__ = ["Facts"]
+__all__ = ["Facts", "equation"]
 
 _Key: TypeAlias = frozenset[tuple[Monomial, int]]
 
@@ -115,9 +115,10 @@ class Facts:
         if any(atom in monomial for monomial in terms if len(monomial) > 1):
             return None
         if atom.function == "//":
-            remainder = Atom(-1, 0, atom.right - 1 if isinstance(atom.right, int) else None)
-            changed = without_quotient(terms, atom, remainder)
-            return None if changed is None else self._sign(changed, depth)
+            divisor, _ = self.range(_terms(atom.right))
+            positive = divisor is not None and divisor >= 1
+            changed = without_quotient(terms, atom) if positive else None
+            return None if changed is None else self._sign(self._settled(changed), depth)
         if atom.function in ("max", "min"):
             return self._sign_without_extreme(terms, atom, depth)
         return None
@@ -210,6 +211,16 @@ def _terms(value: object) -> Terms:
     return terms
 
 
+def equation(terms: Terms) -> tuple[Terms, int]:
+    """(left, right) such that the polynomial is 0 exactly where left == right.
+
+    It is one that can be 0: the left side has a symbol in it.
+    """
+    rest, constant = _apart(_content(terms))
+    negative = next(iter(rest.values())) < 0
+    return scaled(rest, -1 if negative else 1), constant if negative else -constant
+
+
 def _content(terms: Terms) -> Terms:
     """A polynomial that is 0 exactly where this one is: without common factors that never are."""
     if _constant(terms):
@@ -238,8 +249,8 @@ def _positive_content(terms: Terms) -> Terms:
 def _without_factors(terms: Terms) -> Terms:
     """Without the atoms that divide every term and are positive."""
     common = tuple(a for a in common_monomial(terms) if a.lower is not None and a.lower >= 1)
-    # A single term stays what it is about.
-    if not common or len(terms) == 1:
+    # Of a single term something has to stay.
+    if not common or common in terms:
         return terms
     return {divide(monomial, common) or (): c for monomial, c in terms.items()}
 

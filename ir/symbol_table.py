@@ -21,7 +21,7 @@ from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.location import Location
 from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, evaluate, multiply
 from aotlite.ir.symbol_calls import FUNCTIONS, Call
-from aotlite.ir.symbol_proofs import Facts
+from aotlite.ir.symbol_proofs import Facts, equation
 from aotlite.ir.symbols import RELATIONS, SymBool, SymInt
 
 __all__ = ["Symbol", "SymbolTable", "table_of"]
@@ -245,7 +245,7 @@ class SymbolTable:
         if known is not None:
             return known
         answer = fact.hint
-        self._assume(fact if answer else fact.negated())
+        self._assume(_said_simply(fact if answer else fact.negated()))
         return answer
 
     def specialize(self, value: SymInt) -> int:
@@ -254,7 +254,7 @@ class SymbolTable:
         if constant is not None:
             return constant
         hint = value.hint
-        self._assume(SymBool(value, "==", hint))
+        self._assume(_said_simply(SymBool(value, "==", hint)))
         return hint
 
     def ask(self, function: Callable[..., Any], *operands: Any) -> Any:
@@ -314,6 +314,15 @@ class SymbolTable:
     def __repr__(self) -> str:
         shown = ", ".join(f"{s}={s.hint}" for s in self.symbols.values())
         return f"SymbolTable({shown}; {len(self.log)} assumptions)"
+
+
+def _said_simply(fact: SymBool) -> SymBool:
+    """The same (in)equality with a number, without factors and constants on the left."""
+    if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
+        return fact
+    table = fact.left.table
+    left, right = equation(table.terms_of(fact.left - fact.right))
+    return SymBool(table.of(left), fact.relation, right)
 
 
 def _negative(terms: Terms) -> Terms:

@@ -124,7 +124,7 @@ def test_powers_are_those_of_ints():
     assert a**3 is a * a * a
     assert a**0 == 1
     assert (81, 16, 0.125) == (concrete(a**b, table.hints), concrete(2**b, table.hints), 2**-a)
-    assert ["-s0 == -3"] == [assumption.text for assumption in table.log]
+    assert ["s0 == 3"] == [assumption.text for assumption in table.log]
 
 
 def test_quotients_that_come_out_are_polynomials():
@@ -360,7 +360,7 @@ def test_truth_of_a_size_is_that_it_is_not_zero():
     assert a
     assert [] == table.log
     assert a - 2
-    assert ["s0 - 2 != 0"] == [each.text for each in table.log]
+    assert ["s0 != 2"] == [each.text for each in table.log]
 
 
 def test_answer_of_a_function_is_assumed_as_a_whole():
