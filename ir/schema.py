@@ -13,17 +13,14 @@ import enum
 import re
 import reprlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final, NoReturn
 
 import attrs
-import numpy as np
 
-from aotlite.ir.device import CPU
-from aotlite.ir.dtypes import DType, advice_on_ndarrays
+from aotlite.ir.dtypes import advice_on_ndarrays
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.ir.memory_format import MemoryFormat
-from aotlite.ir.sizes import as_size
+from aotlite.ir.parameter_types import PARAMETER_TYPES, UNFIT, ParameterType
+from aotlite.ir.symbols import SymInt
 
 __all__ = [
     "PARAMETER_TYPES",
@@ -45,183 +42,6 @@ class Required(enum.Enum):
 
 
 REQUIRED: Final = Required.REQUIRED
-
-
-# ------------------------------------------------------------------------------------ conversion
-class _Unfit(enum.Enum):
-    UNFIT = "unfit"
-
-
-_UNFIT: Final = _Unfit.UNFIT
-"""What a converter returns for a value that is not of its type: None is a value of some types."""
-
-Converter = Callable[[object], object]
-
-_INT: Final = frozenset((int,))
-
-
-# Duck tests: this floor knows no class of tensors or devices.
-def _to_having(attribute: str, value: object) -> object:
-    return value if hasattr(value, attribute) else _UNFIT
-
-
-_to_tensor: Converter = partial(_to_having, "meta")
-
-
-def _to_number(value: object) -> object:
-    value = _unwrapped(value)
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, (int, float)):
-        return int(value) if isinstance(value, int) else float(value)
-    return complex(value) if isinstance(value, complex) else _UNFIT
-
-
-def _unwrapped(value: object) -> object:
-    """Returns the Python number inside a NumPy scalar or 0-d array, else `value` itself."""
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        return value.item()
-    return value
-
-
-def _to_int(value: object) -> object:
-    size = as_size(_unwrapped(value))
-    return _UNFIT if size is None else size
-
-
-def _to_float(value: object) -> object:
-    value = _unwrapped(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return _UNFIT
-    return float(value)
-
-
-def _to_bool(value: object) -> object:
-    value = _unwrapped(value)
-    return value if isinstance(value, bool) else _UNFIT
-
-
-def _to_str(value: object) -> object:
-    return str(value) if isinstance(value, str) else _UNFIT
-
-
-def _to_instance(kind: type, value: object) -> object:
-    return value if isinstance(value, kind) else _UNFIT
-
-
-def _to_device(value: object) -> object:
-    if type(value) is str:
-        return CPU if value == CPU.name else _UNFIT
-    return _to_having("arrays", value)
-
-
-def _to_operand(value: object) -> object:
-    return value if hasattr(value, "meta") else _to_number(value)
-
-
-def _to_tensor_or_none(value: object) -> object:
-    return None if value is None else _to_tensor(value)
-
-
-def _to_tuple(convert: Converter, value: object) -> object:
-    if not isinstance(value, (tuple, list)):
-        return _UNFIT
-    converted = tuple([convert(item) for item in value])
-    # By identity, not `in`: tensors compared with == would run an op.
-    return _UNFIT if any(item is _UNFIT for item in converted) else converted
-
-
-def _to_ints(value: object) -> object:
-    if type(value) is tuple and _INT.issuperset(map(type, value)):
-        return value
-    if isinstance(value, (tuple, list)):
-        return _to_tuple(_to_int, value)
-    single = _to_int(value)
-    return _UNFIT if single is _UNFIT else (single,)
-
-
-# ----------------------------------------------------------------------------------------- types
-@attrs.frozen(eq=False, repr=False)
-class ParameterType:
-    """A type that a schema can name. Two types are the same iff they are the same object."""
-
-    text: str
-    convert: Converter
-    """Returns the canonical value, or `_UNFIT`. Not asked about values whose type is in `as_is`."""
-    as_is: frozenset[type] = attrs.field(kw_only=True, default=frozenset())
-    """Python types whose values are canonical already."""
-
-    def canonical(self, value: object) -> object:
-        """Returns the canonical form of `value`, `_UNFIT` if it is not of this type."""
-        return value if type(value) in self.as_is else self.convert(value)
-
-    @property
-    def is_tensor(self) -> bool:
-        """Whether the argument is one tensor, or None where that is allowed."""
-        return self.text in ("Tensor", "Tensor?")
-
-    @property
-    def is_tensor_list(self) -> bool:
-        """Whether the argument is a tuple of tensors."""
-        return self.text in ("Tensor[]", "Tensor?[]")
-
-    @property
-    def holds_number(self) -> bool:
-        """Whether a number may stand where a tensor may; false for a plain Scalar."""
-        return self.text in ("Tensor|Scalar", "Tensor|Scalar?")
-
-    @property
-    def holds_tensor(self) -> bool:
-        """Whether tensors can be among the argument."""
-        return self.text.startswith("Tensor")
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"ParameterType({self.text!r})"
-
-    # Copies and pickles are the same object.
-    def __reduce__(self) -> tuple[Callable[[str], ParameterType], tuple[str]]:
-        return _type_named, (self.text,)
-
-
-def _basic_types() -> list[ParameterType]:
-    numbers = frozenset((bool, int, float, complex))
-    return [
-        ParameterType("Tensor", _to_tensor),
-        ParameterType("Scalar", _to_number, as_is=numbers),
-        ParameterType("Tensor|Scalar", _to_operand, as_is=numbers),
-        ParameterType("int", _to_int, as_is=_INT),
-        ParameterType("float", _to_float, as_is=frozenset((float,))),
-        ParameterType("bool", _to_bool, as_is=frozenset((bool,))),
-        ParameterType("str", _to_str, as_is=frozenset((str,))),
-        ParameterType("dtype", partial(_to_instance, DType), as_is=frozenset((DType,))),
-        ParameterType("memory_format", partial(_to_instance, MemoryFormat)),
-        ParameterType("device", _to_device),
-        ParameterType("generator", partial(_to_having, "draw")),
-        ParameterType("int[]", _to_ints),
-        ParameterType("Tensor[]", partial(_to_tuple, _to_tensor)),
-    ]
-
-
-def _all_types() -> dict[str, ParameterType]:
-    basic = _basic_types()
-    optional = [
-        ParameterType(f"{each.text}?", each.convert, as_is=each.as_is | {type(None)})
-        for each in basic
-        if each.text != "Tensor[]"
-    ]
-    sparse = ParameterType("Tensor?[]", partial(_to_tuple, _to_tensor_or_none))
-    return {each.text: each for each in (*basic, *optional, sparse)}
-
-
-PARAMETER_TYPES: Final = _all_types()
-"""Every type that a schema can name, by its text."""
-
-
-def _type_named(text: str) -> ParameterType:
-    return PARAMETER_TYPES[text]
 
 
 # ---------------------------------------------------------------------------------------- schema
@@ -310,7 +130,7 @@ class Schema:
             type_ = parameter.type
             if type(value) not in type_.as_is:
                 converted = type_.convert(value)
-                if converted is _UNFIT:
+                if converted is UNFIT:
                     raise self._unfit(parameter, value)
                 value = converted
             bound.append(value)
@@ -371,7 +191,7 @@ class Schema:
         return parse_schema, (str(self),)
 
 
-_PLAIN: Final = frozenset((type(None), bool, int, float, complex, str))
+_PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))
 
 
 def _described(value: object) -> str:
@@ -455,8 +275,8 @@ class _Parser:
         try:
             value = type_.canonical(ast.literal_eval(literal))
         except (ValueError, SyntaxError):
-            value = _UNFIT
-        if value is _UNFIT:
+            value = UNFIT
+        if value is UNFIT:
             self.fail(f"a default of type {type_}", at=start)
         return value
 

@@ -14,6 +14,7 @@ from aotlite.ir.assumption import concrete
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
+from aotlite.ir.schema import parse_schema
 from aotlite.ir.symbol_table import SymbolTable
 from aotlite.ir.symbolic_meta import symbolic_meta
 from aotlite.ir.symbols import SymBool, SymInt
@@ -177,6 +178,16 @@ def test_printing_a_meta_assumes_nothing():
     table, a = table_with(6)
     assert "f32[s0 - 2, 4]" == repr(tensor_meta((a - 2, 4), (4, 1)))
     assert "f32[4, s0 - 2][s0, 1]" == repr(tensor_meta((4, a - 2), (a, 1)))
+    assert [] == table.log
+
+
+def test_schemas_take_symbols_for_ints():
+    table, a = table_with(6)
+    schema = parse_schema("f(int first, int[] many, int? last=None) -> Tensor")
+    assert (a, (a + 1, 3), None) == schema.bind((a, [a + 1, 3]), {})
+    assert (a, (a,), a) == schema.bind((a, a), {"last": a})
+    with pytest.raises(ArgumentError, match=r"f: argument 'many' is \[s0, 2.5\], expected int\[\]"):
+        schema.bind((a, [a, 2.5]), {})
     assert [] == table.log
 
 
