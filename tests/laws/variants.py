@@ -69,13 +69,14 @@ tensor (vector units take another way than the rest), and NumPy's follow C."""
 def _extreme(a: np.ndarray) -> np.ndarray:
     """Extremes of the dtype in turn; infinity minus infinity and products that overflow happen."""
     made = np.empty(a.shape, a.dtype)
+    values: list[Any]
     if a.dtype.kind in "iu":
         info = np.iinfo(a.dtype)
         values = [info.max, info.min, 0, 1, info.max // 2]
     elif a.dtype.kind == "b":
         values = [True, False]
     else:
-        values = _COMPLEX if a.dtype.kind == "c" else _FLOATS
+        values = list(_COMPLEX if a.dtype.kind == "c" else _FLOATS)
     with np.errstate(all="ignore"):
         made[...] = np.resize(np.array(values).astype(a.dtype), a.shape)
     return made
