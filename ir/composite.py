@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.ir.binding import Binder
 from aotlite.ir.errors import AotliteError, ArgumentError, GraphError, in_op
 from aotlite.ir.results import results_of
 from aotlite.ir.schema import REQUIRED, Schema, parse_schema
@@ -41,6 +42,12 @@ class Composite:
     def _results(self) -> Any:
         return results_of(self.schema)
 
+    _binder: Binder | None = attrs.field(init=False)
+
+    @_binder.default
+    def _binder_of_schema(self) -> Binder | None:
+        return None if self.schema is None else Binder(self.schema)
+
     _defaults: tuple[Any, ...] | None = attrs.field(init=False)
     """All arguments after an operand, if none of them need be given."""
 
@@ -61,9 +68,9 @@ class Composite:
                     return self.function(args[0], *self._defaults)
             if self.spread and (len(args) > 1 or not kwargs):
                 args = gathered(args)
-            if self.schema is None:
+            if self._binder is None:
                 return self._unchecked(args, kwargs)
-            result = self.function(*self.schema.bind(args, kwargs))
+            result = self.function(*self._binder.bind(args, kwargs))
             return result if self._named is None else self._named(*result)
         except AotliteError as error:
             raise in_op(error, self.name) from error.__cause__
@@ -126,6 +133,8 @@ def composite(
 def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
     rest = args[1:]
+    if len(rest) == 1 and type(rest[0]) is tuple:
+        return args
     if all(as_size(value) is not None for value in rest):
         return (args[0], rest) if args else args
     return args

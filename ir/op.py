@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from aotlite.ir.dtypes import DType
+from aotlite.ir.binding import CACHE_LIMIT, Binder
 from aotlite.ir.errors import (
     AotliteError,
     ArgumentError,
@@ -41,7 +41,6 @@ from aotlite.ir.symbol_table import SymbolTable
 
 NUMBERS = (int, float, bool, complex)
 _NUMBER_TYPES = frozenset(NUMBERS)
-CACHE_LIMIT = 1 << 16
 
 
 class Cost(enum.Enum):
@@ -79,10 +78,7 @@ class Op:
     tensor's place."""
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
     """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
-    _bound: dict[tuple[type, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
-    _literal: dict[tuple[Any, ...], tuple[Any, ...]] = attrs.field(init=False, factory=dict)
-    _tensor_types: set[type] = attrs.field(init=False, factory=set)
-    """Types of the items of a first list of tensors that were tensors."""
+    _binder: Binder = attrs.field(init=False)
 
     writes: ClassVar[bool] = False
     """Changes bytes of an operand."""
@@ -93,6 +89,7 @@ class Op:
 
     def __attrs_post_init__(self) -> None:
         self.name = self.schema.name
+        self._binder = Binder(self.schema)
         kinds = [parameter.type for parameter in self.schema.parameters]
         self.mixed = tuple(i for i, k in enumerate(kinds) if "Scalar" in k.text)
         self.tensors = tuple(i for i, k in enumerate(kinds) if k.is_tensor)
@@ -115,53 +112,7 @@ class Op:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
-        types = tuple(map(type, args))
-        if not kwargs:
-            # Whether plain arguments are canonical depends on their types alone: remember that.
-            rest = self._bound.get(types)
-            if rest is not None and (tuple not in types or _plain(args)):
-                return args + rest
-        if _LITERALS.issuperset(types[1:]) and (tuple not in types or self._holds(args)):
-            return self._bind_literals(types, args, kwargs)
-        return self._bind_anew(types, args, kwargs)
-
-    def _bind_literals(
-        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Any, ...]:
-        """`bind` where only the first argument is a tensor: the others' values are remembered."""
-        named = tuple(kwargs.values())
-        if not _LITERALS.issuperset(map(type, named)) or tuple in map(type, named):
-            return self._bind_anew(types, args, kwargs)
-        key = (types, args[1:], tuple(kwargs), named, tuple(map(type, named)))
-        rest = self._literal.get(key)
-        if rest is None:
-            bound = self._bind_anew(types, args, kwargs)
-            first = args[0] if args else None
-            if self.lists == (0,) and type(first) is tuple:
-                self._tensor_types.update(map(type, first))
-            elif not hasattr(first, "meta"):
-                return bound
-            if bound[0] is first:
-                if len(self._literal) >= CACHE_LIMIT:
-                    self._literal.clear()
-                self._literal[key] = bound[1:]
-            return bound
-        return args[:1] + rest
-
-    def _holds(self, args: tuple[Any, ...]) -> bool:
-        """Whether tuples among the arguments are of ints, the first perhaps of tensors."""
-        if self.lists != (0,) or type(args[0]) is not tuple:
-            return _plain(args)
-        return self._tensor_types.issuperset(map(type, args[0])) and _plain(args[1:])
-
-    def _bind_anew(
-        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Any, ...]:
-        bound = self.schema.bind(args, kwargs)
-        settled = not kwargs and list not in types and (tuple not in types or not self.lists)
-        if settled and _same(args, bound) and _plain(args):
-            self._bound[types] = bound[len(args) :]
-        return bound
+        return self._binder.bind(args, kwargs)
 
     def _any_key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         key = list(args)
@@ -250,20 +201,6 @@ _FAST_KEYS = {
 
 def _key_of_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args[0].meta, *args[1:]
-
-
-def _plain(args: tuple[Any, ...]) -> bool:
-    """Whether all tuples among the arguments are of ints, whose types need no second look."""
-    return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
-
-
-_INT = frozenset((int,))
-_LITERALS = frozenset((bool, int, str, tuple, type(None), DType))
-"""Types of arguments whose values say all. No floats: 0.0 and -0.0 are equal."""
-
-
-def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
-    return all(a is b for a, b in zip(args, bound, strict=False))
 
 
 @attrs.define(eq=False, slots=True, repr=False)

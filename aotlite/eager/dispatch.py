@@ -311,5 +311,6 @@ _HANDLERS: dict[type, Any] = {
 # would take a tenth of the time of a small op.
 Tensor._apply = _apply  # type: ignore[method-assign, assignment]
 
-# Tensors that ops have made can be asked for their gradients.
+# Tensors that ops have made can be asked for their gradients, and for their parts.
 importlib.import_module("aotlite.eager.autograd.functional")
+importlib.import_module("aotlite.eager.indexing")

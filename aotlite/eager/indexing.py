@@ -16,6 +16,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.ops.index import integer_indices, unrepeated
+from aotlite.ir.ops.views import SELECT, SLICE
 
 MASKS = (dtypes.bool_, dtypes.uint8)
 Picks = list[Tensor | None]
@@ -25,11 +26,24 @@ Picks = list[Tensor | None]
 # ------------------------------------------------------------------------------------- reading
 def get_item(tensor: Tensor, index: Any) -> Any:
     """The part of `tensor` at `index`: a view, or a copy where tensors or lists are in it."""
+    if type(index) is int and tensor.meta.shape:
+        return tensor._apply(SELECT, (tensor, 0, index))
+    if type(index) is slice and tensor.meta.shape and _is_plain(index):
+        return tensor._apply(SLICE, (tensor, 0, index.start, index.stop, 1))
     part, picks = _part(tensor, _items(index), "getitem")
     if not picks:
         return part.alias() if part is tensor else part
     found, dims = _integers(part, picks, "getitem")
     return part._do("index", found, dims)
+
+
+_BOUND = frozenset((int, type(None)))
+
+
+def _is_plain(index: slice) -> bool:
+    """Whether a slice has two bounds, or one, and no step."""
+    types = type(index.start), type(index.stop)
+    return index.step is None and _BOUND.issuperset(types) and types != (type(None),) * 2
 
 
 def _items(index: Any) -> tuple[Any, ...]:
@@ -205,3 +219,8 @@ def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
     while value.ndim > ndim and value.shape[0] == 1:
         value = value.squeeze(0)
     return value
+
+
+# Tensor cannot import this module, and an import at each call takes half as long as a view.
+Tensor.__getitem__ = get_item  # type: ignore[method-assign]
+Tensor.__setitem__ = set_item  # type: ignore[method-assign]

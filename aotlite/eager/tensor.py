@@ -253,14 +253,10 @@ class Tensor(Differentiable):
 
     # --- item access
     def __getitem__(self, index: Any) -> Any:
-        from aotlite.eager.indexing import get_item
-
-        return get_item(self, index)
+        raise TypeError("aotlite.eager.indexing says what an index picks")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        from aotlite.eager.indexing import set_item
-
-        set_item(self, index, value)
+        raise TypeError("aotlite.eager.indexing says what an index picks")
 
     def zero_(self) -> Tensor:
         """Fills with zeros in place."""
