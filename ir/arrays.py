@@ -112,12 +112,14 @@ def _quieted(
     return call
 
 
-_FRESH = frozenset("concat stack copy argmax argmin cumsum".split())
+_FRESH = frozenset("concat stack copy argmax argmin cumsum cumprod".split())
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.add.reduce,
     "prod": np.multiply.reduce,
     "max": np.maximum.reduce,
     "min": np.minimum.reduce,
+    "any": np.logical_or.reduce,
+    "all": np.logical_and.reduce,
 }
 """What the functions of these names call, after looking at their arguments for half of the time."""
 

@@ -7,6 +7,7 @@ third; users meet the three as one composite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -16,7 +17,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp, schema_of
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.reduce import (
     Dims,
     kept,
@@ -121,6 +122,7 @@ def _of_everything(name: str) -> PureOp:
         kernel=kernel,
         vjp={"self": chosen_all_vjp},
         cost=Cost.REDUCTION,
+        namespaced=lambda meta, self: namespaced(name)(meta, self, None, False),
     )
 
 
@@ -138,6 +140,13 @@ def _position(xp: Any, function: str, a: Any, dim: int | None, keepdim: bool) ->
     return getattr(xp, function)(a, axis=dim, keepdims=keepdim)
 
 
+def _position_namespaced(
+    name: str, meta: TensorMeta, self: TensorMeta, dim: int | None, keepdim: bool
+) -> tuple[str, dict[str, Any]] | None:
+    plain = accumulator(self.dtype) is self.dtype and bool(self.shape)
+    return (name, {"axis": dim, "keepdims": keepdim}) if plain else None
+
+
 def _position_op(name: str) -> PureOp:
     def rule(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
         dims = reduced_dims(name, dim, len(self.shape))
@@ -151,6 +160,7 @@ def _position_op(name: str) -> PureOp:
         kernel=lambda xp, meta, a, dim, keepdim: _position(xp, name, a, dim, keepdim),
         vjp=None,
         cost=Cost.REDUCTION,
+        namespaced=partial(_position_namespaced, name),
     )
 
 
@@ -169,6 +179,17 @@ def chosen_vjp(
     return zeros.scatter_add(dim, indices, grad_values)
 
 
+def _picked(xp: Any, a: Any, index: Any, dim: int) -> Any:
+    """The elements at an index along `dim`, without that dimension."""
+    ndim = index.ndim
+    places = [
+        xp.reshape(xp.arange(n), (n, *(1,) * (ndim - 1 - i))) if i < ndim - 1 else xp.arange(n)
+        for i, n in enumerate(index.shape)
+    ]
+    places.insert(dim % a.ndim, index)
+    return a[tuple(places)]
+
+
 def choosing(
     schema: str,
     place: Callable[..., Any],
@@ -179,7 +200,7 @@ def choosing(
     """Declares a reduction that chooses an element along `dim` and says which.
 
     Its parameters are `self`, options, `dim` and `keepdim`. `place(xp, a, dim, *options)` gives the
-    index of each, with `dim` of size 1; `require` and `check` refuse dtypes and options.
+    index of each, without `dim`; `require` and `check` refuse dtypes and options.
     """
     name = schema_of(schema).name
 
@@ -197,7 +218,9 @@ def choosing(
         if not a.shape:
             return a, xp.zeros((), dtype=xp.int64)
         index = place(xp, wide(xp, a, metas[0].dtype), dim, *options)
-        values = xp.take_along_axis(a, index, axis=dim)
+        values = _picked(xp, a, index, dim)
+        if index.shape == metas[0].shape:
+            return values, index
         return xp.reshape(values, metas[0].shape), xp.reshape(index, metas[1].shape)
 
     return pure(
@@ -212,7 +235,7 @@ def choosing(
 def _extreme_with_index(name: str, function: str) -> PureOp:
     return choosing(
         f"{name}(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        lambda xp, a, dim: _position(xp, function, a, dim, True),
+        lambda xp, a, dim: getattr(xp, function)(a, axis=dim),
     )
 
 

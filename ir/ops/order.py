@@ -123,7 +123,8 @@ def _check_kth(self: TensorMeta, k: int, dim: int, keepdim: bool) -> None:
 def _at(xp: Any, order: Any, place: Any, dim: int) -> Any:
     """The index at a place of an order along `dim`, the same in each line or one for each."""
     shape = [1 if i == dim % order.ndim else n for i, n in enumerate(order.shape)]
-    return xp.take_along_axis(order, xp.broadcast_to(place, shape), axis=dim)
+    found = xp.take_along_axis(order, xp.broadcast_to(place, shape), axis=dim)
+    return xp.squeeze(found, axis=dim)
 
 
 def _kth(xp: Any, a: Any, dim: int, k: int) -> Any:
@@ -134,8 +135,7 @@ def _middle(xp: Any, a: Any, dim: int) -> Any:
     """The lower of two middles; the first nan where there is one."""
     missing = xp.isnan(a)
     middle = _at(xp, ordering(xp, a, dim), xp.asarray((a.shape[dim] - 1) // 2), dim)
-    first = xp.argmax(missing, axis=dim, keepdims=True)
-    return xp.where(xp.any(missing, axis=dim, keepdims=True), first, middle)
+    return xp.where(xp.any(missing, axis=dim), xp.argmax(missing, axis=dim), middle)
 
 
 def _middle_of_numbers(xp: Any, a: Any, dim: int) -> Any:

@@ -15,7 +15,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.reduce import require_float, require_real, summed
 
 
@@ -36,6 +36,16 @@ def _scan_kernel(name: str) -> Callable[..., Any]:
     return kernel
 
 
+def _scan_namespaced(name: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
+    def found(
+        meta: TensorMeta, self: TensorMeta, dim: int, dtype: DType | None
+    ) -> tuple[str, dict[str, Any]] | None:
+        plain = accumulator(meta.dtype) is self.dtype and bool(self.shape)
+        return (name, {"axis": dim}) if plain else None
+
+    return found
+
+
 CUMSUM: PureOp = pure(
     "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
     meta=_scan_rule("cumsum"),
@@ -44,6 +54,7 @@ CUMSUM: PureOp = pure(
     cost=Cost.REDUCTION,
     additive=True,
     inplace=True,
+    namespaced=_scan_namespaced("cumsum"),
 )
 
 
@@ -95,6 +106,7 @@ CUMPROD: PureOp = pure(
     vjp={"self": _cumprod_vjp},
     cost=Cost.REDUCTION,
     inplace=True,
+    namespaced=_scan_namespaced("cumprod"),
 )
 
 

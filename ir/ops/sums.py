@@ -6,6 +6,7 @@ gradient never divides by the result, so that it is right with zeros and at ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
@@ -169,10 +170,22 @@ PROD: PureOp = pure(
     kernel=_prod_kernel,
     vjp={"self": _prod_vjp},
     cost=Cost.REDUCTION,
+    namespaced=namespaced("prod"),
 )
 
 
 # ---------------------------------------------------------------------------------------- truth
+def _truth_namespaced(name: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
+    def found(
+        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool
+    ) -> tuple[str, dict[str, Any]] | None:
+        axes = reduced_dims(name, dim, len(self.shape), empty_is_all=False)
+        plain = meta.dtype is dtypes.bool_ and self.dtype.numpy.kind != "V"
+        return (name, {"axis": axes, "keepdims": keepdim}) if plain else None
+
+    return found
+
+
 def _truth(name: str) -> PureOp:
     def rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
         dims = reduced_dims(name, dim, len(self.shape), empty_is_all=False)
@@ -191,6 +204,7 @@ def _truth(name: str) -> PureOp:
         kernel=kernel,
         vjp=None,
         cost=Cost.REDUCTION,
+        namespaced=_truth_namespaced(name),
     )
 
 
