@@ -1,4 +1,4 @@
-"""What changes which memory a tensor lies on: `resize_`, `set_`, and an alias with a count of its own.
+"""What changes the memory a tensor lies on: `resize_`, `set_`; an alias with a count of its own.
 
 Rules: TEN-5, TEN-10, TEN-25, TEN-26. Spec: `specs/views.md`.
 """
@@ -41,7 +41,8 @@ _SET = parse_schema(
 # ------------------------------------------------------------------------------------------ resize
 def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Tensor:
     """The tensor with this size on its storage, which grows if it must (TEN-25)."""
-    _, size, memory_format = _RESIZE.bind((tensor, size), {"memory_format": memory_format})
+    bound: Any = _RESIZE.bind((tensor, size), {"memory_format": memory_format})
+    size = bound[1]
     if any(n < 0 for n in size):
         raise ShapeError(f"resize_: size is {size}, expected no negative number")
     if tensor.requires_grad:
@@ -162,7 +163,8 @@ def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
     if isinstance(source, Storage):
         source = _everything(source, tensor)
         args = args or (0, source.shape)
-    _, source, offset, size, stride = _SET.bind((tensor, source, *args), {})
+    bound: Any = _SET.bind((tensor, source, *args), {})
+    _, source, offset, size, stride = bound
     if whole:
         return Tensor(source.storage, source.meta, source.offset)
     stride = stride or layout.contiguous_strides(size)

@@ -13,8 +13,8 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.face import Differentiable, _here
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
-from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
 from aotlite.ir.composite import gathered
+from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
 from aotlite.ir.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.memory_format import suggested_format
@@ -211,9 +211,10 @@ class Tensor(Differentiable):
         return self.resize_(the_template.shape, memory_format=memory_format)
 
     def set_(self, source: Any = None, *window: Any) -> Tensor:
-        """Puts this tensor onto other memory: `set_(tensor)`, `set_(storage, offset, size, stride)`.
+        """Puts this tensor onto the memory of another tensor, or onto a window of a storage.
 
-        Views of the old memory keep it (TEN-26).
+        `set_(tensor)`, `set_(storage, offset, size, stride)`. Views of the old memory keep it
+        (TEN-26).
         """
         from aotlite.eager.memory import put_onto
 

@@ -5,6 +5,7 @@ Where nothing is to be done they give the operand itself, as PyTorch's do (FUN-1
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -79,9 +80,12 @@ def _check_device(self: Any, device: Any) -> None:
         )
 
 
-def _converted(self: Any, dtype: DType, format_: MemoryFormat | None, *, copy: bool) -> Any:
+def _converted(
+    self: Any, dtype: DType, format_: MemoryFormat | None, *, copy: builtins.bool
+) -> Any:
     same = dtype is self.dtype
-    if same and not copy and (format_ in (None, preserve_format) or format_ is suggested_format(self.meta)):
+    kept = format_ in (None, preserve_format) or format_ is suggested_format(self.meta)
+    if same and not copy and kept:
         return self
     stride = strides_in(format_, self.shape, self.stride(), op="to")
     if same:

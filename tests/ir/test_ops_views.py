@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.ir.arrays import NUMPY
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 
 REFUSED = [
@@ -46,7 +47,7 @@ REFUSED = [
     (lambda x: x.narrow(1, 0.5, 1), ArgumentError, "narrow: argument 'start' is 0.5"),
     (lambda x: x.narrow(1, al.ones(1), 1), DTypeError, "narrow: argument 'start' is f32"),
     (lambda x: x.split(0), ArgumentError, "split: argument 'split_size' is 0, expected at least 1"),
-    (lambda x: x.split((1, 2)), ShapeError, "split_with_sizes: split_sizes .* sum to 3, expected 2"),
+    (lambda x: x.split((1, 2)), ShapeError, "split_with_sizes: split_sizes .* sum to 3, exp"),
     (lambda x: x.split(1, 2), IndexOutOfRangeError, "split: dimension is 2"),
     (lambda x: x.chunk(0), ArgumentError, "chunk: chunks is 0, expected at least 1"),
     (lambda x: x.tensor_split(0), ArgumentError, "tensor_split: sections is 0, expected at least"),
@@ -66,15 +67,15 @@ REFUSED = [
     (lambda x: x.as_strided((2,), (1,), -1), ShapeError, "as_strided: .* at storage offset -1"),
     # --- other dtypes and layouts
     (lambda x: x.view(al.float64), ShapeError, "view_dtype: the size of the last dimension is 3"),
-    (lambda x: x.t().view(al.int8), ShapeError, "view_dtype: the stride of the last dimension is 3"),
+    (lambda x: x.t().view(al.int8), ShapeError, "view_dtype: the stride of the last .* is 3"),
     (lambda x: x[:, 1:].view(al.float64), ShapeError, "view_dtype: the stride of dimension 0 is 3"),
     (lambda x: x[0][1:].view(al.float64), ShapeError, "view_dtype: the storage offset is 1"),
     (lambda x: x[0, 0].view(al.int8), ShapeError, "view_dtype: the tensor has no dimensions"),
-    (lambda x: al.view_as_real(x), DTypeError, "view_as_real: dtype is float32, expected a complex"),
+    (lambda x: al.view_as_real(x), DTypeError, "view_as_real: dtype is float32, expected"),
     (lambda x: x.imag, DTypeError, "imag: dtype is float32, expected a complex one"),
     (lambda x: al.view_as_complex(x), ShapeError, "view_as_complex: .* last dimension of size 2"),
     (lambda x: al.view_as_complex(x.long()), DTypeError, "view_as_complex: dtype is int64"),
-    (lambda x: al.view_as_complex(x[0][1:]), ShapeError, "view_as_complex: the storage offset is 1"),
+    (lambda x: al.view_as_complex(x[0][1:]), ShapeError, "view_as_complex: the storage off.* is 1"),
     (lambda x: x.contiguous(memory_format=al.channels_last), ShapeError, "contiguous: .* 4 dim"),
     (lambda x: x.contiguous(memory_format=al.preserve_format), ArgumentError, "contiguous: arg"),
     (lambda x: x.is_contiguous(memory_format=al.preserve_format), ArgumentError, "is_contiguous:"),
@@ -83,7 +84,7 @@ REFUSED = [
     (lambda x: x.to("cuda"), al.DeviceError, "to: device is 'cuda', expected 'cpu'"),
     (lambda x: x.to(3), ArgumentError, r"to: argument 'device' is 3, expected device\?"),
     (lambda x: x.to(al.float32, 1), ArgumentError, "to: argument 'non_blocking' is 1"),
-    (lambda x: x.to(al.Device("far", None)), al.DeviceError, "to: device is far, expected cpu"),
+    (lambda x: x.to(al.Device("far", NUMPY)), al.DeviceError, "to: device is far, expected cpu"),
 ]
 
 
