@@ -247,7 +247,7 @@ def unrepeated(target: Any, dims: Dims, indices: Sequence[Any], values: Any) -> 
     given = (1,) * (len(shape) - len(values.shape)) + tuple(values.shape)
     for dim, place in zip(kept, places, strict=True):
         repeated = target.stride(dim) == 0
-        if repeated and target.shape[dim] != 1:
+        if repeated and target.shape[dim] > 1:
             if given[place] == 1:
                 target = target.narrow(dim, 0, 1)
     return target
@@ -338,7 +338,9 @@ PUT: PureOp = pure(
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
 def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
-    """`gather` whose index and self are broadcast to each other, except along `dim`."""
+    """`gather` whose index and self are broadcast to each other, except along `dim`, where the
+    index counts around.
+    """
     if indices.dtype is not dtypes.int64:
         raise DTypeError(
             f"take_along_dim: argument 'indices' has dtype {indices.dtype}, expected {dtypes.int64}"
@@ -356,4 +358,4 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     mine[dim] = its[dim] = 1
     common = list(sizes.broadcast_shapes(tuple(mine), tuple(its), op="take_along_dim"))
     wide, places = [*common[:dim], n, *common[dim + 1 :]], [*common[:dim], m, *common[dim + 1 :]]
-    return self.expand(wide).gather(dim, indices.expand(places))
+    return self.expand(wide).gather(dim, indices.remainder(n).expand(places))

@@ -127,7 +127,7 @@ def _index_add_kernel(
     column = xp.reshape(index, tuple([-1 if i == dim else 1 for i in range(len(shape))]))
     lookup = xp.broadcast_to(column, values.shape)
     if alpha != 1:
-        values = xp.astype(values * alpha, meta.dtype.numpy)
+        values = values * xp.astype(xp.asarray(alpha), meta.dtype.numpy)
     return added(xp, meta, a, addresses(xp, lookup, dim, shape), values)
 
 
