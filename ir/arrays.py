@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, float8_e4m3fn
 
 if TYPE_CHECKING:
     from aotlite.ir.meta import TensorMeta
@@ -124,6 +124,10 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 """What the functions of these names call, after looking at their arguments for half of the time."""
 
 
+_SATURATING = float8_e4m3fn.numpy
+"""It has no infinity, and as in PyTorch what is too large for it becomes its largest number."""
+
+
 class NumpyArrays:
     """NumPy's arrays over any C-contiguous buffer (an ndarray, usually of bytes)."""
 
@@ -155,6 +159,8 @@ class NumpyArrays:
         if type(source) is np.ndarray and source.dtype == destination.dtype:
             destination[...] = source
         else:  # a cast may warn
+            if destination.dtype == _SATURATING:
+                source = np.clip(np.real(np.asarray(source)).astype(float), -448, 448)
             self.quiet(destination.__setitem__, ..., source)
 
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -32,6 +32,8 @@ def _drawn(
 ) -> Tensor:
     op: Any = OPS[name]
     dtype, device = wishes
+    if generator is not None and not isinstance(generator, Generator):
+        raise ArgumentError(f"{name}: argument 'generator' is {generator!r}, expected a Generator")
     if out is not None:
         dtype = dtype or out.dtype
     bound = op.bind(args, {"dtype": dtype, "device": device})

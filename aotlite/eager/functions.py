@@ -68,7 +68,7 @@ def tensor(
     made = Tensor(Storage(copied(place.arrays, host, meta)), meta)
     recorder = STATE.recorder
     if recorder is not None:
-        made = recorder.constant(host, made)
+        made = recorder.constant(made.array, made)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -127,6 +127,19 @@ class Tensor(Differentiable):
         self.storage.exported = True
         return array
 
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """`tensor(data)` of this tensor's dtype and device."""
+        from aotlite.eager.functions import tensor
+
+        return tensor(
+            data,
+            dtype=dtype or self.dtype,
+            device=device or self.device,
+            requires_grad=requires_grad,
+        )
+
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
         _forbid_capture(self, "tolist", "return the tensor and read it outside")

@@ -25,7 +25,20 @@ def widened(operand: Any) -> Any:
 
 def cast(xp: Any, a: Any, dtype: DType) -> Any:
     """The array in this dtype; itself, not a copy, if it is in it already."""
-    return a if a.dtype == dtype.numpy else xp.astype(a, dtype.numpy)
+    if a.dtype == dtype.numpy:
+        return a
+    return xp.astype(saturated(xp, a) if dtype is dtypes.float8_e4m3fn else a, dtype.numpy)
+
+
+LARGEST = 448.0
+"""Of float8_e4m3fn, which has no infinity."""
+
+
+def saturated(xp: Any, a: Any) -> Any:
+    """What float8_e4m3fn holds of each element: as in PyTorch the largest number, not nan."""
+    kind = dtypes.from_numpy(a.dtype)
+    real = xp.real(a) if kind.is_complex else a
+    return xp.clip(xp.astype(real, xp.float64), -LARGEST, LARGEST)
 
 
 def wide(xp: Any, a: Any, dtype: DType) -> Any:

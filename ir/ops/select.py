@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.ir import layout, sizes
+from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import DType, bool_, dtype_of_scalar, result_type
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
@@ -22,6 +22,7 @@ from aotlite.ir.ops.declare import (
     same,
     to_bool,
 )
+from aotlite.ir.ops.precision import saturated
 
 
 # ------------------------------------------------------------------------ comparison and logic
@@ -190,6 +191,8 @@ def _cast_rule(self: TensorMeta, dtype: DType) -> TensorMeta:
 
 
 def _cast_kernel(arrays: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
+    if dtype is dtypes.float8_e4m3fn:
+        a = saturated(arrays.namespace, a)
     return arrays.namespace.astype(a, dtype.numpy)
 
 
