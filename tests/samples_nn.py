@@ -224,3 +224,33 @@ def _batch_norm_eval(name: str) -> Iterable[Sample]:
     running = array((4,), seed=3), positive((4,), seed=4)
     yield Sample((array((2, 4, 3)), *running, *_affine()), smooth=True)
     yield Sample((array((3, 4)), *running, None, None, 0.1), smooth=True)
+
+
+# ------------------------------------------------------------------------- directions and pixels
+@register("normalize")
+def _normalize(name: str) -> Iterable[Sample]:
+    yield Sample((array((2, 3)),), smooth=True)
+    yield Sample((array((2, 3)), 1.0, 0), smooth=True)
+    yield Sample((array((2, 3, 2)), 3.0, -1, 2.0), smooth=True)
+    yield Sample((np.zeros((2, 3)),))
+    yield Sample((flipped(array((2, 3), "float32")),))
+    yield Sample((array((2, 3)) * (1 + 2j),))
+
+
+@register("cosine_similarity")
+def _cosine_similarity(name: str) -> Iterable[Sample]:
+    yield Sample((array((2, 3)), array((2, 3), seed=1)), smooth=True)
+    yield Sample((array((2, 3, 2)), array((3, 1), seed=1), -2), smooth=True)
+    yield Sample((array((2, 3)), np.zeros((2, 3))))
+    yield Sample((np.zeros((0, 3)), np.zeros((0, 3))))
+
+
+@register("pixel_shuffle", "pixel_unshuffle")
+def _pixels(name: str) -> Iterable[Sample]:
+    shape = (2, 8, 2, 3) if name == "pixel_shuffle" else (2, 2, 4, 6)
+    yield Sample((array(shape), 2), smooth=True)
+    yield Sample((array(shape)[0], 2), smooth=True)
+    yield Sample((flipped(array(shape, "int64")), 1))
+    yield Sample((channels_last(array(shape)), 2))
+    if name == "pixel_shuffle":  # PyTorch's other one keeps the shape of an empty tensor
+        yield Sample((np.zeros((0, *shape[1:])), 2))

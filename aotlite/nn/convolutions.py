@@ -8,8 +8,15 @@ from aotlite.eager.functions import empty
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, UnsupportedError
-from aotlite.ir.ops.convolutions import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.ops.convolutions import (
+    conv1d,
+    conv2d,
+    conv_transpose1d,
+    conv_transpose2d,
+    named_padding,
+)
+from aotlite.ir.ops.pad import pad
 from aotlite.nn import init
 from aotlite.nn.functions import Ints
 from aotlite.nn.module import Module
@@ -55,8 +62,10 @@ class _Convolution(Module):
                 f"{name}: groups is {groups}, expected a divisor of {in_channels} input and "
                 f"{out_channels} output channels"
             )
-        if padding_mode != "zeros":
-            raise UnsupportedError(f"{name}: padding_mode is {padding_mode!r}, expected 'zeros'")
+        modes = ("zeros",) if self.transposed else ("zeros", *_MODES)
+        if padding_mode not in modes:
+            expected = " or ".join(map(repr, modes))
+            raise ArgumentError(f"{name}: padding_mode is {padding_mode!r}, expected {expected}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = self._each(kernel_size)
@@ -64,6 +73,7 @@ class _Convolution(Module):
         self.padding = padding if isinstance(padding, str) else self._each(padding)
         self.dilation = self._each(dilation)
         self.groups = groups
+        self.padding_mode = padding_mode
         ends = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (ends[0], ends[1] // groups, *self.kernel_size)
         self.weight = Parameter(empty(shape, dtype=dtype, device=device))
@@ -93,7 +103,29 @@ class _Convolution(Module):
             for name, default in defaults.items()
             if getattr(self, name) != default
         ]
-        return ", ".join(parts + ["bias=False"] * (self.bias is None))
+        parts += ["bias=False"] * (self.bias is None)
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, tuple[int, ...] | str]:
+        """The input, with the values around it that are not zeros, and what else to pad."""
+        if self.padding_mode == "zeros":
+            return input, self.padding
+        sides: list[int] = []
+        for before, more in zip(*self._ends(), strict=True):
+            sides = [before, before + more, *sides]  # from the last dimension on
+        return pad(input, sides, mode=self.padding_mode), (0,) * self.rank
+
+    def _ends(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(padding of both ends, how much more at the far end) of each dimension."""
+        if not isinstance(self.padding, str):
+            return self.padding, (0,) * self.rank
+        window = (self.kernel_size, self.stride, self.dilation)
+        return named_padding(type(self).__name__, self.padding, *window)
+
+
+_MODES = ("reflect", "replicate", "circular")
 
 
 class Conv1d(_Convolution):
@@ -102,7 +134,8 @@ class Conv1d(_Convolution):
     rank = 1
 
     def forward(self, input: Tensor) -> Tensor:
-        rest = (self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        rest = (self.bias, self.stride, padding, self.dilation, self.groups)
         result: Tensor = conv1d(input, self.weight, *rest)
         return result
 
@@ -111,7 +144,8 @@ class Conv2d(_Convolution):
     """A convolution over images: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
 
     def forward(self, input: Tensor) -> Tensor:
-        rest = (self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        rest = (self.bias, self.stride, padding, self.dilation, self.groups)
         result: Tensor = conv2d(input, self.weight, *rest)
         return result
 

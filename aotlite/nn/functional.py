@@ -19,6 +19,12 @@ from aotlite.ir.ops.mean_pooling import (
 )
 from aotlite.ir.ops.pad import pad
 from aotlite.ir.ops.pooling import max_pool1d, max_pool2d
+from aotlite.ir.ops.similarity import (
+    cosine_similarity,
+    normalize,
+    pixel_shuffle,
+    pixel_unshuffle,
+)
 from aotlite.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
 from aotlite.nn.embedding import embedding
 from aotlite.nn.functions import (
@@ -48,6 +54,7 @@ __all__ = [
     "conv2d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "cosine_similarity",
     "cross_entropy",
     "dropout",
     "dropout1d",
@@ -66,8 +73,11 @@ __all__ = [
     "mse_loss",
     "multi_head_attention_forward",
     "nll_loss",
+    "normalize",
     "one_hot",
     "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "relu",
     "rms_norm",
     "scaled_dot_product_attention",

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import layout
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, ShapeError
-from aotlite.ir.ops.memory_format import suggests_channels_last
 from aotlite.ir.ops.window import Given, Ints, along_a_line, pair
 
 
@@ -34,7 +32,7 @@ def conv2d(
             0
         )
     if isinstance(padding, str):
-        before, more = _named_padding("conv2d", padding, weight.shape[2:], stride, dilation)
+        before, more = named_padding("conv2d", padding, weight.shape[2:], stride, dilation)
         input, padding = _enlarged(input, more), before
     return input._do("conv2d", weight, bias, stride, padding, dilation, groups)
 
@@ -55,7 +53,7 @@ def conv1d(
     steps, gaps = _on_a_line(name, stride, dilation)
     if isinstance(padding, str):
         kernel = (1, weight.shape[2])
-        before, more = _named_padding(name, padding, kernel, steps, gaps)
+        before, more = named_padding(name, padding, kernel, steps, gaps)
         rows = _enlarged(input.unsqueeze(-2), more)
     else:
         before, rows = (0, *along_a_line(name, "padding", padding)), input.unsqueeze(-2)
@@ -84,33 +82,24 @@ def _both(value: Given) -> Ints:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
-def _named_padding(
+def named_padding(
     name: str, padding: str, kernel: Ints, stride: Given, dilation: Given
 ) -> tuple[Ints, Ints]:
-    """(padding of both ends, how much more at the far end) for height and width."""
+    """(padding of both ends, how much more at the far end) for each dimension."""
     if padding == "valid":
         return (0, 0), (0, 0)
     if padding != "same":
         raise ArgumentError(f"{name}: padding is {padding!r}, expected 'same', 'valid' or numbers")
     if any(step != 1 for step in _both(stride)):
         raise ArgumentError(f"{name}: stride is {stride}, expected 1 with padding='same'")
-    gaps = pair(name, "dilation", _both(dilation), 1)
+    gaps = _both(dilation) * len(kernel) if len(_both(dilation)) == 1 else _both(dilation)
     totals = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
     return tuple([total // 2 for total in totals]), tuple([total % 2 for total in totals])
 
 
 def _enlarged(image: Any, more: Ints) -> Any:
-    """The image with so many rows and columns of zeros at its far ends, in its memory format."""
-    for dim, count in zip((-2, -1), more, strict=True):
-        if count:
-            shape = list(image.shape)
-            size = shape[dim]
-            shape[dim] = size + count
-            room = image.new_zeros(tuple(shape))
-            if suggests_channels_last(image.meta):
-                room = room._do("restride", layout.channels_last_strides(tuple(shape)))
-            image = room.slice_scatter(image, dim, 0, size, 1)
-    return image
+    """The image with so many rows and columns of zeros at its far ends."""
+    return image._do("constant_pad_nd", (0, more[1], 0, more[0])) if any(more) else image
 
 
 # -------------------------------------------------------------------------------- turned around

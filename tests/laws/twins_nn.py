@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tests.laws.torch_twins import Difference, differences, twins
 
 
@@ -18,6 +20,11 @@ def _batch_norm_eval(
     torch: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
     return torch.nn.functional.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
+
+
+def _beyond(array: np.ndarray, limit: float) -> bool:
+    """Whether an element is larger than this, infinite or nan."""
+    return not bool((np.abs(array) <= limit).all())
 
 
 twins(
@@ -55,4 +62,39 @@ differences(
         "PyTorch's fails where the result is empty",
         lambda sample: 0 in (*sample.args[1], sample.args[0].shape[1]),
     ),
+    Difference(
+        ("layer_norm",),
+        "values",
+        "where squares overflow, PyTorch's variance is nan and ours is infinite",
+        lambda sample: _beyond(sample.args[0], 1e18),
+    ),
+    Difference(
+        ("conv2d", "conv_transpose2d"),
+        "values",
+        "next to overflow the order of summation shows, and infinity times the zeros around",
+        lambda sample: any(_beyond(a, 1e18) for a in sample.args if hasattr(a, "dtype")),
+    ),
+    Difference(
+        ("batch_norm_train", "batch_norm_eval"),
+        "strides",
+        "PyTorch keeps the strides of an empty operand, whatever they are",
+        lambda sample: sample.args[0].size == 0,
+    ),
+    Difference(
+        ("batch_norm_eval",),
+        "call",
+        "PyTorch does not look at the statistics of an empty operand",
+        lambda sample: sample.args[1].shape != sample.args[0].shape[1:2],
+    ),
+)
+differences(
+    *(
+        Difference(
+            ("pixel_unshuffle",),
+            aspect,
+            "PyTorch gives an empty tensor in the shape and strides that it had",
+            lambda sample: sample.args[0].size == 0,
+        )
+        for aspect in ("shape", "strides")
+    )
 )
