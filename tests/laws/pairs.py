@@ -134,11 +134,21 @@ def compare(torch: Any, pair: Pair) -> Verdict:
     """The verdict on a pair."""
     tally = _Tally(pair)
     for sample in samples_in(pair):
-        if tally.add(torch, sample, "") and pair.dtype in VARIED:
-            writes = pair.name.endswith("_")
-            for name, variant in variants(sample, writes=writes, counts=_counts(pair)):
+        if tally.add(torch, sample, ""):
+            for name, variant in _named_variants(pair, sample):
                 tally.add(torch, variant, f" {name}")
     return tally.verdict()
+
+
+def _named_variants(pair: Pair, sample: Sample) -> Iterable[tuple[str, Sample]]:
+    if pair.dtype not in VARIED:
+        return ()
+    return variants(sample, writes=pair.name.endswith("_"), counts=_counts(pair))
+
+
+def variants_in(pair: Pair, sample: Sample) -> list[Sample]:
+    """The sample in other layouts and with extremes, where the pair's dtype is tried so."""
+    return [variant for _, variant in _named_variants(pair, sample)]
 
 
 def _counts(pair: Pair) -> bool:

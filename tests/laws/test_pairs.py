@@ -43,7 +43,10 @@ def _in_every_dtype(name):
     yield from samples_of(name)
     own = pairs.Pair(name.removesuffix("()"), name not in OPS, dtypes.float64)
     for dtype in DTYPES:
-        yield from pairs.samples_in(attrs.evolve(own, dtype=dtype))
+        pair = attrs.evolve(own, dtype=dtype)
+        for sample in pairs.samples_in(pair):
+            yield sample
+            yield from pairs.variants_in(pair, sample)
 
 
 @pytest.mark.parametrize(
