@@ -90,7 +90,7 @@ def _relu_backward(grad: Any, output: Any) -> Any:
 
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
     value = value.to(x.dtype) if hasattr(value, "meta") else x.new_full((), value)
-    return mask.where(value, x)
+    return mask._do("where", value, x)
 
 
 def _gelu(x: Any, tanh: bool = False) -> Any:

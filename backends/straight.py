@@ -20,7 +20,7 @@ from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp, ViewOp
-from aotlite.ir.ops.declare import common_dtype
+from aotlite.ir.ops.declare import is_plain_call
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import Saved
 
@@ -272,14 +272,12 @@ def _library(node: Node) -> Any:
 def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
     """The array library's function that the kernel is, on operands of these dtypes."""
     meta: Any = node.meta
-    if op.function is None or op.computes is None or not travels_as_array(meta):
+    if op.function is None or not travels_as_array(meta):
         return None
-    operands: list[Any] = [a.meta for a in node.args if type(a) is Node]
     numbers = [a for a in node.args if type(a) is not Node]
     if any(type(n) not in NUMBERS for n in numbers):
         return None
-    computed = op.computes(common_dtype(op.key(node.args)))
-    if any(m.dtype is not computed for m in operands):
+    if not is_plain_call(op, op.key(node.args)):
         return None
     function = _library(node).fresh_function(op.function)
     if function is None or not _gives(function, node.args, meta):

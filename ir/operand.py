@@ -131,8 +131,7 @@ class Operand:
         return self._do("pow", exponent)
 
     def __rpow__(self, base: Any) -> Any:
-        op = OPS["pow"]
-        return self._apply(op, op.bind((base, self), {}))
+        return self._reflected("pow", base)
 
     def __neg__(self) -> Any:
         return self._do("neg")
@@ -147,14 +146,54 @@ class Operand:
         op = OPS["matmul"]
         return self._apply(op, op.bind((other, self), {}))
 
+    def __floordiv__(self, other: Any) -> Any:
+        return self._do("floor_divide", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._reflected("floor_divide", other)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._do("remainder", other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._reflected("remainder", other)
+
     def __invert__(self) -> Any:
-        return self._do("logical_not")
+        return self._do("bitwise_not")
 
     def __and__(self, other: Any) -> Any:
-        return self._do("logical_and", other)
+        return self._do("bitwise_and", other)
+
+    __rand__ = __and__
 
     def __or__(self, other: Any) -> Any:
-        return self._do("logical_or", other)
+        return self._do("bitwise_or", other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Any:
+        return self._do("bitwise_xor", other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._do("bitwise_left_shift", other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._reflected("bitwise_left_shift", other)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._do("bitwise_right_shift", other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._reflected("bitwise_right_shift", other)
+
+    def _reflected(self, name: str, first: Any) -> Any:
+        op = OPS[name]
+        return self._apply(op, op.bind((first, self), {}))
+
+    def __pos__(self) -> Any:
+        return self.positive()
 
     def __eq__(self, other: object) -> Any:
         return self._do("eq", other)
@@ -188,25 +227,29 @@ class Operand:
     def __itruediv__(self, other: Any) -> Any:
         return self._do("div_", other)
 
-    def add(self, other: Any, *, alpha: Any = 1) -> Any:
-        """self + alpha * other."""
-        return self._do("add", other if alpha == 1 else other * alpha)
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._do("floor_divide_", other)
 
-    def sub(self, other: Any, *, alpha: Any = 1) -> Any:
-        """self - alpha * other."""
-        return self._do("sub", other if alpha == 1 else other * alpha)
+    def __imod__(self, other: Any) -> Any:
+        return self._do("remainder_", other)
 
-    def add_(self, other: Any, *, alpha: Any = 1) -> Any:
-        """Adds alpha * other to self in place."""
-        return self._do("add_", other if alpha == 1 else other * alpha)
+    def __ipow__(self, other: Any) -> Any:
+        return self._do("pow_", other)
 
-    def sub_(self, other: Any, *, alpha: Any = 1) -> Any:
-        """Subtracts alpha * other from self in place."""
-        return self._do("sub_", other if alpha == 1 else other * alpha)
+    def __iand__(self, other: Any) -> Any:
+        return self._do("bitwise_and_", other)
 
-    def square(self) -> Any:
-        """self * self, saved once."""
-        return self._do("pow", 2)
+    def __ior__(self, other: Any) -> Any:
+        return self._do("bitwise_or_", other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._do("bitwise_xor_", other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return self._do("bitwise_left_shift_", other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self._do("bitwise_right_shift_", other)
 
     # --- sums over what broadcasting made
     def sum_to(self, shape: Sequence[int]) -> Any:

@@ -76,10 +76,17 @@ _INFIX = {
     "ne": "!=",
 }
 
-FUNCTIONS = (
-    "neg abs sign exp expm1 log log1p sqrt sin cos tanh erf floor ceil isnan pow maximum minimum "
-    "where logical_and logical_or logical_not lt le gt ge eq ne conj cast real"
-).split()
+_OF_ONE = (
+    "neg abs sign exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh "
+    "tanh asinh acosh atanh erf erfc erfinv lgamma digamma floor ceil trunc round isnan isinf "
+    "signbit conj real imag logical_not invert"
+)
+_OF_TWO = (
+    "pow maximum minimum atan2 hypot copysign nextafter fmod remainder floor_divide logical_and "
+    "logical_or logical_xor bit_and bit_or bit_xor left_shift right_shift gcd lcm lt le gt ge eq "
+    "ne polygamma complex cast"
+)
+FUNCTIONS = [*_OF_ONE.split(), *_OF_TWO.split(), "where"]
 """Every operation an expression may use, besides add, sub, mul, div and symbols."""
 
 
@@ -96,13 +103,27 @@ def _function(name: str) -> Callable[..., Expr]:
     return make
 
 
-neg, abs_, sign, exp, expm1, log, log1p, sqrt, sin, cos, tanh, erf, floor, ceil, isnan = map(
-    _function, FUNCTIONS[:15]
+_MADE = {name: _function(name) for name in FUNCTIONS}
+(neg, abs_, sign, exp, exp2, expm1, log, log2, log10, log1p, sqrt) = map(
+    _MADE.__getitem__, _OF_ONE.split()[:11]
 )
-pow_, maximum, minimum, where, logical_and, logical_or, logical_not = map(
-    _function, FUNCTIONS[15:22]
+(sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh) = map(
+    _MADE.__getitem__, _OF_ONE.split()[11:23]
 )
-lt, le, gt, ge, eq, ne, conj, cast, real = map(_function, FUNCTIONS[22:])
+(erf, erfc, erfinv, lgamma, digamma, floor, ceil, trunc, round_, isnan, isinf) = map(
+    _MADE.__getitem__, _OF_ONE.split()[23:34]
+)
+signbit, conj, real, imag, logical_not, invert = map(_MADE.__getitem__, _OF_ONE.split()[34:])
+(pow_, maximum, minimum, atan2, hypot, copysign, nextafter, fmod, remainder, floor_divide) = map(
+    _MADE.__getitem__, _OF_TWO.split()[:10]
+)
+(logical_and, logical_or, logical_xor, bit_and, bit_or, bit_xor, left_shift, right_shift) = map(
+    _MADE.__getitem__, _OF_TWO.split()[10:18]
+)
+gcd, lcm, lt, le, gt, ge, eq, ne, polygamma, complex_, cast = map(
+    _MADE.__getitem__, _OF_TWO.split()[18:]
+)
+where = _MADE["where"]
 
 
 def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -144,8 +165,9 @@ def evaluate(
     return function(*[evaluate(a, values, functions) for a in expr.args])
 
 
-_ODD_AT_ZERO = frozenset(
-    "neg abs sign sqrt sin tanh erf expm1 log1p floor ceil conj cast real".split()
+_ZERO_AT_ZERO = frozenset(
+    "neg abs sign sqrt sin tan asin atan sinh tanh asinh atanh erf erfinv expm1 log1p floor ceil "
+    "trunc round conj cast real imag".split()
 )
 """Operations of one operand that give 0 for 0."""
 
@@ -177,6 +199,6 @@ def with_zeros(expr: Any, zeros: frozenset[str]) -> Any:
             return 0
         case "where" if zero[1] and zero[2]:
             return 0
-        case name if name in _ODD_AT_ZERO and zero[0]:
+        case name if name in _ZERO_AT_ZERO and zero[0]:
             return 0
     return Expr(expr.op, args)

@@ -16,7 +16,13 @@ from typing import Any
 import attrs
 import numpy as np
 
+import aotlite.ir.ops  # noqa: F401  (fills the tables)
+from aotlite import from_numpy
+from aotlite.eager.functions import call
 from aotlite.ir import dtypes
+from aotlite.ir.composite import COMPOSITES
+from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.op import OPS, InplaceOp
 
 FLOATS = ("float32", "float64")
 NUMERIC = (*FLOATS, "int64")
@@ -134,7 +140,9 @@ def samples_of(name: str) -> list[Sample]:
     if family is not None:
         return list(family())
     if name.endswith("_") and name[:-1] in _FAMILIES:
-        return [s for s in samples_of(name[:-1]) if _can_be_written(name[:-1], s)]
+        found = [s for s in samples_of(name[:-1]) if _can_be_written(name[:-1], s)]
+        # The tests of ops write a copy of a leaf; those of composites would write the leaf.
+        return found if name in OPS else [Sample(s.args, s.kwargs) for s in found]
     return []
 
 
@@ -148,24 +156,28 @@ def register(*names: str) -> Callable[[Any], Any]:
     return note
 
 
-_ROOTS = ("div exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf").split()
-"""Ops that give floats for integers, which an integer operand could not hold."""
-
-
 def _can_be_written(name: str, sample: Sample) -> bool:
+    """Whether the first operand may hold the result: its memory, shape and dtype."""
     first = sample.args[0]
     if not isinstance(first, np.ndarray) or (0 in first.strides and first.size):
         return False
-    if first.dtype.kind not in "fc" and name in _ROOTS:
-        return False
-    operands = [a for a in sample.args if isinstance(a, np.ndarray)]
-    if name in ("add", "sub", "mul", "div", "pow", "masked_fill"):
-        if np.broadcast_shapes(*[a.shape for a in operands]) != first.shape:
-            return False
-        kinds = "biufc"
-        others = [np.asarray(a).dtype.kind for a in sample.args[1:] if type(a) is not bool]
-        return all(kinds.index(k) <= kinds.index(first.dtype.kind) for k in others)
-    return True
+    if not isinstance(OPS.get(name + "_"), InplaceOp) and name not in COMPOSITES:
+        return True
+    face: Any = partial(call, name) if name in OPS else COMPOSITES[name]
+    result = face(*map(_tensors, sample.args), **sample.kwargs).meta
+    dtype = dtypes.from_numpy(first.dtype)
+    kept = name in ("masked_fill", "copy", "fill") or can_cast_in_place(result.dtype, dtype)
+    return bool(result.shape == first.shape and kept)
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return from_numpy(np.array(value))
+    return tuple(map(_tensors, value)) if isinstance(value, tuple) else value
+
+
+_ROOTS = ("exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf").split()
+"""Ops that give floats for integers, which an integer operand could not hold."""
 
 
 # -------------------------------------------------------------------------------------- pointwise
@@ -182,7 +194,7 @@ def _kept_dtype(name: str) -> Iterable[Sample]:
         yield Sample((np.array([1 + 2j, -0.5j, -3 + 0j]),))
 
 
-@register(*[name for name in _ROOTS if name != "div"])
+@register(*_ROOTS)
 def _floating_unary(name: str) -> Iterable[Sample]:
     make = _DOMAINS.get(name, array)
     for dtype in FLOATS:
@@ -276,7 +288,7 @@ def _extremes(name: str) -> Iterable[Sample]:
     yield from _smooth_pairs()
 
 
-@register("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or")
+@register("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")
 def _comparisons(name: str) -> Iterable[Sample]:
     yield from _pairs()
     if not name.startswith("logical"):
@@ -334,6 +346,12 @@ def _clamp(name: str) -> Iterable[Sample]:
             yield from (Sample((a, *bounds)) for a in [*layouts(dtype), special(dtype)])
         yield Sample((array((2, 3)) + 0.03, *bounds), smooth=True)
     yield Sample((array((2, 3), "int64"), -1, 2))
+    yield Sample((array((2, 3), "int64"), 0.5, None))
+    low, high = np.array([-0.27, 9.0, 0.1]), np.array([0.2, 8.0, 0.2])  # one pair is crossed
+    yield Sample((array((2, 3)), low, None), smooth=True)
+    yield Sample((flipped(array((2, 3))), low, high), smooth=True)
+    yield Sample((array((2, 3), "int64"), np.array(0.5), np.array(2)))
+    yield Sample((special("float64")[:, None].copy(), special("float64"), None))
 
 
 @register("masked_fill")

@@ -21,7 +21,7 @@ from aotlite.ir.errors import DeviceError
 from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, Op, PureOp, Vjp
 from aotlite.ir.ops.create import COPY
-from aotlite.ir.ops.declare import common_dtype
+from aotlite.ir.ops.declare import is_plain_call
 
 
 def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
@@ -211,10 +211,8 @@ def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
         if found is None or function is None:
             return None, None
         return partial(function, **found[1]), len(op.tensors) + len(op.lists)
-    if op.function is not None and op.computes is not None:
-        computed = op.computes(common_dtype(key))
-        if all(a.dtype is computed for a in key if type(a) is TensorMeta):
-            return fresh(op.function), len(key)
+    if op.function is not None and is_plain_call(op, key):
+        return fresh(op.function), len(key)
     return None, None
 
 

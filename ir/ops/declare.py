@@ -27,6 +27,8 @@ from aotlite.ir.op import (
     register,
     schema_of,
 )
+from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
+from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.schema import Parameter
 
@@ -59,33 +61,31 @@ def common_device(name: str, metas: list[TensorMeta]) -> Any:
     return device
 
 
-Refused = frozenset[str]
-"""Kinds of dtype, "bool" and "complex", that an op has no meaning for."""
-NOTHING: Refused = frozenset()
-BOOL: Refused = frozenset(("bool",))
-COMPLEX: Refused = frozenset(("complex",))
-
-
 def pointwise_rule(
     name: str,
     result: Callable[[DType], DType],
     *,
     wrapped: tuple[int, ...] = (),
-    refuses: Refused = NOTHING,
+    literal: tuple[int, ...] = (),
+    refuses: Refused = FLOAT8,
 ) -> Callable[..., TensorMeta]:
     """The meta rule of a pointwise op: broadcast, promote, keep the operands' layout.
 
     At the positions `wrapped`, PyTorch makes a number a tensor of no dimensions: an operand like
-    others, which decides where layouts are ambiguous.
+    others, which decides where layouts are ambiguous. Numbers at the positions `literal` are no
+    operands: they do not promote.
     """
 
     def rule(*key: Any) -> TensorMeta:
+        if literal:
+            key = tuple([None if i in literal else a for i, a in enumerate(key)])
         metas = [a for a in key if type(a) is TensorMeta]
         if not metas:
             raise ArgumentError(f"{name}: all operands are numbers, expected at least one tensor")
+        promoted = common_dtype(key)
         if refuses:
-            _refuse(name, key, refuses)
-        dtype = result(common_dtype(key))
+            refuse(name, key, promoted, refuses)
+        dtype = result(promoted)
         device = metas[0].device if len(metas) == 1 else common_device(name, metas)
         shape = sizes.broadcast_shapes(*[meta.shape for meta in metas], op=name)
         layouts: list[layout.Layout] = []
@@ -97,18 +97,6 @@ def pointwise_rule(
         return tensor_meta(shape, layout.elementwise_strides(layouts, shape), dtype, device)
 
     return rule
-
-
-def _refuse(name: str, key: tuple[Any, ...], refused: Refused) -> None:
-    for a in key:
-        dtype = a.dtype if type(a) is TensorMeta else None
-        dtype = dtypes.dtype_of_scalar(a()) if a in _KINDS else dtype
-        kind = "bool" if dtype is dtypes.bool_ else "complex" if dtype and dtype.is_complex else ""
-        if kind in refused:
-            expected = {BOOL: "one of numbers", COMPLEX: "a real one"}
-            raise DTypeError(
-                f"{name}: dtype is {dtype}, expected {expected.get(refused, 'one of real numbers')}"
-            )
 
 
 def same(dtype: DType) -> DType:
@@ -139,44 +127,43 @@ def pointwise(
     scalar: Callable[..., Any],
     result: Callable[[DType], DType] = same,
     computes: Callable[[DType], DType] | None = None,
-    refuses: Refused = NOTHING,
+    refuses: Refused = FLOAT8,
     rule: Callable[..., TensorMeta] | None = None,
+    exact_numbers: bool = False,
     inplace: bool = False,
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
     A kernel that is but a function of the namespace on the operands in order is given by its name.
     `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
-    kernel (default: the result's, or the promoted one where the result is bool). `rule` is for an
-    op whose layout is not what `pointwise_rule` gives.
+    kernel (default: the result's, or the promoted one where the result is bool); 16-bit floats are
+    computed in float32 and rounded once, and with `exact_numbers` a number in a tensor's place is
+    not rounded before. `rule` is for an op whose layout is not what `pointwise_rule` gives.
     """
     parsed = schema_of(schema)
+    kinds = [parameter.type for parameter in parsed.parameters]
+    wrapped = tuple(i for i, kind in enumerate(kinds) if kind.holds_number)
+    literal = tuple(i for i, kind in enumerate(kinds) if not kind.holds_tensor)
     if rule is None:
-        wrapped = tuple(i for i, p in enumerate(parsed.parameters) if p.type.holds_number)
-        rule = pointwise_rule(parsed.name, result, wrapped=wrapped, refuses=refuses)
-    computes = computes or (same if result in (to_bool, real_of) else result)
-
-    compute = _named(kernel) if isinstance(kernel, str) else kernel
-    targets: dict[tuple[Any, ...], Any] = {}
-
-    def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Any:
-        key = tuple([(a.dtype, not a.shape) if hasattr(a, "dtype") else type(a) for a in args])
-        target = targets.get(key)
-        if target is None:
-            target = targets[key] = computes(_operand_dtype(args)).numpy
-        xp = arrays.namespace
-        return compute(xp, *[_cast(xp, a, target) for a in args])
-
+        rule = pointwise_rule(
+            parsed.name, result, wrapped=wrapped, literal=literal, refuses=refuses
+        )
+    wanted = computes or (same if result in (to_bool, real_of) else result)
     op: PureOp = register(
         PureOp(
             parsed,
             rule,
             cost=Cost.POINTWISE,
-            kernel=run,
+            kernel=pointwise_kernel(
+                _named(kernel) if isinstance(kernel, str) else kernel,
+                wanted,
+                rounded=() if exact_numbers else wrapped,
+                literal=literal,
+            ),
             vjp=parse_vjp(parsed, vjp),
             scalar=scalar,
             function=kernel if isinstance(kernel, str) else None,
-            computes=computes,
+            computes=lambda dtype: accumulator(wanted(dtype)),
         )
     )
     if inplace:
@@ -188,7 +175,64 @@ def _named(name: str) -> Callable[..., Any]:
     return lambda xp, *operands: getattr(xp, name)(*operands)
 
 
-def _operand_dtype(args: tuple[Any, ...]) -> DType:
+def pointwise_kernel(
+    compute: Callable[..., Any],
+    computes: Callable[[DType], DType],
+    *,
+    rounded: tuple[int, ...] = (),
+    literal: tuple[int, ...] = (),
+) -> Callable[..., Any]:
+    """`compute(xp, *operands)` on operands cast to the dtype that it computes in.
+
+    Numbers at the positions `rounded` become what the operands' dtype holds of them; those at the
+    positions `literal` have no part in what that dtype is.
+    """
+    found: dict[tuple[Any, ...], DType] = {}
+
+    def run(arrays: ArrayBackend, meta: TensorMeta, *args: Any) -> Any:
+        key = tuple([(a.dtype, not a.shape) if hasattr(a, "dtype") else type(a) for a in args])
+        dtype = found.get(key)
+        if dtype is None:
+            operands = [a for i, a in enumerate(args) if i not in literal]
+            dtype = found[key] = computes(_operand_dtype(operands))
+        wide = accumulator(dtype)
+        xp = arrays.namespace
+        operands = [_cast(xp, a, wide.numpy) for a in args]
+        for i in rounded:
+            if type(operands[i]) in _KINDS:
+                operands[i] = number_in(dtype, operands[i])
+        computed = compute(xp, *operands)
+        if wide is not dtype and computed.dtype != meta.dtype.numpy:
+            return xp.astype(computed, meta.dtype.numpy)
+        return computed
+
+    return run
+
+
+def number_in(dtype: DType, number: Any) -> Any:
+    """What a tensor of this dtype holds of a number: integers wrap, 16-bit floats are rounded."""
+    kind = type(number)
+    if kind is int and dtype.kind == dtypes.INTEGER:
+        bits = 8 * dtype.itemsize
+        low = -(1 << bits - 1) if dtype.is_signed else 0
+        return number if low <= number < low + (1 << bits) else (number - low) % (1 << bits) + low
+    if kind is float and accumulator(dtype) is not dtype:
+        return float(dtype.numpy.type(dtypes.float32.numpy.type(number)))
+    return number
+
+
+def is_plain_call(op: PureOp, key: tuple[Any, ...]) -> bool:
+    """Whether the kernel is but the op's `function` on the operands as they are (no casts)."""
+    if op.function is None or op.computes is None:
+        return False
+    computed = op.computes(common_dtype(key))
+    if any(type(a) is TensorMeta and a.dtype is not computed for a in key):
+        return False
+    # Numbers may have to wrap first.
+    return computed.kind != dtypes.INTEGER or computed is dtypes.int64 or int not in key
+
+
+def _operand_dtype(args: Sequence[Any]) -> DType:
     """The promoted dtype of arrays and numbers."""
     arrays = [(dtypes.from_numpy(a.dtype), len(a.shape)) for a in args if hasattr(a, "dtype")]
     return dtypes.result_type([*arrays, *[a for a in args if type(a) in _KINDS]])

@@ -6,16 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import scalar as s
+from aotlite.ir.dtypes import from_numpy
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.declare import (
-    BOOL,
-    COMPLEX,
+    number_in,
     pointwise,
     pointwise_rule,
     real_of,
     same,
     to_float,
 )
+from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 
 # ------------------------------------------------------------------------------- two operands
 ADD = pointwise(
@@ -23,6 +25,8 @@ ADD = pointwise(
     kernel="add",
     scalar=lambda a, b: a + b,
     vjp={"self": lambda grad: grad, "other": lambda grad: grad},
+    refuses=STORED,
+    exact_numbers=True,
     inplace=True,
 )
 SUB = pointwise(
@@ -30,15 +34,17 @@ SUB = pointwise(
     kernel="subtract",
     scalar=lambda a, b: a - b,
     vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
-    refuses=BOOL,
+    refuses=ANY_BOOL | STORED,
+    exact_numbers=True,
     inplace=True,
 )
-_RSUB_RULE = pointwise_rule("rsub", same, wrapped=(0,), refuses=BOOL)
+_RSUB_RULE = pointwise_rule("rsub", same, wrapped=(0,), refuses=ANY_BOOL | STORED)
 RSUB = pointwise(
     "rsub(Tensor self, Tensor|Scalar other) -> Tensor",
     kernel=lambda xp, a, b: xp.subtract(b, a),
     scalar=lambda a, b: b - a,
     vjp={"self": lambda grad: -grad, "other": lambda grad: grad},
+    exact_numbers=True,
     # In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
     rule=lambda self, other: _RSUB_RULE(other, self),
 )
@@ -50,6 +56,8 @@ MUL = pointwise(
         "self": lambda grad, other: grad * conj(other),
         "other": lambda grad, self: grad * conj(self),
     },
+    refuses=NOTHING,
+    exact_numbers=True,
     inplace=True,
 )
 DIV = pointwise(
@@ -61,6 +69,7 @@ DIV = pointwise(
         "other": lambda grad, self, other: -grad * conj((self / other) / other),
     },
     result=to_float,
+    exact_numbers=True,
     inplace=True,
 )
 
@@ -101,7 +110,29 @@ def _power(xp: Any, a: Any, b: Any) -> Any:
     """
     if isinstance(b, float) and abs(b) == 0.5:
         return xp.sqrt(a) if b > 0 else xp.reciprocal(xp.sqrt(a))
+    if _whole(a) and _whole(b):
+        return _whole_power(xp, a, b)
     return xp.power(a, b)
+
+
+def _whole(value: Any) -> bool:
+    return value.dtype.kind in "iu" if hasattr(value, "dtype") else isinstance(value, int)
+
+
+def _whole_power(xp: Any, a: Any, b: Any) -> Any:
+    """A power of integers; one of a negative exponent is rounded towards 0."""
+    if not hasattr(b, "dtype"):
+        dtype = from_numpy(a.dtype)
+        if b < 0 or number_in(dtype, b) != b:
+            raise ArgumentError(f"pow: exponent is {b}, expected at least 0, and a {dtype}")
+        return xp.power(a, b)
+    if b.dtype.kind == "u":
+        return xp.power(a, b)
+    odd = xp.where(b % 2 == 0, 1, -1)
+    inverse = xp.where(a == 1, 1, xp.where(a == -1, odd, 0))
+    if not hasattr(a, "dtype"):
+        a = xp.asarray(number_in(from_numpy(b.dtype), a), dtype=b.dtype)
+    return xp.where(b < 0, xp.astype(inverse, b.dtype), xp.power(a, xp.maximum(b, 0)))
 
 
 def _power_scalar(a: Any, b: Any) -> Any:
@@ -110,7 +141,7 @@ def _power_scalar(a: Any, b: Any) -> Any:
     return s.pow_(a, b)
 
 
-_POW_RULE = pointwise_rule("pow", same)
+_POW_RULE = pointwise_rule("pow", same, refuses=BOOL | STORED)
 
 
 def _pow_rule(self: Any, exponent: Any) -> TensorMeta:
@@ -125,6 +156,7 @@ POW = pointwise(
     scalar=_power_scalar,
     vjp={"self": _pow_self, "exponent": _pow_exponent},
     rule=_pow_rule,
+    exact_numbers=True,
     inplace=True,
 )
 
@@ -140,7 +172,7 @@ def _share(grad: Any, loses: Any, ties: Any) -> Any:
 MAXIMUM = pointwise(
     "maximum(Tensor self, Tensor other) -> Tensor",
     kernel="maximum",
-    refuses=COMPLEX,
+    refuses=COMPLEX | STORED,
     scalar=lambda a, b: s.maximum(a, b),
     vjp={
         "self": lambda grad, self, other: _share(grad, self < other, self == other),
@@ -150,7 +182,7 @@ MAXIMUM = pointwise(
 MINIMUM = pointwise(
     "minimum(Tensor self, Tensor other) -> Tensor",
     kernel="minimum",
-    refuses=COMPLEX,
+    refuses=COMPLEX | STORED,
     scalar=lambda a, b: s.minimum(a, b),
     vjp={
         "self": lambda grad, self, other: _share(grad, self > other, self == other),
@@ -162,7 +194,7 @@ MINIMUM = pointwise(
 NEG = pointwise(
     "neg(Tensor self) -> Tensor",
     kernel="negative",
-    refuses=BOOL,
+    refuses=BOOL | STORED,
     scalar=lambda a: -a,
     vjp={"self": lambda grad: -grad},
     inplace=True,
@@ -171,12 +203,15 @@ CONJ = pointwise(
     "conj(Tensor self) -> Tensor",
     kernel="conj",
     scalar=lambda a: s.conj(a),
+    refuses=NOTHING,
     vjp={"self": lambda grad: conj(grad)},
+    inplace=True,
 )
 REAL = pointwise(
     "real(Tensor self) -> Tensor",
     kernel="real",
     scalar=lambda a: s.real(a),
+    refuses=NOTHING,
     vjp={"self": lambda grad: grad},
     result=real_of,
 )
@@ -194,7 +229,7 @@ def _direction(self: Any) -> Any:
 ABS = pointwise(
     "abs(Tensor self) -> Tensor",
     kernel="abs",
-    refuses=BOOL,
+    refuses=BOOL | WIDE,
     scalar=lambda a: s.abs_(a),
     vjp={"self": lambda grad, self: grad * _direction(self)},
     result=real_of,
@@ -206,7 +241,7 @@ SIGN = pointwise(
     kernel=lambda xp, a: xp.astype(xp.where(a > 0, 1, xp.where(a < 0, -1, 0)), a.dtype),
     scalar=lambda a: s.where(s.gt(a, 0), 1, s.where(s.lt(a, 0), -1, 0)),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
-    refuses=COMPLEX,
+    refuses=COMPLEX | STORED,
     inplace=True,
 )
 EXP = pointwise(
@@ -300,7 +335,7 @@ SIGMOID = pointwise(
 RELU = pointwise(
     "relu(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.maximum(a, 0),
-    refuses=BOOL | COMPLEX,
+    refuses=BOOL | COMPLEX | STORED,
     scalar=lambda a: s.maximum(a, 0),
     vjp={"self": lambda grad, result: grad.relu_backward(result)},
     inplace=True,
@@ -313,13 +348,13 @@ RELU_BACKWARD = pointwise(
         "self": lambda grad, output: grad.relu_backward(output),
         "output": lambda grad: grad.new_zeros(grad.shape),
     },
-    refuses=BOOL | COMPLEX,
+    refuses=BOOL | COMPLEX | STORED,
 )
 """self except where `output`, the result of relu, is 0. A nan lets it through, as in PyTorch."""
 FLOOR = pointwise(
     "floor(Tensor self) -> Tensor",
     kernel="floor",
-    refuses=BOOL | COMPLEX,
+    refuses=BOOL | COMPLEX | FLOAT8,
     scalar=lambda a: s.floor(a),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
     inplace=True,
@@ -327,7 +362,7 @@ FLOOR = pointwise(
 CEIL = pointwise(
     "ceil(Tensor self) -> Tensor",
     kernel="ceil",
-    refuses=BOOL | COMPLEX,
+    refuses=BOOL | COMPLEX | FLOAT8,
     scalar=lambda a: s.ceil(a),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
     inplace=True,

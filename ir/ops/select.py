@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir import scalar as s
+from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType, bool_, dtype_of_scalar, result_type
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
 from aotlite.ir.ops.declare import (
-    COMPLEX,
-    NOTHING,
-    Refused,
     common_device,
     inplace_of,
+    number_in,
     pointwise,
     pointwise_rule,
     same,
     to_bool,
 )
+from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, NOTHING, STORED, Refused
 from aotlite.ir.ops.precision import saturated
 
 
@@ -36,30 +37,54 @@ def _comparison(
         vjp=None,
         result=to_bool,
         refuses=refuses,
+        inplace=True,
     )
 
 
 EQ = _comparison("eq", "equal", s.eq)
 NE = _comparison("ne", "not_equal", s.ne)
-LT = _comparison("lt", "less", s.lt, COMPLEX)
-LE = _comparison("le", "less_equal", s.le, COMPLEX)
-GT = _comparison("gt", "greater", s.gt, COMPLEX)
-GE = _comparison("ge", "greater_equal", s.ge, COMPLEX)
-LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and)
-LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or)
+LT = _comparison("lt", "less", s.lt, COMPLEX | STORED)
+LE = _comparison("le", "less_equal", s.le, COMPLEX | STORED)
+GT = _comparison("gt", "greater", s.gt, COMPLEX | STORED)
+GE = _comparison("ge", "greater_equal", s.ge, COMPLEX | STORED)
+LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and, STORED)
+LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or, STORED)
+LOGICAL_XOR = _comparison("logical_xor", "logical_xor", s.logical_xor, STORED)
 LOGICAL_NOT = pointwise(
     "logical_not(Tensor self) -> Tensor",
     kernel="logical_not",
     scalar=lambda a: s.logical_not(a),
     vjp=None,
     result=to_bool,
+    refuses=STORED,
+    inplace=True,
 )
-ISNAN = pointwise(
-    "isnan(Tensor self) -> Tensor",
-    kernel="isnan",
-    scalar=lambda a: s.isnan(a),
-    vjp=None,
-    result=to_bool,
+
+
+def _question(
+    name: str, kernel: Any, scalar: Callable[..., Any], refuses: Refused = FLOAT8 | COMPLEX
+) -> PureOp:
+    return pointwise(
+        f"{name}(Tensor self) -> Tensor",
+        kernel=kernel,
+        scalar=scalar,
+        vjp=None,
+        result=to_bool,
+        refuses=refuses,
+    )
+
+
+ISNAN = _question("isnan", "isnan", s.isnan, NOTHING)
+ISINF = _question("isinf", "isinf", s.isinf, FLOAT8)
+ISFINITE = _question(
+    "isfinite", "isfinite", lambda a: s.logical_not(s.logical_or(s.isnan(a), s.isinf(a))), FLOAT8
+)
+ISPOSINF = _question("isposinf", lambda xp, a: a == float("inf"), lambda a: s.eq(a, math.inf))
+ISNEGINF = _question("isneginf", lambda xp, a: a == -float("inf"), lambda a: s.eq(a, -math.inf))
+SIGNBIT = _question(
+    "signbit",
+    lambda xp, a: xp.signbit(a) if a.dtype.kind == "f" else a < 0,
+    s.signbit,
 )
 
 
@@ -67,7 +92,9 @@ ISNAN = pointwise(
 def _where_rule(self: TensorMeta, value: Any, other: Any) -> TensorMeta:
     if self.dtype is not bool_:
         raise DTypeError(f"where: the condition has dtype {self.dtype}, expected {bool_}")
-    geometry = pointwise_rule("where", same, wrapped=(1, 2))(self, value, other)
+    # For the layout alone: a condition has no part in the dtype, and all dtypes can be chosen from.
+    operands = [a.with_dtype(bool_) if type(a) is TensorMeta else a for a in (value, other)]
+    geometry = pointwise_rule("where", same, wrapped=(1, 2), refuses=NOTHING)(self, *operands)
     kinds = [(a.dtype, len(a.shape)) if type(a) is TensorMeta else a() for a in (value, other)]
     return geometry.with_dtype(result_type(kinds))
 
@@ -78,7 +105,7 @@ def _where_kernel(arrays: Any, meta: TensorMeta, condition: Any, value: Any, oth
     def cast(choice: Any) -> Any:
         if hasattr(choice, "dtype"):
             return xp.astype(choice, meta.dtype.numpy)
-        return xp.full((), choice, dtype=meta.dtype.numpy)
+        return xp.full((), number_in(meta.dtype, choice), dtype=meta.dtype.numpy)
 
     return xp.where(condition, cast(value), cast(other))
 
@@ -103,33 +130,16 @@ WHERE: PureOp = register(
 """`condition.where(value, other)`: value where self (bool) holds, other elsewhere."""
 
 
-def _inside(grad: Any, self: Any, min: Any, max: Any) -> Any:
-    if min is not None:
-        grad = (self >= min).where(grad, 0)
-    return grad if max is None else (self <= max).where(grad, 0)
+@composite(name="where")
+def where(self: Any, condition: Any, other: Any) -> Any:
+    """`x.where(condition, other)`: x where the condition holds, `other` elsewhere.
 
-
-def _clamp_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
-    if low is None and high is None:
-        raise ArgumentError("clamp: min and max are both None, expected at least one number")
-    if low is not None:
-        a = xp.maximum(a, low)
-    return a if high is None else xp.minimum(a, high)
-
-
-def _clamp_scalar(a: Any, low: Any, high: Any) -> Any:
-    low_done = a if low is None else s.maximum(a, low)
-    return low_done if high is None else s.minimum(low_done, high)
-
-
-CLAMP = pointwise(
-    "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-    kernel=_clamp_kernel,
-    scalar=_clamp_scalar,
-    refuses=COMPLEX,
-    vjp={"self": _inside},
-    inplace=True,
-)
+    Formulas say it as `condition.where(value, other)`, which is the op: it is taken for that where
+    the first argument cannot be a condition.
+    """
+    if getattr(condition, "dtype", None) is bool_:
+        return condition._do("where", self, other)
+    return self._do("where", condition, other)
 
 
 # -------------------------------------------------------------------------- filling and casts
@@ -204,9 +214,7 @@ CAST: PureOp = register(
         cost=Cost.POINTWISE,
         kernel=_cast_kernel,
         scalar=lambda a, dtype: s.cast(a, dtype),
-        vjp=parse_vjp(
-            _CAST, {"self": lambda grad, self_meta: grad.to_kind(self_meta.dtype)}
-        ),
+        vjp=parse_vjp(_CAST, {"self": lambda grad, self_meta: grad.to_kind(self_meta.dtype)}),
     )
 )
 """A copy in another dtype; strides are kept as by `clone`."""

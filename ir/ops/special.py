@@ -1,4 +1,4 @@
-"""Pointwise ops of the error function: erf, gelu."""
+"""Pointwise ops of the error function: erf, erfc, erfinv, gelu."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError
-from aotlite.ir.ops.declare import COMPLEX, pointwise, pointwise_rule, to_float
-from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.declare import pointwise, pointwise_rule, to_float
+from aotlite.ir.ops.kinds import COMPLEX, FLOAT8
+from aotlite.ir.ops.precision import cast, horner, wide, widened
 
 # erf(x) is x T(x^2) / U(x^2) up to 1, and 1 - exp(-x^2) P(x) / Q(x) from there on; highest power
 # first. Source: Cephes (Moshier 1984-2000), ndtr.c, good to 4e-16.
@@ -74,14 +75,6 @@ _B = (
 _ONE_FROM_32 = 4.0
 
 
-def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
-    total = x * coefficients[0] + coefficients[1]
-    for coefficient in coefficients[2:]:
-        total *= x
-        total += coefficient
-    return total
-
-
 def erf_values(xp: Any, x: Any) -> Any:
     """erf of each element of a float32 or float64 array."""
     return _erf32(xp, x) if x.dtype == dtypes.float32.numpy else _erf64(xp, x)
@@ -90,14 +83,14 @@ def erf_values(xp: Any, x: Any) -> Any:
 def _erf32(xp: Any, x: Any) -> Any:
     x = xp.clip(x, -_ONE_FROM_32, _ONE_FROM_32)
     squares = x * x
-    return xp.clip(x * (_polynomial(squares, _A) / _polynomial(squares, _B)), -1.0, 1.0)
+    return xp.clip(x * (horner(squares, _A) / horner(squares, _B)), -1.0, 1.0)
 
 
 def _erf64(xp: Any, x: Any) -> Any:
     squares = xp.minimum(x * x, 1.0)  # no overflow where the other quotient is taken
-    inner = x * (_polynomial(squares, _T) / _polynomial(squares, _U))
+    inner = x * (horner(squares, _T) / horner(squares, _U))
     size = xp.minimum(xp.abs(x), _ONE_FROM)
-    rest = xp.exp(-size * size) * (_polynomial(size, _P) / _polynomial(size, _Q))
+    rest = xp.exp(-size * size) * (horner(size, _P) / horner(size, _Q))
     outer = xp.where(x < 0, rest - 1, 1 - rest)
     return xp.where(size < 1, inner, outer)
 
@@ -113,7 +106,131 @@ ERF = pointwise(
     scalar=lambda a: s.erf(a),
     vjp={"self": lambda grad, self: grad * ((-self * self).exp() * (2 / math.sqrt(math.pi)))},
     result=to_float,
-    refuses=COMPLEX,
+    refuses=COMPLEX | FLOAT8,
+    inplace=True,
+)
+
+
+# ------------------------------------------------------------------------------------ erfc, erfinv
+# From 8 on erfc(x) = exp(-x^2) R(x) / S(x). Source: Cephes, ndtr.c.
+_R = (
+    5.64189583547755073984e-1,
+    1.27536670759978104416e0,
+    5.01905042251180477414e0,
+    6.16021097993053585195e0,
+    7.40974269950948939160e0,
+    2.97886665372100240670e0,
+)
+_S = (
+    1.0,
+    2.26052863220117276590e0,
+    9.39603524938001434673e0,
+    1.20489539808096656605e1,
+    1.70814450747565897222e1,
+    9.60896809063285878198e0,
+    3.36907645100081516050e0,
+)
+_ZERO_FROM = 27.5  # erfc rounds to 0 in float64
+
+
+def _erfc64(xp: Any, x: Any) -> Any:
+    size = xp.minimum(xp.abs(x), _ZERO_FROM)
+    # exp(-x^2) from the square of a part of x that float32 holds: large squares round coarsely.
+    head = xp.astype(xp.astype(size, dtypes.float32.numpy), dtypes.float64.numpy)
+    bell = xp.exp(-head * head) * xp.exp((head - size) * (head + size))
+    quotient = xp.where(
+        size < 8.0, horner(size, _P) / horner(size, _Q), horner(size, _R) / horner(size, _S)
+    )
+    outer = bell * quotient
+    return xp.where(size < 1.0, 1.0 - _erf64(xp, x), xp.where(x < 0, 2.0 - outer, outer))
+
+
+def _erfc_kernel(xp: Any, a: Any) -> Any:
+    dtype = dtypes.from_numpy(a.dtype)
+    return cast(xp, _erfc64(xp, cast(xp, a, dtypes.float64)), dtype)
+
+
+ERFC = pointwise(
+    "erfc(Tensor self) -> Tensor",
+    kernel=_erfc_kernel,
+    scalar=lambda a: s.erfc(a),
+    vjp={"self": lambda grad, self: grad * ((-self * self).exp() * (-2 / math.sqrt(math.pi)))},
+    result=to_float,
+    refuses=COMPLEX | FLOAT8,
+    inplace=True,
+)
+
+# First approximations, for |x| up to 0.7 and beyond; two of Newton's steps make them exact.
+# Source: PyTorch, Math.h, calc_erfinv.
+_CENTER = (-0.140543331, 0.914624893, -1.645349621, 0.886226899)
+_CENTER_BELOW = (0.012229801, -0.329097515, 1.442710462, -2.118377725, 1.0)
+_TAIL = (1.641345311, 3.429567803, -1.624906493, -1.970840454)
+_TAIL_BELOW = (1.637067800, 3.543889200, 1.0)
+
+
+def _erfinv64(xp: Any, y: Any) -> Any:
+    size = xp.abs(y)
+    inner = size <= 0.7
+    center = xp.where(inner, size, 0.0)
+    squares = center * center
+    first = center * horner(squares, _CENTER) / horner(squares, _CENTER_BELOW)
+    rest = 1.0 - size
+    t = xp.sqrt(-xp.log(xp.where((size < 1.0) & ~inner, rest * 0.5, 0.25)))
+    x = xp.where(inner, first, horner(t, _TAIL) / horner(t, _TAIL_BELOW))
+    for _ in range(3):
+        # In the tail by erfc, whose small values are exact where erf is near 1.
+        error = xp.where(inner, _erf64(xp, x) - size, rest - _erfc64(xp, x))
+        x = x - error / (xp.exp(-x * x) * (2 / math.sqrt(math.pi)))
+    x = xp.where(size < 1.0, x, xp.where(size == 1.0, float("inf"), float("nan")))
+    return xp.copysign(x, y)
+
+
+def _erfinv_kernel(xp: Any, a: Any) -> Any:
+    dtype = dtypes.from_numpy(a.dtype)
+    return cast(xp, _erfinv64(xp, cast(xp, a, dtypes.float64)), dtype)
+
+
+ERFINV = pointwise(
+    "erfinv(Tensor self) -> Tensor",
+    kernel=_erfinv_kernel,
+    scalar=lambda a: s.erfinv(a),
+    vjp={
+        "self": lambda grad, self: (
+            grad * ((self.erfinv() * self.erfinv()).exp() * (math.sqrt(math.pi) / 2))
+        )
+    },
+    result=to_float,
+    refuses=COMPLEX | FLOAT8,
+    inplace=True,
+)
+
+
+# ------------------------------------------------------------------------------------------ logit
+def _logit_kernel(xp: Any, a: Any, eps: float | None) -> Any:
+    x = a if eps is None else xp.minimum(xp.maximum(a, eps), 1 - eps)
+    return xp.log(x / (1 - x))
+
+
+def _logit_scalar(a: Any, eps: float | None) -> Any:
+    x = a if eps is None else s.minimum(s.maximum(a, eps), 1 - eps)
+    return s.log(x / (1.0 - x))
+
+
+def _logit_vjp(grad: Any, self: Any, eps: float | None) -> Any:
+    """Outside of the domain nan, or 0 where eps holds what comes near its ends."""
+    low, other = (0.0, math.nan) if eps is None else (eps, 0.0)
+    inside = (self >= low).logical_and(self <= 1 - low)
+    # The size, for at -0.0 the slope is infinite upwards, as at 0.
+    return inside.where(grad / (self * (1 - self)).abs(), other)
+
+
+LOGIT = pointwise(
+    "logit(Tensor self, float? eps=None) -> Tensor",
+    kernel=_logit_kernel,
+    scalar=_logit_scalar,
+    vjp={"self": _logit_vjp},
+    result=to_float,
+    refuses=COMPLEX | FLOAT8,
     inplace=True,
 )
 

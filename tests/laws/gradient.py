@@ -51,6 +51,11 @@ CONSTANT = {
 """Ops that give no gradient where there is one, and why."""
 
 SAVED_FOR_SHAPE = {
+    ("div_floor", "self"): "PyTorch saves it for the zeros it gives",
+    ("div_floor", "other"): "PyTorch saves it for the zeros it gives",
+    ("div_trunc", "self"): "PyTorch saves it for the zeros it gives",
+    ("div_trunc", "other"): "PyTorch saves it for the zeros it gives",
+    ("angle_of_real", "self"): "PyTorch saves it, as of complex numbers, whose gradient reads it",
     ("masked_select", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("gather", "self"): "PyTorch saves it: writing it before the backward raises there too",
     ("take", "self"): "PyTorch saves it: writing it before the backward raises there too",

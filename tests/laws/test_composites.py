@@ -19,7 +19,7 @@ from tests.laws.composites import (
 )
 from tests.laws.gradient import weights_of
 from tests.laws.running import close, same_bits, tensors_in
-from tests.laws.test_torch import TOLERANCE, _tensors
+from tests.laws.test_torch import TOLERANCE, _tensors, numpy_of
 from tests.laws.torch_twins import WITHOUT_TWIN, known
 from tests.samples import samples_of
 
@@ -68,9 +68,7 @@ def test_composites_equal_torch(torch, name):
             _compare(name, sample, a, b)
         if not known(entry(name), "aliasing", sample):
             ours_alias = aliasing((args, tuple(kwargs.values())), ours)
-            theirs_alias = aliasing(
-                (theirs_in, tuple(theirs_kwargs.values())), theirs, torch=torch
-            )
+            theirs_alias = aliasing((theirs_in, tuple(theirs_kwargs.values())), theirs, torch=torch)
             assert theirs_alias == ours_alias, f"{name}{sample}: aliasing"
 
 
@@ -121,7 +119,7 @@ def test_gradients_of_composites_equal_torch(torch, name):
         for k, (a, b) in enumerate(zip(expected, got, strict=True)):
             assert (a is None) == (b is None), f"{name}{sample}: gradient {k}"
             if a is not None:
-                wanted = a.resolve_conj().numpy()
+                wanted = numpy_of(a)
                 assert close(wanted, b.array, 1e-12), (
                     f"{name}{sample}: gradient {k} is {b.tolist()}, PyTorch has {wanted.tolist()}"
                 )

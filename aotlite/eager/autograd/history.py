@@ -22,7 +22,7 @@ from aotlite.eager.autograd.windows import window_on
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, GraphError, noted
-from aotlite.ir.op import InplaceOp, PureOp, ViewOp, Vjp
+from aotlite.ir.op import Formula, InplaceOp, PureOp, Source, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
 
 
@@ -294,14 +294,18 @@ def _check_replayable(name: str, root: Root) -> None:
         )
 
 
+_FLAT = Vjp({0: Formula(lambda grad: grad.new_zeros(grad.shape), ((Source.GRAD, 0),))})
+
+
 def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
     """The tape node of an in-place op, made before the write; None if there is no history to make.
 
     Operands that the gradient needs are saved now, self as a clone of its old values.
     """
     functional: PureOp = op.functional
-    vjp = functional.vjp
-    if not STATE.grad_mode or vjp is None or not args[0].dtype.is_differentiable:
+    # What an op without gradient writes depends on nothing: zeros, and not what was there before.
+    vjp = functional.vjp or _FLAT
+    if not STATE.grad_mode or not args[0].dtype.is_differentiable:
         return None
     found = edges_of(vjp, args)
     if found is None:

@@ -1,0 +1,155 @@
+"""PyTorch's counterparts of the pointwise ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.laws.torch_twins import Difference, differences, twins
+from tests.samples import Sample
+
+
+def _functional(name: str) -> Any:
+    return lambda torch, *args: getattr(torch.nn.functional, name)(*args)
+
+
+def _divided(mode: str, end: str = "") -> Any:
+    return lambda torch, a, b: getattr(torch.Tensor, "div" + end)(a, b, rounding_mode=mode)
+
+
+def _scaled(name: str) -> Any:
+    return lambda torch, a, b, alpha: getattr(torch.Tensor, name)(a, b, alpha=alpha)
+
+
+def _valued(name: str) -> Any:
+    return lambda torch, a, b, c, value: getattr(torch.Tensor, name)(a, b, c, value=value)
+
+
+def _rounded(name: str) -> Any:
+    def call(torch: Any, a: Any, decimals: int) -> Any:
+        given = {"decimals": decimals} if decimals else {}  # PyTorch has no decimals of integers
+        return getattr(torch.Tensor, name)(a, **given)
+
+    return call
+
+
+twins(
+    angle_of_complex=lambda torch, a: a.angle(),
+    angle_of_real=lambda torch, a: a.angle(),
+    add_scaled=_scaled("add"),
+    add_scaled_=_scaled("add_"),
+    addcdiv=_valued("addcdiv"),
+    addcdiv_=_valued("addcdiv_"),
+    addcmul=_valued("addcmul"),
+    addcmul_=_valued("addcmul_"),
+    celu=_functional("celu"),
+    div_floor=_divided("floor"),
+    div_floor_=_divided("floor", "_"),
+    div_trunc=_divided("trunc"),
+    div_trunc_=_divided("trunc", "_"),
+    floor_divide=lambda torch, a, b: torch.floor_divide(a, b),
+    isneginf=lambda torch, a: torch.isneginf(a),
+    isposinf=lambda torch, a: torch.isposinf(a),
+    polygamma_of=lambda torch, a, n: torch.polygamma(n, a),
+    polygamma_of_=lambda torch, a, n: a.polygamma_(n),
+    polygamma=lambda torch, a, n: torch.polygamma(n, a),
+    prelu_kernel=lambda torch, a, w: torch.ops.aten._prelu_kernel(a, w),
+    remainder=lambda torch, a, b: torch.remainder(a, b),
+    replace_nonfinite=lambda torch, a, *numbers: a.nan_to_num(*numbers),
+    replace_nonfinite_=lambda torch, a, *numbers: a.nan_to_num_(*numbers),
+    round=_rounded("round"),
+    round_=_rounded("round_"),
+    sgn_of_complex=lambda torch, a: a.sgn(),
+    sgn_of_complex_=lambda torch, a: a.sgn_(),
+    conj_=lambda torch, a: a.conj_physical_(),
+    float_power=lambda torch, a, b: torch.float_power(a, b),
+    sub_scaled=_scaled("sub"),
+    sub_scaled_=_scaled("sub_"),
+    tanhshrink=_functional("tanhshrink"),
+)
+
+
+def _is_empty(sample: Sample) -> bool:
+    return bool(sample.args[0].size == 0)
+
+
+def _is_special(sample: Sample) -> bool:
+    return bool(not np.isfinite(sample.args[0]).all())
+
+
+differences(
+    Difference(
+        ("asinh_", "acosh_", "atanh_"),
+        "gradient",
+        "PyTorch has no derivative of these in place; ours is that of the same out of place",
+    ),
+    Difference(
+        ("polygamma_of", "polygamma_of_", "polygamma"),
+        "values",
+        "PyTorch's trigamma is good to 1e-9 in float64, ours to some 1e-16; its others are nan at "
+        "infinity, where they are 0",
+        lambda sample: sample.args[1] == 1 or _is_special(sample),
+    ),
+    Difference(
+        ("digamma", "digamma_"),
+        "gradient",
+        "PyTorch's trigamma is good to 1e-9 in float64, and wrong near poles",
+    ),
+    Difference(
+        ("polygamma_of", "polygamma_of_"),
+        "gradient",
+        "PyTorch's polygamma is nan at infinity, where it is 0",
+        _is_special,
+    ),
+    Difference(
+        (
+            *("hardtanh", "hardtanh_", "logit", "logit_", "elu", "elu_", "hardswish"),
+            *("hardswish_", "softshrink", "hardshrink"),
+        ),
+        "gradient",
+        "at nan and -0.0 PyTorch's depends on whether the element fell into a vector register",
+        _is_special,
+    ),
+    Difference(
+        ("hardtanh", "relu6", "deg2rad", "rad2deg", "prelu_kernel", "replace_nonfinite"),
+        "strides",
+        "of no elements: PyTorch keeps strides of 0 that mean nothing",
+        _is_empty,
+    ),
+    Difference(
+        ("div_trunc", "div_trunc_"),
+        "values",
+        "PyTorch rounds the quotient to 16 bits before it is cut; ours is cut exactly",
+        lambda sample: sample.args[0].dtype.itemsize == 2,
+    ),
+    Difference(
+        ("silu", "silu_"),
+        "gradient",
+        "PyTorch refuses gradients of complex numbers, and in place forgets to conjugate",
+        lambda sample: sample.args[0].dtype.kind == "c",
+    ),
+    Difference(
+        ("hardsigmoid", "hardsigmoid_"),
+        "gradient",
+        "PyTorch's factor 1/6 is that of float32 also in float64",
+        lambda sample: sample.args[0].dtype == np.float64,
+    ),
+    Difference(
+        ("floor_divide", "floor_divide_", "heaviside", "heaviside_"),
+        "gradient",
+        "PyTorch has no derivative of it; it is 0",
+    ),
+    Difference(
+        ("remainder",),
+        "gradient",
+        "PyTorch has no derivative of it by a divisor of a number",
+        lambda sample: not isinstance(sample.args[0], np.ndarray),
+    ),
+    Difference(
+        ("conj()",),
+        "aliasing",
+        "PyTorch's is a view with a flag that says conjugate; ours is a copy",
+        lambda sample: sample.args[0].dtype.kind == "c",
+    ),
+)
