@@ -18,7 +18,7 @@ import attrs
 from aotlite.ir.binding import Binder
 from aotlite.ir.errors import AotliteError, ArgumentError, GraphError, in_op
 from aotlite.ir.results import results_of
-from aotlite.ir.schema import REQUIRED, Schema, parse_schema
+from aotlite.ir.schema import REQUIRED, Schema, parse_schema, respelled
 from aotlite.ir.sizes import as_size
 
 
@@ -80,6 +80,9 @@ class Composite:
             return self.function(*args, **kwargs)
         except TypeError:
             signature = inspect.signature(self.function)
+            again = respelled(kwargs, signature.parameters)
+            if again.keys() != kwargs.keys():
+                return self._unchecked(args, dict(again))
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:

@@ -12,7 +12,7 @@ import ast
 import enum
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NoReturn
 
 import attrs
@@ -32,6 +32,7 @@ __all__ = [
     "Return",
     "Schema",
     "parse_schema",
+    "respelled",
 ]
 
 
@@ -94,6 +95,23 @@ def _literal(default: object) -> str:
     return repr(default)
 
 
+SPELLINGS: Final = {"axis": "dim", "keepdims": "keepdim", "input": "self"}
+"""Other names that PyTorch takes for parameters: NumPy's, and that of a function's first one."""
+
+
+def respelled(kwargs: Mapping[str, object], names: Collection[str]) -> Mapping[str, object]:
+    """Returns the arguments under the `names` of parameters, where another spelling was used.
+
+    >>> respelled({"axis": 0, "keepdim": True}, ("self", "dim", "keepdim"))
+    {'dim': 0, 'keepdim': True}
+    """
+    if all(name in names for name in kwargs):
+        return kwargs
+    own = {name: SPELLINGS.get(name, name) for name in kwargs if name not in names}
+    meant = {old: new for old, new in own.items() if new in names and new not in kwargs}
+    return {meant.get(name, name): value for name, value in kwargs.items()}
+
+
 @attrs.frozen
 class Schema:
     """The signature of an op; `str()` gives the text that `parse_schema` reads.
@@ -108,6 +126,12 @@ class Schema:
     returns: tuple[Return, ...] = attrs.field(kw_only=True)
     _positional: int = attrs.field(init=False, eq=False, repr=False)
     """How many arguments can be given by position."""
+
+    _names: frozenset[str] = attrs.field(init=False, eq=False, repr=False)
+
+    @_names.default
+    def _names_of_parameters(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.parameters)
 
     @_positional.default
     def _count_positional(self) -> int:
@@ -140,6 +164,7 @@ class Schema:
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[object, ...]:
         """Returns the unconverted arguments by position, defaults filled in."""
+        kwargs = respelled(kwargs, self._names)
         if len(args) > self._positional:
             what = f"number of positional arguments is {len(args)}"
             raise self._refusal(what, f"at most {self._positional}")

@@ -69,7 +69,7 @@ def _softmax_op(name: str, compute: Callable[..., Any], vjp: Formulas) -> PureOp
         return cast(xp, compute(xp, shifted, axes), meta.dtype)
 
     return pure(
-        f"{name}(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+        f"{name}(Tensor self, int dim, dtype? dtype=None) -> Tensor",
         meta=rule,
         kernel=kernel,
         vjp=vjp,

@@ -64,6 +64,13 @@ def test_several_results_have_names():
     assert (1, 2) == pickle.loads(pickle.dumps(type(found)(1, 2)))
 
 
+def test_other_spellings_of_parameters_are_taken():
+    x = al.tensor([[1.0, 5.0], [7.0, 2.0]])
+    assert [6.0, 9.0] == al.sum(input=x, axis=1).tolist()
+    assert [[5.0], [7.0]] == x.max(axis=1, keepdims=True).values.tolist()
+    assert [18.0, 4.5] == al.var(input=x, axis=0).tolist()
+
+
 def test_several_results_go_to_a_tuple_of_out():
     values, indices = al.zeros(3), al.zeros(3, dtype=al.int64)
     al.sort(al.tensor([3.0, 1.0, 2.0]), out=(values, indices))
@@ -130,9 +137,9 @@ def test_the_gradient_of_cumprod_is_a_sum_of_products(torch, values):
             "var_mean: argument 'unbiased' is True beside 'correction', expected a bool alone",
         ),
         (
-            lambda x: x.var(axis=0),
+            lambda x: x.var(axes=0),
             ArgumentError,
-            "var: the call does not fit (got an unexpected keyword argument 'axis'), expected "
+            "var: the call does not fit (got an unexpected keyword argument 'axes'), expected "
             "var(self, dim=None, unbiased=None, keepdim=False, *, correction=None)",
         ),
         (

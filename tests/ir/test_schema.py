@@ -271,14 +271,24 @@ def test_bind_puts_positions_names_and_defaults_in_the_order_of_parameters():
     assert ((TENSOR), (0, 1), False, None) == SUM.bind((), {"dim": [0, 1], "self": TENSOR})
 
 
+def test_bind_takes_the_other_spellings_that_pytorch_takes():
+    assert (TENSOR, (1,), True, None) == SUM.bind(
+        (), {"input": TENSOR, "axis": 1, "keepdims": True}
+    )
+    with pytest.raises(ArgumentError, match="argument 'axis' is unexpected"):
+        SUM.bind((TENSOR,), {"axis": 1, "dim": 1})
+    with pytest.raises(ArgumentError, match="argument 'dim' is given by position and by name"):
+        SUM.bind((TENSOR, 0), {"axis": 1})
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
         ((), {}, "argument 'self' is missing, expected Tensor"),
         (
             (TENSOR,),
-            {"axis": 1},
-            "argument 'axis' is unexpected, expected one of self, dim, keepdim, dtype",
+            {"axes": 1},
+            "argument 'axes' is unexpected, expected one of self, dim, keepdim, dtype",
         ),
         (
             (TENSOR, 1),
