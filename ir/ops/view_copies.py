@@ -44,6 +44,12 @@ def _copied(shown: Any) -> Any:
     return shown._do("restride", meta.as_contiguous().stride)
 
 
+@composite("view_copy(Tensor self, int[] size) -> Tensor", is_method=False)
+def view_copy(self: Any, size: Any) -> Any:
+    """A contiguous copy of this shape, also where the strides allow no view."""
+    return self._do("reshape_copy", size)
+
+
 @composite(
     "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
     is_method=False,
@@ -54,6 +60,6 @@ def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | Non
 
 
 for _op in tuple(OPS.values()):
-    known = f"{_op.name}_copy" in OPS or _op is views.AS_STRIDED
+    known = f"{_op.name}_copy" in OPS or _op in (views.AS_STRIDED, views.VIEW)
     if isinstance(_op, (ViewOp, MultiViewOp)) and not known:
         _declare_copy(_op)

@@ -398,6 +398,8 @@ SPLIT = multi_view(
 
 
 def _split_with_sizes_parts(self: TensorMeta, split_sizes: tuple[int, ...], dim: int) -> Any:
+    if not self.shape:
+        raise ShapeError("split_with_sizes: the tensor has no dimensions, expected at least 1")
     dim = sizes.wrap_dim(dim, len(self.shape), op="split_with_sizes")
     have = self.shape[dim]
     if sum(split_sizes) != have or any(n < 0 for n in split_sizes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.ir.overlap import has_internal_overlap
 from tests.laws.torch_twins import Difference, differences, twins
 
 
@@ -25,7 +26,30 @@ twins(
         "reshape_copy": lambda torch, x, size: torch.ops.aten._reshape_copy(x, size),
     }
 )
+def _overlaps(sample: Any) -> bool:
+    """Whether elements of the first operand overlap, other than by strides of 0."""
+    array = sample.args[0]
+    steps = tuple(step // array.itemsize for step in array.strides)
+    return 0 not in steps and has_internal_overlap(array.shape, steps)
+
+
+_SCATTERS = ("select_scatter", "slice_scatter", "diagonal_scatter")
+_ONE_PLACE = "PyTorch's copy overlaps itself as the operand does; ours has a place for each element"
 differences(
+    Difference(_SCATTERS, "strides", _ONE_PLACE, _overlaps),
+    Difference(("select_scatter", "copy"), "values", _ONE_PLACE, _overlaps),
+    Difference(
+        ("as_strided_scatter",),
+        "call",
+        "the window leaves the operand's own elements; PyTorch writes between them",
+        _overlaps,
+    ),
+    Difference(
+        ("H", "mH", "adjoint"),
+        "strides",
+        "TEN-35: the conjugate is a copy, which has no gaps; PyTorch's is a view",
+        _is_complex,
+    ),
     Difference(
         ("detach_copy",), "gradient", "PyTorch's requires grad, and its backward always raises"
     ),
