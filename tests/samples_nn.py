@@ -254,3 +254,45 @@ def _pixels(name: str) -> Iterable[Sample]:
     yield Sample((channels_last(array(shape)), 2))
     if name == "pixel_shuffle":  # PyTorch's other one keeps the shape of an empty tensor
         yield Sample((np.zeros((0, *shape[1:])), 2))
+
+
+# ----------------------------------------------------------------------------------- other sizes
+@register("upsample_nearest2d", "upsample_nearest_exact2d", "upsample_bilinear2d")
+def _upsample(name: str) -> Iterable[Sample]:
+    choices = [()] if "nearest" in name else [(False,), (True,)]
+    for options in choices:
+        for dtype in FLOATS:
+            yield from (Sample((a, (5, 7), *options)) for a in images(dtype))
+            yield Sample((array((1, 2, 4, 5), dtype), (3, 2), *options, 0.75, 0.5))
+        yield Sample((array((1, 2, 4, 5)), (1, 1), *options))
+        yield Sample((np.zeros((0, 1, 2, 2)), (3, 3), *options))
+        yield Sample((special("float64").reshape(1, 2, 2, 3), (4, 2), *options))
+        for size in ((3, 2), (6, 9)):
+            yield Sample((array((1, 2, 4, 5)), size, *options), smooth=True)
+
+
+@register(
+    "upsample_nearest2d_backward",
+    "upsample_nearest_exact2d_backward",
+    "upsample_bilinear2d_backward",
+)
+def _upsample_backward(name: str) -> Iterable[Sample]:
+    choices = [()] if "nearest" in name else [(False,), (True,)]
+    for options in choices:
+        for dtype in FLOATS:
+            grad = array((1, 2, 3, 7), dtype)
+            yield Sample((grad, (3, 7), (1, 2, 4, 5), *options))
+            yield Sample((channels_last(grad), (3, 7), (1, 2, 4, 5), *options))
+        yield Sample((array((1, 2, 3, 7)), (3, 7), (1, 2, 4, 5), *options), smooth=True)
+
+
+@register("interpolate")
+def _interpolate(name: str) -> Iterable[Sample]:
+    image, line = array((1, 2, 4, 5)), array((2, 3, 5))
+    for mode in ("nearest", "nearest-exact", "bilinear"):
+        yield Sample((image, 6), {"mode": mode}, smooth=True)
+        yield Sample((image, None, (1.5, 0.7)), {"mode": mode}, smooth=True)
+        yield Sample((image, None, 2), {"mode": mode, "recompute_scale_factor": True})
+    yield Sample((image, (7, 3), None, "bilinear", True), smooth=True)
+    for mode in ("nearest", "nearest-exact", "linear"):
+        yield Sample((line, None, 1.7), {"mode": mode}, smooth=True)

@@ -25,6 +25,7 @@ from aotlite.ir.ops.similarity import (
     pixel_shuffle,
     pixel_unshuffle,
 )
+from aotlite.ir.ops.upsample import interpolate
 from aotlite.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
 from aotlite.nn.embedding import embedding
 from aotlite.nn.functions import (
@@ -63,6 +64,7 @@ __all__ = [
     "gelu",
     "group_norm",
     "huber_loss",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",

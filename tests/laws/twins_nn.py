@@ -38,6 +38,12 @@ twins(
     adaptive_avg_pool2d_backward=lambda torch, *args: (
         torch.ops.aten._adaptive_avg_pool2d_backward(*args)
     ),
+    upsample_nearest_exact2d=lambda torch, *args: (
+        torch.ops.aten._upsample_nearest_exact2d(*args)
+    ),
+    upsample_nearest_exact2d_backward=lambda torch, *args: (
+        torch.ops.aten._upsample_nearest_exact2d_backward(*args)
+    ),
     group_norm=lambda torch, *args: torch.group_norm(*args),
     rms_norm=lambda torch, *args: torch.rms_norm(*args),
     batch_norm_train=_batch_norm_train,
@@ -61,6 +67,12 @@ differences(
         "gradient",
         "PyTorch's fails where the result is empty",
         lambda sample: 0 in (*sample.args[1], sample.args[0].shape[1]),
+    ),
+    Difference(
+        ("upsample_bilinear2d", "interpolate"),
+        "call",
+        "between bytes PyTorch has numbers of its own, with fixed points; ours takes floats",
+        lambda sample: sample.args[0].dtype == np.uint8,
     ),
     Difference(
         ("layer_norm",),
