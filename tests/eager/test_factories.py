@@ -1,4 +1,4 @@
-"""Tensors from numbers and data are PyTorch's: values, dtypes, strides; what is refused, and how."""
+"""Tensors from numbers and data are PyTorch's: values, dtypes, strides; and what is refused."""
 
 import math
 
@@ -206,7 +206,7 @@ def test_factories_equal_torch(torch, expression):
             "result_type: an operand is 'a', expected a tensor or a number",
         ),
         (
-            lambda: al.numel(3),
+            lambda: al.numel(3),  # type: ignore[arg-type]
             al.ArgumentError,
             "numel: argument 'input' is 3, expected a tensor",
         ),

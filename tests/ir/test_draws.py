@@ -377,7 +377,7 @@ def test_out_holds_the_draw():
             "Generator: device is 'gpu', expected 'cpu' or a device object",
         ),
         (
-            lambda: al.rand(2, generator=3),
+            lambda: al.rand(2, generator=3),  # type: ignore[arg-type]
             al.ArgumentError,
             "rand: argument 'generator' is 3, expected a Generator",
         ),
