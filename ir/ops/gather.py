@@ -14,6 +14,7 @@ from aotlite.ir.ops.positions import (
     addresses,
     check_index_dtype,
     check_range,
+    check_room,
     check_same_dtype,
     extents,
 )
@@ -31,6 +32,7 @@ def check_window(
         raise ShapeError(
             f"{name}: the index has shape {index.shape}, expected {len(mine)} dimensions like self"
         )
+    check_room(name, mine[dim], its)
     for i, (n, m) in enumerate(zip(mine, its, strict=True)):
         if i != dim and n < m:
             raise ShapeError(

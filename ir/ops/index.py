@@ -16,7 +16,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, S
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
-from aotlite.ir.ops.positions import INDEX_DTYPES, check_range, check_same_dtype
+from aotlite.ir.ops.positions import INDEX_DTYPES, check_range, check_room, check_same_dtype
 from aotlite.ir.ops.views import EXPAND
 
 Dims = tuple[int, ...]
@@ -42,6 +42,8 @@ def _picked_layout(
         if index.dtype not in INDEX_DTYPES:
             raise DTypeError(f"{name}: an index has dtype {index.dtype}, expected int64 or int32")
     common = sizes.broadcast_shapes(*[index.shape for index in indices], op=name)
+    for dim in dims:
+        check_room(name, self.shape[dim], common)
     adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
     begin = dims[0] if adjacent else 0
     kept = [dim for dim in range(len(self.shape)) if dim not in dims]

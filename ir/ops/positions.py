@@ -41,6 +41,18 @@ def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = F
         )
 
 
+def check_room(name: str, size: int, index: tuple[int, ...]) -> None:
+    """Raises IndexOutOfRangeError for indices of a shape into a dimension without elements.
+
+    The rule asks: a captured write to an empty tensor is left out.
+    """
+    if size == 0 and 0 not in index:
+        raise IndexOutOfRangeError(
+            f"{name}: the index has shape {index}, expected an empty one for a dimension of "
+            "size 0"
+        )
+
+
 def extents(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape with a 0-d tensor counted as one of size 1, as index ops see it."""
     return shape or (1,)

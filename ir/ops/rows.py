@@ -15,6 +15,7 @@ from aotlite.ir.ops.positions import (
     addresses,
     check_index_dtype,
     check_range,
+    check_room,
     check_same_dtype,
     extents,
     replaced,
@@ -25,7 +26,9 @@ def _check_rows(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> int
     check_index_dtype(name, index)
     if len(index.shape) > 1:
         raise ShapeError(f"{name}: the index has shape {index.shape}, expected 1 dimension")
-    return sizes.wrap_dim(dim, len(self.shape), op=name)
+    dim = sizes.wrap_dim(dim, len(self.shape), op=name)
+    check_room(name, extents(self.shape)[dim], index.shape)
+    return dim
 
 
 def _index_select_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:

@@ -26,7 +26,8 @@ def _gapped(a: np.ndarray) -> np.ndarray:
 def _repeated(a: np.ndarray) -> np.ndarray:
     if not a.ndim or not a.size:
         return a
-    return np.lib.stride_tricks.as_strided(np.array(a[:1]), a.shape, (0, *a.strides[1:]))
+    first = np.ascontiguousarray(a[:1])  # with strides of its own: those of `a` lead beyond it
+    return np.lib.stride_tricks.as_strided(first, a.shape, (0, *first.strides[1:]))
 
 
 def _overlapping(a: np.ndarray) -> np.ndarray:
