@@ -28,7 +28,7 @@ from aotlite.ir.op import (
     schema_of,
 )
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
-from aotlite.ir.ops.precision import accumulator
+from aotlite.ir.ops.precision import accumulator, cast
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.schema import Parameter
 
@@ -77,6 +77,7 @@ def pointwise_rule(
     """
 
     def rule(*key: Any) -> TensorMeta:
+        factors = [key[i] for i in literal]
         if literal:
             key = tuple([None if i in literal else a for i, a in enumerate(key)])
         metas = [a for a in key if type(a) is TensorMeta]
@@ -85,6 +86,8 @@ def pointwise_rule(
         promoted = common_dtype(key)
         if refuses:
             refuse(name, key, promoted, refuses)
+        if complex in factors and not promoted.is_complex:
+            raise DTypeError(f"{name}: a number is complex, expected a real one for {promoted}")
         dtype = result(promoted)
         device = metas[0].device if len(metas) == 1 else common_device(name, metas)
         shape = sizes.broadcast_shapes(*[meta.shape for meta in metas], op=name)
@@ -203,7 +206,7 @@ def pointwise_kernel(
                 operands[i] = number_in(dtype, operands[i])
         computed = compute(xp, *operands)
         if wide is not dtype and computed.dtype != meta.dtype.numpy:
-            return xp.astype(computed, meta.dtype.numpy)
+            return cast(xp, computed, meta.dtype)
         return computed
 
     return run

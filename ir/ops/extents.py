@@ -30,7 +30,8 @@ def _clamp_rule(self: TensorMeta, low: Any, high: Any) -> TensorMeta:
         return _BY_NUMBERS(self, low, high)
     if len(metas) != len(bounds):
         raise ArgumentError("clamp: one bound is a tensor and one a number, expected the same kind")
-    return _BY_TENSORS(self, *metas)
+    # By one tensor it is maximum or minimum, which take bool as PyTorch's do.
+    return _BY_NUMBERS(self, *metas) if len(metas) == 1 else _BY_TENSORS(self, *metas)
 
 
 def _clamp_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
@@ -188,12 +189,8 @@ def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) ->
         close = close.logical_or((self != self).logical_and(other != other))
     if rtol == 0 and atol == 0:
         return close
-    a, b = (_measured(value) for value in (self, other))
+    b = other.to(dtypes.default_dtype) if self.dtype.kind <= dtypes.INTEGER else other
+    a = self.to(dtypes.default_dtype) if self.dtype is dtypes.bool_ else self
     off = (a - b).abs()
     return close.logical_or(off.isfinite().logical_and(off <= (b * rtol).abs() + atol))
 
-
-def _measured(value: Any) -> Any:
-    """As something to subtract: bools and wide unsigned integers as other numbers."""
-    lone = value.dtype.kind <= dtypes.INTEGER
-    return value.to(dtypes.int64) if lone else value

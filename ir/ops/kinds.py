@@ -41,6 +41,7 @@ _EXPECTED = {
     ("bool", "complex"): "one of real numbers",
     ("bool", "integer"): "a floating or complex one",
     ("bool", "integer", "complex"): "a floating one",
+    ("bool", "integer", "floating"): "a complex one",
     ("floating", "complex"): "bool or an integer one",
     ("bool", "floating", "complex"): "an integer one",
 }

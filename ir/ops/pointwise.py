@@ -18,6 +18,7 @@ from aotlite.ir.ops.declare import (
     to_float,
 )
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
+from aotlite.ir.ops.precision import widened
 
 # ------------------------------------------------------------------------------- two operands
 ADD = pointwise(
@@ -141,7 +142,7 @@ def _power_scalar(a: Any, b: Any) -> Any:
     return s.pow_(a, b)
 
 
-_POW_RULE = pointwise_rule("pow", same, refuses=BOOL | STORED)
+_POW_RULE = pointwise_rule("pow", same, refuses=BOOL)
 
 
 def _pow_rule(self: Any, exponent: Any) -> TensorMeta:
@@ -316,11 +317,23 @@ COS = pointwise(
     result=to_float,
     inplace=True,
 )
+
+
+def _tanh_vjp(grad: Any, result: Any) -> Any:
+    result = widened(result)
+    return grad * conj(1 - result * result)
+
+
+def _sigmoid_vjp(grad: Any, result: Any) -> Any:
+    result = widened(result)
+    return grad * conj(result * (1 - result))
+
+
 TANH = pointwise(
     "tanh(Tensor self) -> Tensor",
     kernel="tanh",
     scalar=lambda a: s.tanh(a),
-    vjp={"self": lambda grad, result: grad * conj(1 - result * result)},
+    vjp={"self": _tanh_vjp},
     result=to_float,
     inplace=True,
 )
@@ -328,7 +341,7 @@ SIGMOID = pointwise(
     "sigmoid(Tensor self) -> Tensor",
     kernel=lambda xp, a: xp.reciprocal(xp.exp(-a) + 1),
     scalar=lambda a: 1.0 / (s.exp(-a) + 1.0),
-    vjp={"self": lambda grad, result: grad * conj(result * (1 - result))},
+    vjp={"self": _sigmoid_vjp},
     result=to_float,
     inplace=True,
 )

@@ -62,7 +62,11 @@ LOGICAL_NOT = pointwise(
 
 
 def _question(
-    name: str, kernel: Any, scalar: Callable[..., Any], refuses: Refused = FLOAT8 | COMPLEX
+    name: str,
+    kernel: Any,
+    scalar: Callable[..., Any],
+    refuses: Refused = FLOAT8 | COMPLEX,
+    rule: Any = None,
 ) -> PureOp:
     return pointwise(
         f"{name}(Tensor self) -> Tensor",
@@ -71,13 +75,31 @@ def _question(
         vjp=None,
         result=to_bool,
         refuses=refuses,
+        rule=rule,
     )
 
 
+def _kept_layout(name: str) -> Callable[[TensorMeta], TensorMeta]:
+    """Of integers, whose answer is known, PyTorch makes a tensor laid out like the operand."""
+    plain = pointwise_rule(name, to_bool, refuses=NOTHING)
+
+    def rule(self: TensorMeta) -> TensorMeta:
+        if self.dtype.is_differentiable:
+            return plain(self)
+        stride = layout.clone_strides(self.shape, self.stride)
+        return tensor_meta(self.shape, stride, bool_, self.device)
+
+    return rule
+
+
 ISNAN = _question("isnan", "isnan", s.isnan, NOTHING)
-ISINF = _question("isinf", "isinf", s.isinf, FLOAT8)
+ISINF = _question("isinf", "isinf", s.isinf, NOTHING, rule=_kept_layout("isinf"))
 ISFINITE = _question(
-    "isfinite", "isfinite", lambda a: s.logical_not(s.logical_or(s.isnan(a), s.isinf(a))), FLOAT8
+    "isfinite",
+    "isfinite",
+    lambda a: s.logical_not(s.logical_or(s.isnan(a), s.isinf(a))),
+    NOTHING,
+    rule=_kept_layout("isfinite"),
 )
 ISPOSINF = _question("isposinf", lambda xp, a: a == float("inf"), lambda a: s.eq(a, math.inf))
 ISNEGINF = _question("isneginf", lambda xp, a: a == -float("inf"), lambda a: s.eq(a, -math.inf))

@@ -129,6 +129,7 @@ def torch_copy(torch: Any, array: np.ndarray) -> Any:
 def numpy_copy(torch: Any, tensor: Any) -> np.ndarray:
     """The values of a PyTorch tensor as an array of the same dtype."""
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    tensor = tensor.clone() if tensor._is_zerotensor() else tensor
     name = str(tensor.dtype).removeprefix("torch.")
     target = dtypes.by_name(name).numpy
     if target.type.__module__ == "numpy":

@@ -26,6 +26,17 @@ def _valued(name: str) -> Any:
     return lambda torch, a, b, c, value: getattr(torch.Tensor, name)(a, b, c, value=value)
 
 
+def _only(name: str, takes: Any) -> Any:
+    """PyTorch's method for the kind of operands that the op of ours is for."""
+
+    def call(torch: Any, a: Any, *numbers: Any) -> Any:
+        if not takes(a):
+            raise TypeError(f"{name} of other operands is another op")
+        return getattr(a, name)(*numbers)
+
+    return call
+
+
 def _rounded(name: str) -> Any:
     def call(torch: Any, a: Any, decimals: int) -> Any:
         given = {"decimals": decimals} if decimals else {}  # PyTorch has no decimals of integers
@@ -35,8 +46,8 @@ def _rounded(name: str) -> Any:
 
 
 twins(
-    angle_of_complex=lambda torch, a: a.angle(),
-    angle_of_real=lambda torch, a: a.angle(),
+    angle_of_complex=_only("angle", lambda a: a.is_complex()),
+    angle_of_real=_only("angle", lambda a: not a.is_complex()),
     add_scaled=_scaled("add"),
     add_scaled_=_scaled("add_"),
     addcdiv=_valued("addcdiv"),
@@ -56,12 +67,12 @@ twins(
     polygamma=lambda torch, a, n: torch.polygamma(n, a),
     prelu_kernel=lambda torch, a, w: torch.ops.aten._prelu_kernel(a, w),
     remainder=lambda torch, a, b: torch.remainder(a, b),
-    replace_nonfinite=lambda torch, a, *numbers: a.nan_to_num(*numbers),
-    replace_nonfinite_=lambda torch, a, *numbers: a.nan_to_num_(*numbers),
+    replace_nonfinite=_only("nan_to_num", lambda a: a.is_floating_point()),
+    replace_nonfinite_=_only("nan_to_num_", lambda a: a.is_floating_point()),
     round=_rounded("round"),
     round_=_rounded("round_"),
-    sgn_of_complex=lambda torch, a: a.sgn(),
-    sgn_of_complex_=lambda torch, a: a.sgn_(),
+    sgn_of_complex=_only("sgn", lambda a: a.is_complex()),
+    sgn_of_complex_=_only("sgn_", lambda a: a.is_complex()),
     conj_=lambda torch, a: a.conj_physical_(),
     float_power=lambda torch, a, b: torch.float_power(a, b),
     sub_scaled=_scaled("sub"),
@@ -72,6 +83,10 @@ twins(
 
 def _is_empty(sample: Sample) -> bool:
     return bool(sample.args[0].size == 0)
+
+
+def _is_complex(sample: Sample) -> bool:
+    return any(getattr(a, "dtype", np.dtype(bool)).kind == "c" for a in sample.args)
 
 
 def _is_special(sample: Sample) -> bool:
@@ -112,7 +127,10 @@ differences(
         _is_special,
     ),
     Difference(
-        ("hardtanh", "relu6", "deg2rad", "rad2deg", "prelu_kernel", "replace_nonfinite"),
+        (
+            *("hardtanh", "relu6", "deg2rad", "rad2deg", "prelu_kernel", "prelu", "conj_physical"),
+            *("replace_nonfinite", "nan_to_num", "abs", "absolute", "isinf", "isreal"),
+        ),
         "strides",
         "of no elements: PyTorch keeps strides of 0 that mean nothing",
         _is_empty,
@@ -150,6 +168,30 @@ differences(
         ("conj()",),
         "aliasing",
         "PyTorch's is a view with a flag that says conjugate; ours is a copy",
-        lambda sample: sample.args[0].dtype.kind == "c",
+        _is_complex,
+    ),
+    Difference(
+        ("conj()",),
+        "strides",
+        "PyTorch's is a view with a flag that says conjugate; ours is a copy",
+        _is_complex,
+    ),
+    Difference(
+        ("pow", "pow_", "float_power", "reciprocal", "reciprocal_"),
+        "values",
+        "of complex infinities, nan, and 1/0: C libraries differ in which parts are nan",
+        _is_complex,
+    ),
+    Difference(
+        ("complex",),
+        "call",
+        "PyTorch has a complex dtype of 16-bit floats, with next to no arithmetic",
+        lambda sample: sample.args[0].dtype == np.float16,
+    ),
+    Difference(
+        ("where", "where()"),
+        "call",
+        "PyTorch still takes uint8 for a condition, and warns: it is to go",
+        lambda sample: sample.args[0].dtype == np.uint8,
     ),
 )
