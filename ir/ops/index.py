@@ -360,5 +360,4 @@ def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     mine[dim] = its[dim] = 1
     common = list(sizes.broadcast_shapes(tuple(mine), tuple(its), op="take_along_dim"))
     wide, places = [*common[:dim], n, *common[dim + 1 :]], [*common[:dim], m, *common[dim + 1 :]]
-    around = (indices < 0).where(indices + n, indices)
-    return self.expand(wide).gather(dim, around.expand(places))
+    return self.expand(wide).gather(dim, indices.remainder(n).expand(places))

@@ -35,7 +35,7 @@ twins(
 
 differences(
     Difference(
-        ("masked_fill",),
+        ("masked_fill", "masked_fill_"),
         "gradient",
         "PyTorch lets an integer result require grad where the value does, and fails later",
         lambda sample: sample.args[0].dtype.kind in "bi" and isinstance(sample.args[2], np.ndarray),
