@@ -27,6 +27,16 @@ def _has_nan(sample: Sample) -> bool:
     return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
+def _is_of_no_integers(sample: Sample) -> bool:
+    array = np.asarray(sample.args[0])
+    return array.dtype.kind in "iu" and array.size == 0
+
+
+def _is_repeated(value: Any) -> bool:
+    """Whether several elements of the array are one in memory."""
+    return isinstance(value, np.ndarray) and value.size > 1 and 0 in value.strides
+
+
 def _with_dim(name: str) -> Any:
     return lambda torch, x, dim, keepdim: getattr(torch, name)(x, dim, keepdim)
 
@@ -62,5 +72,17 @@ differences(
         "gradient",
         "where ord is 0, PyTorch's is None; ours is zeros, as where nothing flows elsewhere",
         lambda sample: len(sample.args) > 1 and sample.args[1] == 0,
+    ),
+    Difference(
+        ("median", "nanmedian", "median()", "nanmedian()"),
+        "call",
+        "PyTorch's median of no integers is what becomes of nan in a cast; there is none",
+        _is_of_no_integers,
+    ),
+    Difference(
+        ("median()", "nanmedian()"),
+        "values",
+        "PyTorch orders a copy in which repeated elements are one in memory, and gives others",
+        lambda sample: _is_repeated(sample.args[0]),
     ),
 )
