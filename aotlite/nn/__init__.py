@@ -6,7 +6,7 @@ from aotlite.nn.convolutions import Conv1d, Conv2d, ConvTranspose1d, ConvTranspo
 from aotlite.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
 from aotlite.nn.embedding import Embedding
 from aotlite.nn.files import load_state, save_state
-from aotlite.nn.layers import GELU, Flatten, Identity, Linear, ReLU
+from aotlite.nn.layers import Flatten, Identity, Linear
 from aotlite.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -20,6 +20,34 @@ from aotlite.nn.losses import (
 )
 from aotlite.nn.module import Module
 from aotlite.nn.multihead import MultiheadAttention
+from aotlite.nn.nonlinear import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 from aotlite.nn.normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from aotlite.nn.parameter import Buffer, Parameter
 from aotlite.nn.pooling import (
@@ -35,10 +63,14 @@ from aotlite.nn.swap import functional_call
 from aotlite.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
+    "CELU",
+    "ELU",
     "GELU",
+    "GLU",
     "GRU",
     "LSTM",
     "RNN",
+    "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AlphaDropout",
@@ -61,27 +93,47 @@ __all__ = [
     "Flatten",
     "GRUCell",
     "GroupNorm",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
     "HuberLoss",
     "Identity",
     "KLDivLoss",
     "L1Loss",
     "LSTMCell",
     "LayerNorm",
+    "LeakyReLU",
     "Linear",
+    "LogSigmoid",
+    "LogSoftmax",
     "MSELoss",
     "MaxPool1d",
     "MaxPool2d",
+    "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
     "MultiheadAttention",
     "NLLLoss",
+    "PReLU",
     "Parameter",
     "ParameterList",
     "RMSNorm",
     "ReLU",
+    "ReLU6",
     "Sequential",
+    "SiLU",
+    "Sigmoid",
     "SmoothL1Loss",
+    "Softmax",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "functional",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotlite.eager.functions import call, rand
+from aotlite.eager.functions import rand
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
@@ -31,23 +31,6 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def pair(value: Ints) -> tuple[int, ...]:
     """(height, width) from one number or two."""
     return (value, value) if isinstance(value, int) else tuple(value)
-
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0); `inplace` writes it into the input and returns that."""
-    return input.relu_() if inplace else input.relu()
-
-
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """input times the normal distribution function at it; "tanh" for an approximation of that."""
-    return call("gelu", input, checked_approximation("gelu", approximate) == "tanh")
-
-
-def checked_approximation(name: str, approximate: str) -> str:
-    """The name of the form of gelu. Raises ArgumentError."""
-    if approximate not in ("none", "tanh"):
-        raise ArgumentError(f"{name}: approximate is {approximate!r}, expected 'none' or 'tanh'")
-    return approximate
 
 
 # -------------------------------------------------------------------------------------- dropout

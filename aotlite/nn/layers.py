@@ -1,4 +1,4 @@
-"""Layers of one product, activations and flattening, with PyTorch's arguments and defaults."""
+"""Layers of one product, flattening, and none, with PyTorch's arguments and defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.nn import functional as F
 from aotlite.nn.convolutions import draw
-from aotlite.nn.functions import checked_approximation
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 
@@ -47,32 +46,6 @@ class Linear(Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
-
-
-class ReLU(Module):
-    """max(x, 0); `inplace` writes it into the input."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu(input, self.inplace)
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
-class GELU(Module):
-    """x times the normal distribution function at x; `approximate="tanh"` takes a tanh for it."""
-
-    def __init__(self, approximate: str = "none") -> None:
-        self.approximate = checked_approximation("GELU", approximate)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
 
 
 class Flatten(Module):

@@ -14,9 +14,9 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.nn.activations import gelu, relu
 from aotlite.nn.containers import ModuleList
 from aotlite.nn.dropout import Dropout
-from aotlite.nn.functions import gelu, relu
 from aotlite.nn.layers import Linear
 from aotlite.nn.module import Module
 from aotlite.nn.multihead import MultiheadAttention

@@ -8,12 +8,12 @@ import numpy as np
 import aotlite as al
 
 
-def same(expected, got):
-    """Whether two tensors agree to 1e-12 of the largest element, and in dtype."""
+def same(expected, got, tolerance=1e-12):
+    """Whether two tensors agree to so much of the largest element, and in dtype."""
     expected, got = expected.detach().numpy(), got.detach().numpy()
     assert (expected.shape, expected.dtype) == (got.shape, got.dtype)
     scale = abs(expected).max(initial=1e-300)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
 
 
 def both(torch, *shape, seed=0, grad=True):

@@ -54,6 +54,33 @@ CASES = [
     case("Identity", 1, a=2, shapes=[(2, 3)]),
     case("ReLU", shapes=[(2, 3)]),
     case("GELU", "tanh", shapes=[(2, 3)]),
+    case("ReLU6", shapes=[(2, 3)]),
+    case("ReLU", True, shapes=[(2, 3)]),
+    case("SiLU", shapes=[(2, 3)]),
+    case("Mish", inplace=True, shapes=[(2, 3)]),
+    case("SELU", shapes=[(2, 3)]),
+    case("Hardsigmoid", shapes=[(2, 3)]),
+    case("Hardswish", shapes=[(2, 3)]),
+    case("ELU", 0.7, shapes=[(2, 3)]),
+    case("ELU", 0.7, True, shapes=[(2, 3)]),
+    case("CELU", 0.5, shapes=[(2, 3)]),
+    case("LeakyReLU", 0.2, inplace=True, shapes=[(2, 3)]),
+    case("Hardtanh", -0.5, 0.7, shapes=[(2, 3)]),
+    case("Threshold", 0.1, 20.0, shapes=[(2, 3)]),
+    case("Softplus", 2.0, 1.0, shapes=[(2, 3)]),
+    case("PReLU", shapes=[(2, 3)], dtype=F64),
+    case("PReLU", 3, 0.5, shapes=[(2, 3, 2)], dtype=F64),
+    case("Softshrink", 0.3, shapes=[(2, 3)]),
+    case("Hardshrink", shapes=[(2, 3)]),
+    case("Sigmoid", shapes=[(2, 3)]),
+    case("Tanh", shapes=[(2, 3)]),
+    case("LogSigmoid", shapes=[(2, 3)]),
+    case("Softsign", shapes=[(2, 3)]),
+    case("Tanhshrink", shapes=[(2, 3)]),
+    case("GLU", 1, shapes=[(2, 4, 3)]),
+    case("Softmax", 1, shapes=[(2, 4, 3)]),
+    case("Softmin", -1, shapes=[(2, 4, 3)]),
+    case("LogSoftmax", 0, shapes=[(2, 4, 3)]),
     case("MSELoss", shapes=[(2, 3), (2, 3)]),
     case("L1Loss", reduction="sum", shapes=[(2, 3), (2, 3)]),
     case("SmoothL1Loss", beta=0.3, shapes=[(2, 3), (2, 3)]),
@@ -76,6 +103,10 @@ CASES = [
         shapes=[(2, 3, 4), (3, 3)], dtype=F64,
     ),
 ]  # fmt: skip
+
+
+LOOSE = {"Hardsigmoid": 1e-7}
+"""In PyTorch the slope 1 / 6 is rounded to float32."""
 
 
 def made(torch, name, args, options):
@@ -132,7 +163,7 @@ def test_a_layer_is_pytorchs(torch, name, args, options, shapes):
     got = called(ours, [a for _, a in pairs])
     for wanted, found in zip(expected, got, strict=True):
         for a, b in zip(wanted, found, strict=True):
-            same(a, b)
+            same(a, b, LOOSE.get(name, 1e-12))
     for a, b in zip(expected[0], got[0], strict=True):
         assert tuple(a.stride()) == b.stride()
     same_states(theirs, ours)
@@ -327,6 +358,9 @@ REFUSED = [
         al.ArgumentError,
         r"group_norm: the input has shape \(1, 2\), expected more than 1 value in each",
     ),
+    (lambda: nn.Softmax()(al.ones(2)), al.ArgumentError, "Softmax: dim is None, expected a dim"),
+    (lambda: nn.Hardtanh(1.0, 1.0), al.ArgumentError, "Hardtanh: min_val is 1.0, expected less"),
+    (lambda: nn.GLU()(al.ones(2, 3)), al.ShapeError, r"glu: the input has shape \(2, 3\), exp"),
     (
         lambda: nn.TransformerEncoderLayer(4, 2, activation="tanh"),
         al.ArgumentError,
