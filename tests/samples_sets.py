@@ -48,8 +48,9 @@ def _quantile(name: str) -> Iterable[Sample]:
     yield Sample((array((2, 3), "float32"), 0.25, 1, True))
     yield Sample((array((2, 3, 4)), several, 1, True))
     yield Sample((array((2, 3, 4)), several), {"keepdim": True})
-    for way in ("lower", "higher", "midpoint"):
+    for way in ("lower", "higher", "midpoint", "nearest"):
         yield Sample((array((2, 5)), several, 1), {"interpolation": way})
+    yield Sample((np.array([[1.0, np.inf, -np.inf]]), several, 1))
     yield Sample((np.array([[1.0, np.nan, 3.0], [5.0, 4.0, 6.0], [np.nan] * 3]), 0.3, 1))
     yield Sample((array((2, 3)), 0.3, 1), smooth=True)
     yield Sample((flipped(array((4, 3))), several + 0.02 - 0.04 * (several == 1)), smooth=True)

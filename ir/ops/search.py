@@ -9,7 +9,7 @@ from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.positions import check_range
 from aotlite.ir.ops.precision import cast, wide
@@ -202,13 +202,7 @@ def _between(lines: Any, ranks: Any, interpolation: str) -> Any:
     if interpolation == "lower":
         return below
     above = _at(lines, ranks.ceil())
-    gap = above - below
-    if interpolation == "midpoint":
-        return above - gap * 0.5
-    # From the nearer end, so that an infinite one is reached and no nan comes of it.
-    weight = ranks - low
-    from_above = above - gap * (1 - weight)
-    return from_above._apply(OPS["where"], (weight < 0.5, below + gap * weight, from_above))
+    return below.lerp(above, ranks - low if interpolation == "linear" else 0.5)
 
 
 def _at(lines: Any, ranks: Any) -> Any:
