@@ -86,7 +86,8 @@ def is_contiguous(shape: Shape, stride: Stride) -> bool:
     """
     if is_symbolic(shape) and always_contiguous(shape, stride):
         return True
-    return _is_packed(shape, stride, range(len(shape) - 1, -1, -1)) or numel(shape) == 0
+    packed = _is_packed(shape, stride, range(len(shape) - 1, -1, -1))
+    return packed or bool(numel(shape) == 0)
 
 
 def always_contiguous(shape: Shape, stride: Stride) -> bool:
@@ -157,6 +158,8 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
     """
     if not shape:
         return (1,) * len(new_shape)
+    if is_symbolic(shape) and always_same(stride, contiguous_strides(shape)):
+        return contiguous_strides(new_shape)  # of empty tensors too: nothing need be asked
     if numel(shape) == 0:
         return stride if same_shape(shape, new_shape) else contiguous_strides(new_shape)
     result: list[Size] = [0] * len(new_shape)
