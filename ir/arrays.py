@@ -112,7 +112,14 @@ def _quieted(
     return call
 
 
-_FRESH = frozenset("concat stack copy argmax argmin cumsum cumprod".split())
+_FRESH = frozenset("concat stack copy argmax argmin".split())
+
+
+def _mean(a: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> Any:
+    total = np.add.reduce(a, axis=axis, keepdims=keepdims)
+    return np.true_divide(total, a.dtype.type(a.size // total.size))
+
+
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.add.reduce,
     "prod": np.multiply.reduce,
@@ -120,6 +127,9 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "min": np.minimum.reduce,
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
+    "mean": _mean,
+    "cumsum": np.add.accumulate,
+    "cumprod": np.multiply.accumulate,
 }
 """What the functions of these names call, after looking at their arguments for half of the time."""
 
@@ -203,7 +213,20 @@ class NumpyArrays:
                 step // result.itemsize for step in result.strides
             ):
                 return result.T
+        if _is_copied_whole(result, meta):
+            return np.array(result, order="C")
         return copied(self, result, meta)
+
+
+def _is_copied_whole(result: Any, meta: TensorMeta) -> bool:
+    """Whether NumPy's own copy of the array is the buffer."""
+    return (
+        type(result) is np.ndarray
+        and meta.contiguous
+        and result.dtype is meta.dtype.numpy
+        and result.dtype.kind != "V"
+        and result.shape == meta.shape
+    )
 
 
 NUMPY = NumpyArrays()

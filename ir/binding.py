@@ -60,9 +60,7 @@ class Binder:
             return args[:1] + rest
         bound = self._bind_anew(types, args, kwargs)
         first = args[0] if args else None
-        if self._is_list_first and type(first) is tuple:
-            self._tensor_types.update(map(type, first))
-        elif not hasattr(first, "meta"):
+        if type(first) is not tuple and not hasattr(first, "meta"):
             return bound
         if bound[0] is first:
             if len(self._literal) >= CACHE_LIMIT:
@@ -80,6 +78,8 @@ class Binder:
         self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Any, ...]:
         bound = self.schema.bind(args, kwargs)
+        if self._is_list_first and types and types[0] is tuple:
+            self._tensor_types.update(map(type, args[0]))
         settled = not kwargs and list not in types
         if settled and _same(args, bound) and all(map(_is_plain, args)):
             self._bound[types] = bound[len(args) :]

@@ -42,12 +42,6 @@ class Composite:
     def _results(self) -> Any:
         return results_of(self.schema)
 
-    _binder: Binder | None = attrs.field(init=False)
-
-    @_binder.default
-    def _binder_of_schema(self) -> Binder | None:
-        return None if self.schema is None else Binder(self.schema)
-
     _defaults: tuple[Any, ...] | None = attrs.field(init=False)
     """All arguments after an operand, if none of them need be given."""
 
@@ -60,41 +54,72 @@ class Composite:
         alone = first.type.text == "Tensor" and REQUIRED not in defaults
         return defaults if alone else None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives. Raises ArgumentError for arguments that do not fit."""
-        try:
-            if self._defaults is not None and len(args) == 1 and not kwargs:
-                if hasattr(args[0], "meta"):  # nothing to bind
-                    return self.function(args[0], *self._defaults)
-            if self.spread and (len(args) > 1 or not kwargs):
-                args = gathered(args)
-            if self._binder is None:
-                return self._unchecked(args, kwargs)
-            result = self.function(*self._binder.bind(args, kwargs))
-            return result if self._named is None else self._named(*result)
-        except AotliteError as error:
-            raise in_op(error, self.name) from error.__cause__
+    call: Callable[..., Any] = attrs.field(init=False)
+    """What the function gives. Raises ArgumentError for arguments that do not fit."""
 
-    def _unchecked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            return self.function(*args, **kwargs)
-        except TypeError:
-            signature = inspect.signature(self.function)
-            again = respelled(kwargs, signature.parameters)
-            if again.keys() != kwargs.keys():
-                return self._unchecked(args, dict(again))
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError as error:
-                plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-                raise ArgumentError(
-                    f"{self.name}: the call does not fit ({error}), expected "
-                    f"{self.name}{inspect.Signature(plain)}"
-                ) from None
-            raise
+    @call.default
+    def _caller(self) -> Callable[..., Any]:
+        return _checked(self) if self.schema is None else _bound(self, Binder(self.schema))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"composite {self.name}"
+
+
+def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
+    """The call of a composite with a schema; nothing is looked up in it, as faces are frequent."""
+    name, function, named, defaults = made.name, made.function, made._named, made._defaults
+    spread, bind = made.spread, binder.bind
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if defaults is not None and len(args) == 1 and not kwargs and hasattr(args[0], "meta"):
+                return function(args[0], *defaults)  # nothing to bind
+            if spread and (len(args) > 1 or not kwargs):
+                args = gathered(args)
+            result = function(*bind(args, kwargs))
+            return result if named is None else named(*result)
+        except AotliteError as error:
+            raise in_op(error, name) from error.__cause__
+
+    return call
+
+
+def _checked(made: Composite) -> Callable[..., Any]:
+    """The call of a composite without a schema, whose signature says what it takes."""
+    name, function, spread = made.name, made.function, made.spread
+    parameters = inspect.signature(function).parameters
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if spread and (len(args) > 1 or not kwargs):
+            args = gathered(args)
+        try:
+            return function(*args, **kwargs)
+        except AotliteError as error:
+            raise in_op(error, name) from error.__cause__
+        except TypeError:
+            again = respelled(kwargs, parameters)
+            if again.keys() != kwargs.keys():
+                return call(*args, **again)
+            _check_fits(name, function, args, kwargs)
+            raise
+
+    return call
+
+
+def _check_fits(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        raise ArgumentError(
+            f"{name}: the call does not fit ({error}), expected {name}{inspect.Signature(plain)}"
+        ) from None
 
 
 COMPOSITES: dict[str, Composite] = {}
@@ -133,11 +158,16 @@ def composite(
     return declare
 
 
+_INT = frozenset((int,))
+
+
 def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
     rest = args[1:]
     if len(rest) == 1 and type(rest[0]) is tuple:
         return args
+    if rest and _INT.issuperset(map(type, rest)):
+        return args[0], rest
     if all(as_size(value) is not None for value in rest):
         return (args[0], rest) if args else args
     return args
@@ -145,12 +175,8 @@ def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def face_of(made: Composite) -> Callable[..., Any]:
     """The function that users call, with the composite's name and documentation."""
-
-    def face(*args: Any, **kwargs: Any) -> Any:
-        return made(*args, **kwargs)
-
-    described(face, made.name, made.function.__doc__, made.schema)
-    return face
+    described(made.call, made.name, made.function.__doc__, made.schema)
+    return made.call
 
 
 def described(

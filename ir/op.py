@@ -191,8 +191,18 @@ def _key_of_mixed(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return first.meta, kind if kind in _NUMBER_TYPES else second.meta
 
 
+def _key_of_list(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([value.meta for value in args[0]]), args[1]
+
+
+def _key_of_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args[0].meta, args[1], args[2].meta
+
+
 # Most nodes of a graph call ops of these forms: they do without loops.
 _FAST_KEYS = {
+    ("Tensor[]", "int"): _key_of_list,
+    ("Tensor", "int", "Tensor"): _key_of_index,
     ("Tensor",): _key_of_one,
     ("Tensor", "Tensor"): _key_of_two,
     ("Tensor", "Tensor|Scalar"): _key_of_mixed,

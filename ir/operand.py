@@ -38,6 +38,10 @@ class Operand:
         op = OPS[name]
         return self._apply(op, op.bind((self, *args), kwargs))
 
+    def _run(self, name: str, *args: Any) -> Any:
+        """`_do` for arguments that are canonical already."""
+        return self._apply(OPS[name], (self, *args))
+
     # --- geometry
     @property
     def shape(self) -> tuple[int, ...]:

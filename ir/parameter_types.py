@@ -7,6 +7,7 @@ NumPy's; sizes may be symbolic and stay so (`specs/symbols.md`).
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -105,7 +106,11 @@ def _to_tuple(convert: Converter, value: object) -> object:
         return UNFIT
     converted = tuple([convert(item) for item in value])
     # By identity, not `in`: tensors compared with == would run an op.
-    return UNFIT if any(item is UNFIT for item in converted) else converted
+    if any(item is UNFIT for item in converted):
+        return UNFIT
+    if type(value) is tuple and all(map(operator.is_, value, converted)):
+        return value
+    return converted
 
 
 def _to_ints(value: object) -> object:

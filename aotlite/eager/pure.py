@@ -57,8 +57,13 @@ def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tenso
             if a.facts is not a.meta:
                 plain = False
         elif type(a) is tuple and a and isinstance(a[0], Tensor):
-            operands.append(tuple([item.array for item in a]))
-            plain = False
+            several = []
+            for item in a:
+                array = item._array
+                several.append(item.array if array is None else array)
+                if item.facts is not item.meta:
+                    plain = False
+            operands.append(tuple(several))
         else:
             operands.append(a)
     array = compute(*operands)

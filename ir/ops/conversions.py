@@ -140,7 +140,7 @@ for _name, _dtype in {
 def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
     """A copy in memory of its own; strides are kept where they are dense."""
     if memory_format is None or memory_format is preserve_format:
-        return self._do("clone")
+        return self._run("clone")
     stride = strides_in(memory_format, self.shape, self.stride(), op="clone")
     return self._do("restride", stride)
 

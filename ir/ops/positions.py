@@ -26,12 +26,19 @@ def check_same_dtype(name: str, self: TensorMeta, other: TensorMeta, argument: s
         )
 
 
+_FEW = 64
+
+
 def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = False) -> None:
     """Raises IndexOutOfRangeError naming the first index that is not below `size`, or is less than
     0 (than -size, where `negative` ones count from the end).
     """
-    flat = xp.reshape(index, (-1,))
+    flat = index if len(index.shape) == 1 else xp.reshape(index, (-1,))
     least = -size if negative else 0
+    if len(flat) <= _FEW:  # cheaper to look at as numbers
+        places = flat.tolist()
+        if not places or (min(places) >= least and max(places) < size):
+            return
     wrong = xp.logical_or(flat < least, flat >= size)
     if bool(xp.any(wrong)):
         found = flat[xp.argmax(wrong)].tolist()

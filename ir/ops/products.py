@@ -15,7 +15,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide
 
 
 def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -68,6 +68,13 @@ def _matmul_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
     return cast(xp, product, meta.dtype)
 
 
+def _matmul_namespaced(
+    meta: TensorMeta, self: TensorMeta, other: TensorMeta
+) -> tuple[str, dict[str, Any]] | None:
+    tall = len(other.shape) == 2 < len(self.shape)
+    return None if tall or accumulator(meta.dtype) is not self.dtype else ("matmul", {})
+
+
 def _left_gradient(grad: Any, self_meta: TensorMeta, other: Any) -> Any:
     if other.ndim == 1:
         grad, other = grad.unsqueeze(-1), other.unsqueeze(-1)
@@ -88,6 +95,7 @@ MATMUL: PureOp = pure(
     "matmul(Tensor self, Tensor other) -> Tensor",
     meta=_matmul_rule,
     kernel=_matmul_kernel,
+    namespaced=_matmul_namespaced,
     vjp={
         "self": _left_gradient,
         "other": _right_gradient,

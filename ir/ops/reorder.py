@@ -20,10 +20,17 @@ def _flip_rule(self: TensorMeta, dims: tuple[int, ...]) -> TensorMeta:
     return self.with_stride(layout.clone_strides(self.shape, self.stride))
 
 
+def _flip_kernel(xp: Any, meta: TensorMeta, a: Any, dims: tuple[int, ...]) -> Any:
+    index = [slice(None)] * len(a.shape)
+    for dim in dims if index else ():
+        index[dim] = slice(None, None, -1)
+    return a[tuple(index)]
+
+
 FLIP: PureOp = pure(
     "flip(Tensor self, int[] dims) -> Tensor",
     meta=_flip_rule,
-    kernel=lambda xp, meta, a, dims: xp.flip(a, axis=dims) if a.shape else a,
+    kernel=_flip_kernel,
     vjp={"self": lambda grad, dims: grad.flip(dims)},
     cost=Cost.INDEXING,
 )
@@ -71,7 +78,7 @@ ROLL: PureOp = pure(
 @composite("flip(Tensor self, int[] dims) -> Tensor", spread=True)
 def flip(self: Any, dims: tuple[int, ...]) -> Any:
     """A copy with the order of elements turned around in these dimensions."""
-    return self._do("flip", dims)
+    return self._run("flip", dims)
 
 
 @composite("fliplr(Tensor self) -> Tensor")

@@ -42,10 +42,10 @@ def _index_select_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorM
 
 
 def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
-    source = xp.reshape(a, extents(a.shape))
+    source = a if a.shape else xp.reshape(a, (1,))
     check_range(xp, "index_select", index, source.shape[dim])
-    taken = xp.take(source, xp.reshape(index, (-1,)), axis=dim)
-    return xp.reshape(taken, meta.shape)
+    taken = xp.take(source, index if index.shape else xp.reshape(index, (1,)), axis=dim)
+    return taken if a.shape else xp.reshape(taken, meta.shape)
 
 
 INDEX_SELECT: PureOp = pure(

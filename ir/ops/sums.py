@@ -65,6 +65,11 @@ def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dt
     return cast(xp, xp.divide(total, size), meta.dtype)
 
 
+def _mean_namespaced(meta: TensorMeta, self: TensorMeta, *rest: Any) -> Any:
+    """Not of nothing, which NumPy warns of in a way that cannot be turned off for one call."""
+    return None if self.numel == 0 else namespaced("mean")(meta, self, *rest)
+
+
 def _mean_vjp(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
     return spread(grad, self_meta, dim, keepdim) / count(self_meta, dim)
 
@@ -73,6 +78,7 @@ MEAN: PureOp = pure(
     "mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     meta=_mean_rule,
     kernel=_mean_kernel,
+    namespaced=_mean_namespaced,
     vjp={"self": _mean_vjp},
     cost=Cost.REDUCTION,
     additive=True,

@@ -9,8 +9,10 @@ from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 
-
 # ---------------------------------------------------------------------------------- reshaping
+_INT = frozenset((int,))
+
+
 @composite(spread=True)
 def view(self: Any, size: Any = None, *, dtype: DType | None = None) -> Any:
     """A view of this shape (one size may be -1), or of the same bytes in another dtype.
@@ -19,6 +21,8 @@ def view(self: Any, size: Any = None, *, dtype: DType | None = None) -> Any:
     """
     if size is None or type(size) is DType:
         return self._do("view_dtype", dtype if size is None else size)
+    if type(size) is tuple and _INT.issuperset(map(type, size)):
+        return self._run("view", size)
     return self._do("view", size)
 
 
@@ -84,7 +88,7 @@ def unflatten(self: Any, dim: int, into: tuple[int, ...]) -> Any:
 @composite("permute(Tensor self, int[] dims) -> Tensor", spread=True)
 def permute(self: Any, dims: tuple[int, ...]) -> Any:
     """A view with the dimensions in this order."""
-    return self._do("permute", dims)
+    return self._run("permute", dims)
 
 
 @composite("swapaxes(Tensor self, int axis0, int axis1) -> Tensor")
@@ -185,7 +189,7 @@ def _conjugated(value: Any) -> Any:
 @composite("expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor", spread=True)
 def expand(self: Any, size: tuple[int, ...], implicit: bool) -> Any:
     """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
-    return self._do("expand", size)
+    return self._run("expand", size)
 
 
 @composite("expand_as(Tensor self, Tensor other) -> Tensor")
@@ -197,7 +201,7 @@ def expand_as(self: Any, other: Any) -> Any:
 @composite("broadcast_to(Tensor self, int[] size) -> Tensor", spread=True)
 def broadcast_to(self: Any, size: tuple[int, ...]) -> Any:
     """`expand`."""
-    return self._do("expand", size)
+    return self._run("expand", size)
 
 
 @composite(is_method=False)
