@@ -13,6 +13,7 @@ from aotlite.eager.functions import cat, ones
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.ops.precision import widened
 from aotlite.ir.sizes import broadcast_shapes
 from aotlite.nn.functions import dropout, linear
 
@@ -42,6 +43,10 @@ def scaled_dot_product_attention(
         raise ArgumentError(f"{name}: attn_mask is given and is_causal is True, expected one")
     if enable_gqa:
         key, value = _shared(query, key), _shared(query, value)
+    if attn_mask is not None:
+        _check_mask(name, "attn_mask", attn_mask, query)
+    dtype = query.dtype
+    query, key, value = each_once((query, key, value), widened)
     factor = 1.0 / math.sqrt(max(query.size(-1), 1)) if scale is None else scale
     scores = (query * factor).matmul(key.mT)
     if is_causal:
@@ -50,9 +55,9 @@ def scaled_dot_product_attention(
     elif attn_mask is None:
         weights = scores.softmax(-1)
     else:
-        _check_mask(name, "attn_mask", attn_mask, query)
         weights = _masked_softmax(scores, attn_mask)
-    return dropout(weights, dropout_p).matmul(value)
+    result: Tensor = dropout(weights, dropout_p).matmul(value).to(dtype)
+    return result
 
 
 def _check_attention(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -98,8 +98,8 @@ REFUSED = [
     (
         lambda: F.adaptive_avg_pool2d(x(2, 4, 0, 5), 2),
         ShapeError,
-        "adaptive_avg_pool2d: the tensor has shape (2, 4, 0, 5), expected 3 or 4 dimensions, height "
-        "and width of at least 1",
+        "adaptive_avg_pool2d: the tensor has shape (2, 4, 0, 5), expected 3 or 4 dimensions, "
+        "height and width of at least 1",
     ),
     (
         lambda: F.group_norm(x(*IMAGE), 3),

@@ -381,3 +381,18 @@ def test_attention_refuses_masks_of_integers_and_lone_parts():
     layer.in_proj_weight = layer.bias_k = None
     with pytest.raises(ArgumentError, match="a projection's weight is None, expected a tensor"):
         layer(x, x, x)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("name", "unit"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_of_16_bits_is_rounded_once(torch, name, unit, is_causal):
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal((2, 3, 5, 8)).astype("f4") * 2 for _ in range(3)]
+    heads = [al.tensor(v).to(getattr(al, name)) for v in values]
+    result = F.scaled_dot_product_attention(*heads, is_causal=is_causal)
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        *[torch.tensor(x.double().numpy()) for x in heads], is_causal=is_causal
+    ).numpy()
+    assert result.dtype is getattr(al, name)
+    np.testing.assert_allclose(result.double().numpy(), exact, unit * 0.51, 1e-5)

@@ -173,7 +173,20 @@ def test_a_layer_is_pytorchs(torch, name, args, options, shapes):
         same(a, b)
 
 
-@pytest.mark.parametrize(("name", "args", "options", "shapes"), CASES)
+DRAWN = [
+    case("Dropout", 0.3, shapes=[(2, 3)]),
+    case("Dropout", 0.3, True, shapes=[(2, 3)]),
+    case("Dropout1d", 0.3, shapes=[(2, 3, 4)]),
+    case("Dropout2d", 0.3, True, shapes=[(2, 3, 4, 2)]),
+    case("AlphaDropout", 0.4, shapes=[(2, 3)]),
+    case("AlphaDropout", 0.4, True, shapes=[(2, 3)]),
+    case("LSTM", 3, 4, 2, dropout=0.5, shapes=[(5, 2, 3)], dtype=F64),
+    case("TransformerEncoderLayer", 4, 2, 8, shapes=[(3, 2, 4)], dtype=F64),
+]
+"""Layers that draw numbers, which are not PyTorch's."""
+
+
+@pytest.mark.parametrize(("name", "args", "options", "shapes"), CASES + DRAWN)
 def test_a_compiled_layer_is_eagers(name, args, options, shapes):
     options = {k: al.float64 if v is F64 else v for k, v in options.items()}
 
@@ -280,6 +293,26 @@ def test_recurrent_layers_start_as_pytorchs_do():
         values = parameter.detach().numpy()
         assert 0.18 < abs(values).max() <= 0.2
         assert abs(values.mean()) < 0.03
+
+
+def test_dropout_of_channels_keeps_or_drops_them_whole():
+    al.manual_seed(0)
+    for layer, x in ((nn.Dropout1d(), al.ones(8, 9, 3)), (nn.Dropout2d(), al.ones(8, 9, 2, 3))):
+        y = layer(x).flatten(2)
+        assert {0.0, 2.0} == set(y.flatten().tolist())
+        assert y.amax((2,)).tolist() == y.amin((2,)).tolist()
+    assert nn.Dropout1d()(al.ones(4, 3)).shape == (4, 3)
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    al.manual_seed(0)
+    x = nn.init.normal_(al.zeros(200, 200, dtype=al.float64))
+    y = nn.AlphaDropout(0.3)(x).numpy()
+    assert (y.mean(), y.std()) == pytest.approx((0.0, 1.0), abs=0.02)
+    lowest = -1.7580993408473766
+    scale = 1 / np.sqrt((lowest**2 * 0.3 + 1) * 0.7)
+    lost = lowest * scale - lowest * scale * 0.3
+    assert (abs(y - lost) < 1e-12).mean() == pytest.approx(0.3, abs=0.02)
 
 
 def test_dropout_between_layers_is_for_training():
