@@ -164,6 +164,8 @@ _INT = frozenset((int,))
 def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
     rest = args[1:]
+    if _INT.issuperset(map(type, rest)):
+        return (args[0], rest) if args else args
     if len(rest) == 1 and type(rest[0]) is tuple:
         return args
     if rest and _INT.issuperset(map(type, rest)):

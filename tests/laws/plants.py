@@ -164,6 +164,12 @@ plant(
 )
 plant(
     "L1",
+    "the dtype is another one than the memory's",
+    lambda op: attrs.evolve(op, recasts=False),
+    "view_as_complex",
+)
+plant(
+    "L1",
     "the rule is not that of the pure form",
     lambda op: attrs.evolve(op, rule=lambda *key: op.rule(*key).with_dtype(dtypes.float64)),
     "rand",
@@ -272,6 +278,7 @@ plant(
     "select",
 )
 plant("L4", "put keeps the old value", _with_put(lambda parent, value: parent), "t")
+plant("L4", "put keeps the old value", _with_put(lambda parent, value: parent), "view_as_real")
 plant("L4", "put does not turn back", _with_put(lambda parent, value, *_: value), "transpose")
 plant(
     "L4",
