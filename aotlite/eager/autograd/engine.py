@@ -45,6 +45,8 @@ class Run:
     _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
     _ready: list[TapeNode] = attrs.field(init=False, factory=list)
     """Accumulating nodes whose edges are all served."""
+    _starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
+    """Nodes at which gradients start: their tensors' hooks run, wherever the gradients lead."""
     _anomaly: bool = attrs.field(init=False, default=False)
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
@@ -58,6 +60,7 @@ class Run:
         starts = [edge[0] for edge, _ in roots if edge is not None]
         ends = self._wanted if self.cut else ()
         order, self._waiting = reachable(starts, ends)
+        self._starts = frozenset(starts) if self.sinks is not None else frozenset()
         if self.sinks is not None:
             self._useful = self._leading_to_sinks(order, ends)
             if self.accumulate:
@@ -87,7 +90,7 @@ class Run:
         grads = self._buffers.pop(node, None)
         useful = self._useful is None or node in self._useful
         if grads is not None:
-            if node.extra is not None and (useful or node in self._wanted):
+            if node.extra is not None and (useful or node in self._wanted or node in self._starts):
                 node.extra.see_gradients(grads)
             if not self.accumulate:
                 for index, slot in self._wanted.get(node, ()):

@@ -15,7 +15,7 @@ from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, noted
 from aotlite.ir.operand import Operand
 
 if TYPE_CHECKING:
-    from aotlite.eager.autograd.history import Root
+    from aotlite.eager.autograd.history import CreationKind, Root
     from aotlite.eager.autograd.hooks import RemovableHandle
     from aotlite.eager.autograd.node import TapeNode
     from aotlite.eager.tensor import Tensor
@@ -30,6 +30,7 @@ class Differentiable(Operand):
         storage: Storage
         _leaf: bool
         _node: TapeNode | None
+        _kind: CreationKind | None
         _root: Root | None
         _base: Tensor | None
         _grad: Tensor | None
@@ -76,7 +77,7 @@ class Differentiable(Operand):
                 ),
                 "clone() it outside of inference_mode. (TEN-22)",
             )
-        if value != self._leaf and (self._leaf or not self.requires_grad):
+        if value != self._leaf and (self._leaf or self._leads_nowhere()):
             from aotlite.eager.autograd.history import follow_leaf
 
             self._leaf = value  # type: ignore[misc]
@@ -187,7 +188,10 @@ class Differentiable(Operand):
         from aotlite.eager.autograd.hooks import RemovableHandle
 
         _forbid_outside(self, "register_hook", "register the hook outside the compiled function")
-        node, index = self._hookable("register_hook")
+        edge = self._hookable("register_hook")
+        if edge is None:
+            return RemovableHandle.of({}, hook)
+        node, index = edge
         return RemovableHandle.of(node.extras().tensors.setdefault(index, {}), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
@@ -196,8 +200,11 @@ class Differentiable(Operand):
 
         what = "register_post_accumulate_grad_hook"
         _forbid_outside(self, what, "register the hook outside the compiled function")
-        node, _ = self._hookable(what)
-        if not self._leaf or self._node is not None:
+        edge = self._hookable(what)
+        if edge is None:
+            return RemovableHandle.of({}, hook)
+        node = edge[0]
+        if not self._is_tracked_leaf():
             raise AutogradError(f"{what}: the tensor is not a leaf, expected a leaf")
         node.extras()
         return RemovableHandle.of(node.collected, hook)
@@ -209,24 +216,34 @@ class Differentiable(Operand):
         recorder = STATE.recorder
         if recorder is not None:
             raise recorder.refuse("retain_grad", "call it outside the compiled function")
-        node, index = self._hookable("retain_grad")
-        if not self._leaf or self._node is not None:
-            retain_at(_tensor(self), node, index)
+        if not self.requires_grad:
+            self._hookable("retain_grad")
+        if not self._is_tracked_leaf() and not self._leads_nowhere():
+            retain_at(_tensor(self), *self._hookable("retain_grad"))
+
+    def _is_tracked_leaf(self) -> bool:
+        """Whether this is a leaf that requires grad."""
+        return self._leaf and self._node is None
+
+    def _leads_nowhere(self) -> bool:
+        """Whether no gradient goes anywhere from here: as from a view under no_grad (TEN-21)."""
+        return not self.requires_grad or (self._node is None and self._kind is not None)
 
     @property
     def retains_grad(self) -> bool:
         """Whether this tensor is no leaf and keeps its gradient in `.grad`."""
-        from aotlite.eager.autograd.history import edge_of
         from aotlite.eager.autograd.hooks import retains
 
-        edge = edge_of(_here(self))
-        return edge is not None and retains(_tensor(self), *edge)
+        here = _here(self)
+        return retains(here, here._node, here._index)
 
     def _hookable(self, what: str) -> Any:
+        """Where its gradient goes; None for a view under no_grad, whose gradient goes nowhere."""
         from aotlite.eager.autograd.history import edge_of
 
-        edge = edge_of(_here(self))
-        if edge is None:
+        here = _here(self)
+        edge = edge_of(here)
+        if edge is None and not here.requires_grad:
             raise AutogradError(f"{what}: the tensor does not require grad, expected one that does")
         return edge
 

@@ -94,10 +94,11 @@ class _Call:
         self.args = args
         self.kwargs = kwargs
         needed = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
-        self.edges: list[Edge | None] = [
-            edge_of(a) if need else None for a, need in zip(args, needed, strict=True)
-        ]
         self.is_tracked = bool(STATE.grad_mode) and any(needed)
+        self.edges: list[Edge | None] = [
+            edge_of(a) if need and self.is_tracked else None
+            for a, need in zip(args, needed, strict=True)
+        ]
         self.ctx = FunctionCtx(f"{made.__name__}Backward", needed)
         self.node: CustomNode | None = None
         self.outs: list[Any] = []
@@ -157,7 +158,9 @@ class _Call:
             out.storage.version += 1
         fixed = any(out is each for each in self.ctx._constant)
         if self.node is None or fixed or not out.dtype.is_differentiable:
-            return _without_history(out, is_input=is_input and not is_dirty)
+            if is_dirty and not out.requires_grad:
+                return out
+            return _without_history(out, is_input=is_input)
         if is_dirty:
             self._rebase(self.node, index, out)
             return out

@@ -43,8 +43,8 @@ def backward(
         node, grads, leaves = one
         collect(run_single(node, grads, retain=retain), leaves)
         return
-    sinks = None if inputs is None else _targets(inputs)
     roots = _roots("backward", _listed("backward: an output", tensors), grad_tensors)
+    sinks = None if inputs is None else _targets(inputs)
     run_backward(
         roots, sinks=sinks, accumulate=True, retain_graph=retain, create_graph=create_graph
     )
@@ -80,8 +80,8 @@ def grad(
     if not create_graph:
         found = grad_single(outputs, grad_outputs, inputs, retain=retain)
     if found is None:
-        sinks = _sinks(inputs)
         roots = _roots("grad", _listed("grad: an output", outputs), grad_outputs)
+        sinks = _sinks(inputs)
         found = run_backward(roots, sinks=sinks, retain_graph=retain, create_graph=create_graph)
     if materialize_grads:
         return _materialized(_listed("grad: an input", inputs), found)
@@ -122,7 +122,8 @@ def _sinks(inputs: Any, name: str = "grad") -> list[Any]:
     targets = _listed(f"{name}: an input", inputs)
     sinks = [_edge(each) for each in targets]
     for i, (tensor, sink) in enumerate(zip(targets, sinks, strict=True)):
-        if sink is None:
+        # A view under no_grad requires grad, and its gradient goes nowhere (TEN-21).
+        if sink is None and not (isinstance(tensor, Tensor) and tensor.requires_grad):
             raise AutogradError(
                 f"{name}: input {i} ({tensor.meta}) does not require grad, expected one that does"
             )

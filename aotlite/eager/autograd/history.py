@@ -49,12 +49,14 @@ def is_stale(view: Tensor) -> bool:
 class Root:
     """The history and first geometry of a base."""
 
-    __slots__ = ("index", "leaf", "meta", "node", "offset")
+    __slots__ = ("index", "leaf", "left", "meta", "node", "offset")
 
     def __init__(self, base: Tensor) -> None:
         self.meta = base.meta
         self.offset = base.offset
         self.leaf = False
+        self.left = False
+        """The base had a history, which its views may have, and has it no longer."""
         self.node: Any = base._node
         self.index = base._index
         if base._leaf and base._node is None:
@@ -66,7 +68,8 @@ class Root:
         self.node, self.index = node, 0
 
     def forget(self) -> None:
-        """The base, a leaf, requires grad no longer."""
+        """The base requires grad no longer."""
+        self.left = self.left or self.node is not None
         self.leaf = False
         self.node, self.index = None, 0
 
@@ -132,6 +135,8 @@ def edge_of(tensor: Tensor) -> Edge | None:
                 return None  # it requires grad, and its gradient goes nowhere (TEN-21)
             _refresh(tensor, root, stale=stale)
             tensor._seen = version
+    elif root is not None and tensor._node is not None and tensor._seen != tensor.storage.version:
+        _refresh_without_base(tensor, root)
     return None if tensor._node is None else (tensor._node, tensor._index)
 
 
@@ -154,15 +159,8 @@ def detach_in_place(tensor: Tensor) -> None:
 def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     edge = root.edge()
     assert edge is not None
-    kind = tensor._kind
-    if stale and kind in RESTRICTED:
-        raise noted(
-            AutogradError(
-                f"view: the tensor is {kind.value}, and its base or itself was modified in place "
-                "since, expected no write before its history is used"
-            ),
-            "Make the view again after the write, or clone() it before. (TEN-19, TEN-20)",
-        )
+    if stale and tensor._kind in RESTRICTED:
+        raise _stale_error(tensor)
     _take(tensor, _through(tensor._chain, edge))
 
 
@@ -171,6 +169,27 @@ def _through(chain: Iterable[Step], edge: Edge) -> Edge:
     for step in chain:
         edge = (view_node(step, edge), 0)
     return edge
+
+
+def _stale_error(tensor: Tensor) -> AutogradError:
+    kind = tensor._kind
+    assert kind is not None
+    return noted(
+        AutogradError(
+            f"view: the tensor is {kind.value}, and its base or itself was modified in place "
+            "since, expected no write before its history is used"
+        ),
+        "Make the view again after the write, or clone() it before. (TEN-19, TEN-20)",
+    )
+
+
+def _refresh_without_base(tensor: Tensor, root: Root) -> None:
+    """After a write of a family whose base has no history: the view's own is of an older value."""
+    if tensor._kind in RESTRICTED:
+        raise _stale_error(tensor)
+    if root.left and tensor._base is not None:
+        _take(tensor, (view_node(tensor._chain[-1], None), 0))
+    tensor._seen = tensor.storage.version
 
 
 def _take(tensor: Tensor, edge: Edge) -> None:

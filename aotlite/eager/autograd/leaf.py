@@ -62,10 +62,16 @@ class AccumulateGrad(TapeNode):
             return [None] * len(self.edges)
         if self.chain:
             return [replay(self.chain, laid_out(grads[0], self.chain[0].operand))]
-        accumulate(leaf, grads)
+        if collects(leaf):
+            accumulate(leaf, grads)
         for hook in list(self.collected.values()):
             hook(leaf)
         return ()
+
+
+def collects(leaf: Tensor) -> bool:
+    """Whether the leaf still requires grad: `requires_grad_(False)` may have come since."""
+    return leaf._leaf or leaf._node is not None
 
 
 def accumulate(leaf: Tensor, grads: Gradients) -> None:
