@@ -66,6 +66,7 @@ def _unique_slices(name: str) -> Iterable[Sample]:
         for a in (REPEATED, REPEATED.T, flipped(REPEATED), REPEATED[:, :0].T, array((2, 3, 2))):
             yield Sample((a, 0, consecutive))
         yield Sample((REPEATED, 1, consecutive))
+        yield Sample((np.array([[-0.5, 2.5, np.nan], [1.0, -1.0, 0.5]]), 1, consecutive))
         yield Sample((np.stack([REPEATED, REPEATED], 1) / 2, -1, consecutive))
 
 

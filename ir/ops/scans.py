@@ -113,6 +113,9 @@ CUMPROD: PureOp = pure(
 # ------------------------------------------------------------------------------ running extremes
 def running(xp: Any, join: Callable[[Any, Any], Any], a: Any, dim: int) -> Any:
     """Along `dim`, each element joined with all before it; `join` must be associative."""
+    accumulate = getattr(join, "accumulate", None)
+    if accumulate is not None:  # a ufunc of NumPy, which has a scan for each
+        return accumulate(a, axis=dim)
     a = xp.moveaxis(a, dim, -1)
     size, step = a.shape[-1], 1
     while step < size:
@@ -166,13 +169,14 @@ def _logcumsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int) -> Any:
     a = wide(xp, a, meta.dtype)
 
     def join(later: Any, before: Any) -> Any:
-        if meta.dtype.is_complex:
-            first = xp.real(later) >= xp.real(before)
-            greater, less = xp.where(first, later, before), xp.where(first, before, later)
-            return greater + xp.log1p(xp.exp(less - greater))
-        return xp.logaddexp(later, before)
+        first = xp.real(later) >= xp.real(before)
+        greater, less = xp.where(first, later, before), xp.where(first, before, later)
+        return greater + xp.log1p(xp.exp(less - greater))
 
-    return cast(xp, running(xp, join, a, dim) if a.shape else a, meta.dtype)
+    if not a.shape:
+        return cast(xp, a, meta.dtype)
+    chosen = join if meta.dtype.is_complex else xp.logaddexp
+    return cast(xp, running(xp, chosen, a, dim), meta.dtype)
 
 
 def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:

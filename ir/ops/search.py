@@ -84,15 +84,20 @@ def _search_kernel(xp: Any, meta: TensorMeta, sequence: Any, values: Any, *optio
     sequence = wide(xp, sequence, dtypes.from_numpy(sequence.dtype))
     if values.size == 0 or size == 0:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
-    lines = values if sequence.ndim > 1 else xp.reshape(values, (-1,))
-    places = _bisected(xp, sequence, lines, right=right or side == "right")
-    return cast(xp, xp.reshape(places, meta.shape), meta.dtype)
+    right = right or side == "right"
+    # NumPy's search ends at a nan of the sequence; PyTorch's goes past it.
+    if sequence.ndim > 1 or bool(xp.any(xp.isnan(sequence))):
+        lines = values if sequence.ndim > 1 else xp.reshape(values, (-1,))
+        places = _bisected(xp, sequence, lines, right=right)
+        return cast(xp, xp.reshape(places, meta.shape), meta.dtype)
+    places = xp.searchsorted(sequence, values, side="right" if right else "left")
+    return cast(xp, xp.where(xp.isnan(values), size, places), meta.dtype)
 
 
 def _bisected(xp: Any, sequence: Any, values: Any, *, right: bool) -> Any:
     """For each value, how many elements of its line come before it: all lines are halved at once.
 
-    An element that is nan comes after every value, and a nan after every other element.
+    As in PyTorch, the search goes on past an element that is nan, and for a nan past every element.
     """
     size = sequence.shape[-1]
     low = xp.zeros(values.shape, dtype=xp.int64)
