@@ -14,6 +14,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import layout
+from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import (
     ArgumentError,
@@ -54,14 +55,8 @@ def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Ten
     wanted = _resized(meta, size, memory_format)
     if wanted is meta:
         return tensor
-    recorder = STATE.recorder
-    if recorder is not None:
-        raise recorder.refuse(
-            f"resize_ of a tensor of shape {meta.shape} to {size}",
-            "make a new tensor of that size, or call resize_ outside of the compiled function",
-        )
-    _make_room(tensor, (tensor.offset + wanted.span) * wanted.dtype.itemsize)
-    _take_geometry(tensor, wanted)
+    check_room(tensor, wanted)
+    take_room(tensor, wanted)
     if size != meta.shape:
         tensor.storage.version += 1
     return tensor
@@ -82,8 +77,9 @@ def _resized(
     return tensor_meta(size, stride, meta.dtype, meta.device)
 
 
-def _take_geometry(tensor: Tensor, meta: TensorMeta) -> None:
-    """Gives the tensor another window on its storage, from the same first element."""
+def take_room(tensor: Tensor, meta: TensorMeta) -> None:
+    """Gives the tensor this window from the same first element on; its storage may have to grow."""
+    _grow(tensor.storage, _bytes_for(tensor, meta), tensor.device.arrays)
     before, tensor.meta = tensor.meta, meta
     tensor._array = None
     if tensor._root is not None:
@@ -92,14 +88,17 @@ def _take_geometry(tensor: Tensor, meta: TensorMeta) -> None:
     tensor.facts = None
 
 
-def _make_room(tensor: Tensor, needed: int) -> None:
+def check_room(tensor: Tensor, meta: TensorMeta) -> None:
+    """Raises UnsupportedError where the tensor may not take this window."""
     storage = tensor.storage
-    if storage.buffer is None:
-        raise no_data("resize_")
-    have = storage.buffer.nbytes
-    if needed <= have:
-        return
-    if storage.exported or not storage.writable:
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse(
+            f"resize_ of a tensor of shape {tensor.shape} to {meta.shape}",
+            "make a new tensor of that size, or call resize_ outside of the compiled function",
+        )
+    have, needed = storage.nbytes(), _bytes_for(tensor, meta)
+    if needed > have and (storage.exported or not storage.writable):
         raise noted(
             UnsupportedError(
                 f"resize_: the storage has {have} bytes and {needed} are needed, expected memory "
@@ -108,7 +107,16 @@ def _make_room(tensor: Tensor, needed: int) -> None:
             "The memory is shared with an ndarray, which would not see it grow. Use a clone(). "
             "(TEN-25)",
         )
-    arrays = tensor.device.arrays
+
+
+def _bytes_for(tensor: Tensor, meta: TensorMeta) -> int:
+    return (tensor.offset + meta.span) * meta.dtype.itemsize
+
+
+def _grow(storage: Storage, needed: int, arrays: ArrayBackend) -> None:
+    have = storage.nbytes()
+    if needed <= have:
+        return
     room = arrays.allocate(needed, uint8)
     if have:
         line = (uint8, (have,), (1,), 0)

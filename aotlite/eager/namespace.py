@@ -11,6 +11,7 @@ from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.eager.dispatch import check_destination, dispatch
+from aotlite.eager.memory import check_room, take_room
 from aotlite.eager.state import is_grad_enabled, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES, described
@@ -126,11 +127,14 @@ def _check_target(name: str, target: Tensor, result: Tensor, operands: list[Tens
             f"{name}: argument 'out' has dtype {target.dtype}, expected one that takes a result of "
             f"{result.dtype}"
         )
-    if target.shape == result.shape:
+    if target.shape != result.shape:
+        check_room(target, target.meta.as_contiguous(result.shape))
+    else:
         check_destination(name, target, [t for t in operands if t is not target])
 
 
 def _store(target: Tensor, result: Tensor) -> None:
+    """Counts as one write, also where the target takes the result's size (TEN-10)."""
     if target.shape != result.shape:
-        target.resize_(result.shape)
+        take_room(target, target.meta.as_contiguous(result.shape))
     target.copy_(result)

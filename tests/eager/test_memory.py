@@ -128,7 +128,16 @@ def test_a_compiled_function_sees_the_memory_that_grew():
 def test_out_takes_the_size_of_the_result_where_it_is_empty():
     out = al.empty((0,))
     assert al.add(al.ones(2, 3), 1, out=out) is out
-    assert ((2, 3), 2.0) == (out.shape, out[0, 0].item())
+    assert ((2, 3), 2.0, 1) == (out.shape, out[0, 0].item(), out.version)
+
+
+def test_no_result_is_stored_where_one_of_them_has_no_room():
+    x, values = al.ones(2, 3), al.empty((0,))
+    with pytest.raises(UnsupportedError, match="expected memory that may grow"):
+        al.max(x, 0, out=(values, al.from_numpy(np.ones((0,), np.int64))))
+    assert ((0,), 0) == (values.shape, values.version)
+    al.max(x, 0, out=(values, al.empty((0,), dtype=al.int64)))
+    assert ((3,), 1) == (values.shape, values.version)
 
 
 @settings(deadline=None, max_examples=60)
