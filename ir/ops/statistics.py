@@ -14,7 +14,7 @@ from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import Dims, count, kept, reduced, reduced_dims, require_float
 
 
-def _degrees(count: int, correction: Any) -> Any:
+def _degrees(count: Any, correction: Any) -> Any:
     """What the sum of squares is divided by; never negative, so that too few elements give nan."""
     return max(count - (1 if correction is None else correction), 0)
 
@@ -23,11 +23,13 @@ def _variance(xp: Any, a: Any, dim: Dims, correction: Any, keepdim: bool) -> Any
     """The variance in the dtype in which it is formed."""
     axes = reduced_dims("var", dim, len(a.shape))
     a = wide(xp, a, dtypes.from_numpy(a.dtype))
-    size = sizes.numel([a.shape[i] for i in axes])
-    center = xp.divide(xp.sum(a, axis=axes, keepdims=True), xp.full((), size, dtype=a.dtype))
-    off = xp.abs(a - center)
+    # Floats, not integers, and the namespace's division: by 0 it is nan, of numbers it would raise.
+    size = float(sizes.numel([a.shape[i] for i in axes]))
+    off = a - xp.divide(xp.sum(a, axis=axes, keepdims=True), size)
+    if off.dtype.kind == "c":
+        off = xp.abs(off)
     total = xp.sum(off * off, axis=axes, keepdims=keepdim)
-    return xp.divide(total, xp.full((), _degrees(size, correction), dtype=total.dtype))
+    return xp.divide(total, float(_degrees(size, correction)))
 
 
 def _var_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any:
