@@ -201,6 +201,8 @@ def _floating_unary(name: str) -> Iterable[Sample]:
         yield from (Sample((a,)) for a in [*layouts(dtype, make), special(dtype)])
     yield from (Sample((make((2, 3), dtype),)) for dtype in ("int64", "bool") if dtype != "bool")
     yield Sample((special("bool"),))
+    if name == "reciprocal":
+        yield Sample((np.array([0j, 2j, -1 + 1j]),))
     yield from _smooth_unary(name)
 
 

@@ -303,4 +303,5 @@ HARDSHRINK = _activation(
     lambda xp, a, lambd: xp.where((a >= -lambd) & (a <= lambd), 0, a),
     lambda a, lambd: s.where(s.logical_and(s.ge(a, -lambd), s.le(a, lambd)), 0.0, a),
     lambda grad, self, lambd: (self >= -lambd).logical_and(self <= lambd).where(0, grad),
+    rounds=("lambd",),
 )

@@ -21,7 +21,7 @@ ADD_SCALED = pointwise(
     scalar=lambda a, b, alpha: a + b * alpha,
     vjp={"self": lambda grad: grad, "other": lambda grad, alpha: grad * conj(alpha)},
     refuses=STORED,
-    exact_numbers=True,
+    rounds=("alpha",),
     inplace=True,
 )
 """`add` with an alpha other than 1."""
@@ -31,7 +31,7 @@ SUB_SCALED = pointwise(
     scalar=lambda a, b, alpha: a - b * alpha,
     vjp={"self": lambda grad: grad, "other": lambda grad, alpha: -grad * conj(alpha)},
     refuses=ANY_BOOL | STORED,
-    exact_numbers=True,
+    rounds=("alpha",),
     inplace=True,
 )
 """`sub` with an alpha other than 1."""
@@ -173,7 +173,7 @@ LERP = pointwise(
         "weight": lambda grad, self, end: grad * conj(end - self),
     },
     rule=_lerp_rule,
-    exact_numbers=True,
+    numbers="wide",
     inplace=True,
 )
 
@@ -231,6 +231,7 @@ NEXTAFTER = pointwise(
         "other": lambda grad: grad.new_zeros(grad.shape),
     },
     refuses=BOOL | INTEGER | COMPLEX | FLOAT8,
+    widens=False,
     inplace=True,
 )
 _HEAVISIDE_RULE = pointwise_rule("heaviside", same, refuses=_REAL)

@@ -132,7 +132,9 @@ def pointwise(
     computes: Callable[[DType], DType] | None = None,
     refuses: Refused = FLOAT8,
     rule: Callable[..., TensorMeta] | None = None,
-    exact_numbers: bool = False,
+    numbers: str = "held",
+    rounds: tuple[str, ...] = (),
+    widens: bool = True,
     inplace: bool = False,
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
@@ -140,10 +142,13 @@ def pointwise(
     A kernel that is but a function of the namespace on the operands in order is given by its name.
     `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
     kernel (default: the result's, or the promoted one where the result is bool); 16-bit floats are
-    computed in float32 and rounded once, and with `exact_numbers` a number in a tensor's place is
-    not rounded before. `rule` is for an op whose layout is not what `pointwise_rule` gives.
+    computed in float32 and rounded once, if it `widens`. A number in a tensor's place, and one
+    named in `rounds`, is first what the dtype has "held" of it, "wide" if floats are not rounded,
+    "unwrapped" if integers do not wrap. `rule` is for an op whose layout is not what
+    `pointwise_rule` gives.
     """
     parsed = schema_of(schema)
+    names = [parameter.name for parameter in parsed.parameters]
     kinds = [parameter.type for parameter in parsed.parameters]
     wrapped = tuple(i for i, kind in enumerate(kinds) if kind.holds_number)
     literal = tuple(i for i, kind in enumerate(kinds) if not kind.holds_tensor)
@@ -160,13 +165,16 @@ def pointwise(
             kernel=pointwise_kernel(
                 _named(kernel) if isinstance(kernel, str) else kernel,
                 wanted,
-                rounded=() if exact_numbers else wrapped,
+                held=wrapped + tuple(names.index(name) for name in rounds),
+                numbers=numbers,
+                widens=widens,
                 literal=literal,
             ),
             vjp=parse_vjp(parsed, vjp),
             scalar=scalar,
             function=kernel if isinstance(kernel, str) else None,
-            computes=lambda dtype: accumulator(wanted(dtype)),
+            numbers=numbers,
+            computes=(lambda dtype: accumulator(wanted(dtype))) if widens else wanted,
         )
     )
     if inplace:
@@ -182,13 +190,15 @@ def pointwise_kernel(
     compute: Callable[..., Any],
     computes: Callable[[DType], DType],
     *,
-    rounded: tuple[int, ...] = (),
+    held: tuple[int, ...] = (),
+    numbers: str = "held",
+    widens: bool = True,
     literal: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
     """`compute(xp, *operands)` on operands cast to the dtype that it computes in.
 
-    Numbers at the positions `rounded` become what the operands' dtype holds of them; those at the
-    positions `literal` have no part in what that dtype is.
+    Numbers at the positions `held` become what the operands' dtype holds of them, as `numbers`
+    says; those at the positions `literal` have no part in what that dtype is.
     """
     found: dict[tuple[Any, ...], DType] = {}
 
@@ -198,12 +208,13 @@ def pointwise_kernel(
         if dtype is None:
             operands = [a for i, a in enumerate(args) if i not in literal]
             dtype = found[key] = computes(_operand_dtype(operands))
-        wide = accumulator(dtype)
+        wide = accumulator(dtype) if widens else dtype
         xp = arrays.namespace
         operands = [_cast(xp, a, wide.numpy) for a in args]
-        for i in rounded:
-            if type(operands[i]) in _KINDS:
-                operands[i] = number_in(dtype, operands[i])
+        for i in held:
+            kind = type(operands[i])
+            if kind in _KINDS and (kind is not int or numbers != "unwrapped"):
+                operands[i] = number_in(wide if numbers == "wide" else dtype, operands[i])
         computed = compute(xp, *operands)
         if wide is not dtype and computed.dtype != meta.dtype.numpy:
             return cast(xp, computed, meta.dtype)

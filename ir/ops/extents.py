@@ -79,7 +79,7 @@ CLAMP = pointwise(
     scalar=_clamp_scalar,
     vjp={"self": _inside, "min": _to_low, "max": _to_high},
     rule=_clamp_rule,
-    exact_numbers=True,
+    numbers="unwrapped",
     inplace=True,
 )
 

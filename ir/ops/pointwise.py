@@ -27,7 +27,6 @@ ADD = pointwise(
     scalar=lambda a, b: a + b,
     vjp={"self": lambda grad: grad, "other": lambda grad: grad},
     refuses=STORED,
-    exact_numbers=True,
     inplace=True,
 )
 SUB = pointwise(
@@ -36,7 +35,6 @@ SUB = pointwise(
     scalar=lambda a, b: a - b,
     vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
     refuses=ANY_BOOL | STORED,
-    exact_numbers=True,
     inplace=True,
 )
 _RSUB_RULE = pointwise_rule("rsub", same, wrapped=(0,), refuses=ANY_BOOL | STORED)
@@ -45,7 +43,6 @@ RSUB = pointwise(
     kernel=lambda xp, a, b: xp.subtract(b, a),
     scalar=lambda a, b: b - a,
     vjp={"self": lambda grad: -grad, "other": lambda grad: grad},
-    exact_numbers=True,
     # In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
     rule=lambda self, other: _RSUB_RULE(other, self),
 )
@@ -58,7 +55,7 @@ MUL = pointwise(
         "other": lambda grad, self: grad * conj(self),
     },
     refuses=NOTHING,
-    exact_numbers=True,
+    numbers="wide",
     inplace=True,
 )
 DIV = pointwise(
@@ -70,7 +67,7 @@ DIV = pointwise(
         "other": lambda grad, self, other: -grad * conj((self / other) / other),
     },
     result=to_float,
-    exact_numbers=True,
+    numbers="wide",
     inplace=True,
 )
 
@@ -157,7 +154,7 @@ POW = pointwise(
     scalar=_power_scalar,
     vjp={"self": _pow_self, "exponent": _pow_exponent},
     rule=_pow_rule,
-    exact_numbers=True,
+    numbers="unwrapped",
     inplace=True,
 )
 

@@ -104,6 +104,7 @@ FLOOR_DIVIDE = pointwise(
     scalar=s.floor_divide,
     vjp={"self": _no_slope, "other": _no_slope},
     refuses=_DIVIDES,
+    numbers="wide",
     inplace=True,
 )
 DIV_FLOOR = pointwise(
@@ -112,6 +113,7 @@ DIV_FLOOR = pointwise(
     scalar=s.floor_divide,
     vjp=_FLAT_QUOTIENT,
     refuses=_DIVIDES,
+    numbers="wide",
     inplace=True,
 )
 """`div(rounding_mode="floor")`, which PyTorch saves its operands of."""
@@ -121,6 +123,7 @@ DIV_TRUNC = pointwise(
     scalar=lambda a, b: s.trunc(a / b),
     vjp=_FLAT_QUOTIENT,
     refuses=_DIVIDES,
+    numbers="wide",
     inplace=True,
 )
 """`div(rounding_mode="trunc")`."""

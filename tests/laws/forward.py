@@ -390,9 +390,10 @@ def _by_element(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> np.ndarr
     operands = {n: a for n, a in zip(names, args, strict=True) if isinstance(a, Tensor)}
     narrow = _computing_dtype(op, args, meta)
     computes = accumulator(narrow)
+    held = computes if op.numbers == "wide" else narrow
     stands = [p.type.holds_number for p in op.schema.parameters]
     literals = [
-        n if n in operands else number_in(narrow, a) if number else a
+        n if n in operands else number_in(held, a) if number else a
         for n, a, number in zip(names, args, stands, strict=True)
     ]
     expression = tree(op.scalar, tuple(literals))  # type: ignore[arg-type]
