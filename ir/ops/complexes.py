@@ -163,7 +163,11 @@ COMPLEX_OF = pointwise(
     "complex(Tensor real, Tensor imag) -> Tensor",
     kernel=_joined,
     scalar=lambda a, b: s.complex_(a, b),
-    vjp={"real": lambda grad: grad.real, "imag": lambda grad: (grad * -1j).real},
+    # The names say what is saved: PyTorch saves the operands, though nothing of them is read.
+    vjp={
+        "real": lambda grad, real: grad.real,
+        "imag": lambda grad, imag: (grad * -1j).real,
+    },
     rule=_parts_rule("complex", "real", "imag"),
     computes=same,
 )

@@ -51,6 +51,8 @@ CONSTANT = {
 """Ops that give no gradient where there is one, and why."""
 
 SAVED_FOR_SHAPE = {
+    ("complex", "real"): "PyTorch saves it",
+    ("complex", "imag"): "PyTorch saves it",
     ("div_floor", "self"): "PyTorch saves it for the zeros it gives",
     ("div_floor", "other"): "PyTorch saves it for the zeros it gives",
     ("div_trunc", "self"): "PyTorch saves it for the zeros it gives",

@@ -171,15 +171,10 @@ differences(
         _is_complex,
     ),
     Difference(
-        ("pow", "pow_", "float_power", "reciprocal"),
+        ("pow", "pow_", "float_power"),
         "values",
         "of complex infinities, nan, and 1/0: C libraries differ in which parts are nan",
         _is_complex,
-    ),
-    Difference(
-        ("complex",),
-        "saves",
-        "PyTorch saves the operands of a gradient that reads none of them",
     ),
     Difference(
         ("complex",),
