@@ -300,6 +300,8 @@ def _attended(
         mask = cat((mask, mask.new_zeros((*mask.shape[:-1], more))), -1) if more else mask
     if not need_weights:
         return scaled_dot_product_attention(query, key, value, mask, p, causal), None
+    dtype = query.dtype
+    query, key, value = each_once((query, key, value), widened)
     scores = (query * math.sqrt(1.0 / query.size(-1))).matmul(key.mT)
     weights = dropout((scores if mask is None else scores + mask).softmax(-1), p)
-    return weights.matmul(value), weights
+    return weights.matmul(value).to(dtype), weights.to(dtype)
