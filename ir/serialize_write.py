@@ -35,6 +35,7 @@ from aotlite.ir.serialize_limits import (
     long_lists,
     role_fits,
 )
+from aotlite.ir.sizes import is_symbolic
 
 __all__ = ["FORMAT", "VERSION", "Json", "in_file_order", "text_of"]
 
@@ -242,6 +243,8 @@ def _has(node: Node, meta: TensorMeta) -> bool:
 
 
 def _meta(meta: TensorMeta, graph: Graph) -> Json:
+    if is_symbolic((*meta.shape, *meta.stride)):
+        refuse("a meta", str(meta), "one without symbols")
     fault = geometry_fault(meta.shape, meta.stride, meta.dtype.itemsize)
     if fault is not None:
         index = next(i for i, node in enumerate(graph.nodes) if _has(node, meta))

@@ -177,9 +177,9 @@ def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
     >>> broadcast_shapes((3, 1), (2,), ())
     (3, 2)
     """
-    result: Shape = ()
-    for shape in shapes:
-        if not same_shape(shape, result):
+    result: Shape = tuple(shapes[0]) if shapes else ()
+    for shape in shapes[1:]:
+        if shape is not result and not same_shape(result, shape):
             result = _broadcast_pair(result, shape, op)
     return result
 
@@ -189,7 +189,7 @@ def _broadcast_pair(a: Shape, b: Shape, op: str) -> Shape:
     lead = len(longer) - len(shorter)
     result = list(longer)
     for dim, size in enumerate(shorter, lead):
-        if size == result[dim] or size == 1:
+        if result[dim] == size or size == 1:
             continue
         if result[dim] != 1:
             rule = f"equal sizes, or 1, in dimension {dim - len(longer)}"

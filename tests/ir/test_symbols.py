@@ -313,7 +313,7 @@ def test_assumption_of_a_rule_names_the_op():
     table, a, b = table_with(6, 6)
     OPS["add"].infer((Operand(a), Operand(b)))
     (assumption,) = table.log
-    assert ("s1 == s0", "add") == (assumption.text, assumption.op)
+    assert ("s0 == s1", "add") == (assumption.text, assumption.op)
     assert "OPS[\"add\"].infer((Operand(a), Operand(b)))" in repr(assumption)
 
 

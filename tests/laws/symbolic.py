@@ -156,7 +156,7 @@ def _check_at(op: Op, run: Run, values: Values) -> bool:
 
 
 def _said(op: Op, key: tuple[Any, ...]) -> Any:
-    """What the rules give: metas, with starts where they are windows."""
+    """What the rules give: metas, with starts of windows, and how far a draw moves the stream."""
     match op:
         case MultiViewOp():
             return tuple(view.rule(key[0], *rest) for view, rest in op.rule(*key))
@@ -165,7 +165,8 @@ def _said(op: Op, key: tuple[Any, ...]) -> Any:
         case GeometryOp():
             return op.view.rule(*key)
         case RandomOp():
-            return op.rule(*key), op.functional.rule(int, int, 0, *key)
+            meta = op.rule(*key)
+            return meta, op.functional.rule(int, int, 0, *key), op.consumes(meta)
     return op.rule(*key)
 
 

@@ -1,0 +1,49 @@
+"""Graphs whose metas have symbols: built, verified and printed; not written to files yet."""
+
+import pickle
+
+import pytest
+
+from aotlite.ir.builder import Builder
+from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.serialize import dumps
+from aotlite.ir.symbol_table import SymbolTable
+from aotlite.ir.symbolic_meta import symbolic_meta
+from aotlite.ir.verify import verify
+
+
+def test_graph_of_a_layer_is_made_for_every_size():
+    """No line of it assumes anything: batch and time are whatever they are."""
+    table, build = SymbolTable(), Builder("layer")
+    x = build.placeholder(symbolic_meta(table, tensor_meta((4, 6, 8)), "x", (0, 1)))
+    weight, bias = build.placeholder(tensor_meta((8, 8))), build.placeholder(tensor_meta((8,)))
+    batch, time, width = x.meta.shape
+    heads = (x @ weight + bias).view(batch, time, 2, width // 2).transpose(1, 2)
+    scores = (heads @ heads.mT).softmax(-1)
+    merged = (scores @ heads).transpose(1, 2).reshape(batch, time, width)
+    result = (merged * 2).mean((0, 1)) + x.narrow(1, 0, time - 1).sum((0, 1))
+    graph = build.finish([result, merged.flatten(0, 1).relu()])
+    verify(graph)
+    assert [] == table.log
+    assert ["f32[8]", "f32[s0*s1, 8]"] == [repr(node.meta) for node in graph.outputs]
+    assert "ops.view(add, (s0, s1, 2, 4))" in graph.code
+
+
+def test_refusal_names_sizes_by_their_symbols():
+    table, build = SymbolTable(), Builder("refused")
+    x = build.placeholder(symbolic_meta(table, tensor_meta((4, 6)), "x"))
+    y = build.placeholder(symbolic_meta(table, tensor_meta((5, 6)), "y"))
+    with pytest.raises(ShapeError, match=r"add: shapes are \(s0, s1\) and \(s2, s3\), ex"):
+        x + y
+    assert "s0 != s2" in [assumption.text for assumption in table.log]
+
+
+def test_graph_with_symbols_goes_into_no_file():
+    table, build = SymbolTable(), Builder("kept")
+    x = build.placeholder(symbolic_meta(table, tensor_meta((4, 6)), "x"))
+    with pytest.raises(UnsupportedError, match=r"serialize: a meta is f32\[s0, s1\], expected one"):
+        dumps(build.finish([x * 2]))
+    with pytest.raises(ArgumentError, match="symbols: a size to copy is s0, expected an int"):
+        pickle.dumps(x.meta)
+    assert [] == table.log
