@@ -193,4 +193,3 @@ def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) ->
     a = self.to(dtypes.default_dtype) if self.dtype is dtypes.bool_ else self
     off = (a - b).abs()
     return close.logical_or(off.isfinite().logical_and(off <= (b * rtol).abs() + atol))
-

@@ -10,7 +10,6 @@ import aotlite as al
 from aotlite.eager.functions import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 
-
 # --------------------------------------------------------------- numbers beside narrow dtypes
 FUNCTIONS = "add sub rsub mul div pow remainder fmod floor_divide lt eq copysign".split()
 
@@ -145,15 +144,27 @@ U = al.tensor([1, 2], dtype=al.uint16)
         (DTypeError, lambda: I.silu(), "silu: dtype is int64, expected a floating or complex one"),
         (DTypeError, lambda: I.frac(), "frac: dtype is int64, expected a floating one"),
         (DTypeError, lambda: I.round(decimals=2), "round: dtype is int64, expected a floating one"),
-        (DTypeError, lambda: F.lerp(F.double(), 0.5), "lerp: end has dtype float64, expected float"),
+        (
+            DTypeError,
+            lambda: F.lerp(F.double(), 0.5),
+            "lerp: end has dtype float64, expected float",
+        ),
         (DTypeError, lambda: F.lerp(F, I), "lerp: weight has dtype int64, expected float32, that"),
         (DTypeError, lambda: F.isclose(I), "isclose: other has dtype int64, expected float32"),
         (DTypeError, lambda: al.complex(F, I), "complex: imag has dtype int64, expected float32"),
         (DTypeError, lambda: F.addcmul(F, F, value=1j), "addcmul: a number is complex, expected a"),
         (DTypeError, lambda: F.heaviside(I), "heaviside: values has dtype int64, expected float32"),
         (ShapeError, lambda: al.prelu(al.ones(2, 3), al.ones(2)), "prelu: weight has 2 elements"),
-        (ShapeError, lambda: al.prelu(F, al.ones(1, 1)), "prelu: weight has shape (1, 1), expected"),
-        (ShapeError, lambda: F.atan2(al.ones(3)), "atan2: shapes are (2,) and (3,), expected equal"),
+        (
+            ShapeError,
+            lambda: al.prelu(F, al.ones(1, 1)),
+            "prelu: weight has shape (1, 1), expected",
+        ),
+        (
+            ShapeError,
+            lambda: F.atan2(al.ones(3)),
+            "atan2: shapes are (2,) and (3,), expected equal",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name(kind, function, text):

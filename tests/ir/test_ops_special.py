@@ -23,7 +23,9 @@ NEAR_ROOT = 0.5
 """Near a root the error is a few units of numbers of this size: there sums cancel."""
 
 BELOW = -RNG.uniform(0.01, 20, 200)
-ABOVE = np.concatenate([RNG.uniform(0, 3, 200), RNG.uniform(3, 14, 100), 10 ** RNG.uniform(-10, 4, 100)])
+ABOVE = np.concatenate(
+    [RNG.uniform(0, 3, 200), RNG.uniform(3, 14, 100), 10 ** RNG.uniform(-10, 4, 100)]
+)
 AROUND = np.concatenate([k + RNG.uniform(-1e-6, 1e-6, 50) for k in (1, 2)])
 
 
