@@ -3,6 +3,7 @@
 Run it after a change of the ops or of the laws. The text depends on the op table alone.
 """
 
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from source_files import ROOT
 sys.path.insert(0, str(ROOT))
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
+from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.op import OPS, Op, PureOp, Source
 from tests.laws.forward import WITHOUT_SCALAR
 from tests.laws.gradient import CONSTANT, SAVED_FOR_SHAPE
@@ -36,7 +38,8 @@ Each law rejects a planted mistake in every class that it applies to (`tests/law
 
 def page() -> str:
     """The text of `specs/ops.md`."""
-    return "\n".join([HEAD, _laws(), _pending(), _ops(), _exceptions(), _differences()])
+    parts = [_laws(), _pending(), _ops(), _composites(), _exceptions(), _differences()]
+    return "\n".join([HEAD, *parts])
 
 
 def _laws() -> str:
@@ -71,6 +74,28 @@ def _ops() -> str:
     titles = ("op", "class", "cost", "gradient saves", "laws", "pending")
     total = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     return _section("Ops", titles, rows) + f"\n{len(OPS)} ops: {total}.\n"
+
+
+def _composites() -> str:
+    rows = [
+        (f"`{_signature(each)}`", _form(each))
+        for each in sorted(COMPOSITES.values(), key=lambda each: each.name)
+    ]
+    text = _section("Composites", ("function", "form"), rows)
+    return f"{text}\n{len(COMPOSITES)} composites, made of the ops above; graphs hold those.\n"
+
+
+def _signature(made: Composite) -> str:
+    if made.schema is not None:
+        return str(made.schema)
+    parameters = inspect.signature(made.function).parameters.values()
+    return made.name + str(inspect.Signature([p.replace(annotation=p.empty) for p in parameters]))
+
+
+def _form(made: Composite) -> str:
+    if made.is_property:
+        return "property"
+    return "function and method" if made.is_method else "function"
 
 
 def _saves(op: Op) -> str:
