@@ -78,6 +78,8 @@ class CompiledBackward(TapeNode):
 
     __slots__ = ("_edges", "_packed", "ends", "links", "plan", "saved")
 
+    _packed: Any
+    """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
     links: Sequence[tuple[Storage, int]]
     """For each of the plan's `links` the storage, and its version at the end of the call."""
 
@@ -95,8 +97,6 @@ class CompiledBackward(TapeNode):
         self.links = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
-        self._packed: Any = None
-        """What saved-tensor hooks keep in the place of `saved`, and which of it are windows."""
         if STATE.watch is not None:
             self._note(STATE.watch)
 
@@ -106,7 +106,7 @@ class CompiledBackward(TapeNode):
             metas = saved_metas(self.plan.variants.graph)
             windows = [type(value) is tuple for value in self.saved]
             self._packed = pack(self.saved, metas, watch.pack), metas, windows
-            self.saved = []
+            self.saved = None
 
     @property
     def edges(self) -> tuple[Edge | None, ...]:  # type: ignore[override]
@@ -138,7 +138,7 @@ class CompiledBackward(TapeNode):
 
     def gradients(self, grads: list[Any]) -> list[Any]:
         if self.saved is None:
-            raise released(self.name())
+            return self._unpacked(grads)
         variants = self.plan.variants
         absent = NOTHING_ABSENT
         for grad in grads:
@@ -151,16 +151,18 @@ class CompiledBackward(TapeNode):
         step = variants.whole
         if step is None or absent:
             step = variants.step(absent, self.plan)
-        if self._packed is not None:
-            return self._unpacked_step(step, grads)
         return step(self, grads)
 
-    def _unpacked_step(self, step: Step, grads: list[Any]) -> list[Any]:
-        self.saved = unpack(*self._packed)
+    def _unpacked(self, grads: list[Any]) -> list[Any]:
+        """`gradients` with what saved-tensor hooks unpack; without such, it has been released."""
+        packed = getattr(self, "_packed", None)
+        if packed is None:
+            raise released(self.name())
+        self.saved = unpack(*packed)
         try:
-            return step(self, grads)
+            return self.gradients(grads)
         finally:
-            self.saved = []
+            self.saved = None
 
     def _absent(self, grads: list[Any]) -> Absent:
         pairs = zip(self.plan.tangents, grads, strict=True)

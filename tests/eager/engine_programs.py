@@ -253,8 +253,8 @@ def functions(lib: Any) -> dict[str, Any]:
 
     class Base(lib.autograd.Function):
         @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            return grad * ctx.k, None
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads[0] * ctx.k, None
 
     class Scaled(Base):
         @staticmethod
@@ -264,8 +264,8 @@ def functions(lib: Any) -> dict[str, Any]:
             return x * k
 
         @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            return grad * ctx.saved_tensors[0], None
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads[0] * ctx.saved_tensors[0], None
 
     class Same(Base):
         @staticmethod
@@ -296,8 +296,8 @@ def functions(lib: Any) -> dict[str, Any]:
             return y, fixed
 
         @staticmethod
-        def backward(ctx: Any, grad: Any, other: Any) -> Any:
-            return grad * ctx.saved_tensors[0] + other, None
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads[0] * ctx.saved_tensors[0] + grads[1], None
 
     class Once(Base):
         @staticmethod
@@ -306,8 +306,8 @@ def functions(lib: Any) -> dict[str, Any]:
 
         @staticmethod
         @lib.autograd.function.once_differentiable
-        def backward(ctx: Any, grad: Any) -> Any:
-            return grad * 5, None
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads[0] * 5, None
 
     made = (Scaled, Same, Viewed, Written, Several, Once)
     return {each.__name__.lower(): each for each in made}
