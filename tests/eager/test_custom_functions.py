@@ -415,6 +415,42 @@ def test_a_compiled_function_calls_own_backwards_as_eager_does(body):
     assert grads[0] == grads[1] == grads[2] == grads[3]
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("way", ["grad", "backward"])
+def test_a_backward_may_run_a_backward_of_its_own(compiled, way):
+    """TEN-30: recomputing what was not saved."""
+
+    def forward(ctx, body, *args):
+        ctx.body = body
+        ctx.save_for_backward(*args)
+        return body(*args)
+
+    def backward(ctx, grad):
+        args = [each.detach().requires_grad_() for each in ctx.saved_tensors]
+        with al.enable_grad():
+            out = ctx.body(*args)
+        if way == "grad":
+            return (None, *al.autograd.grad(out, args, grad))
+        out.backward(grad)
+        return (None, *[each.grad for each in args])
+
+    own = function(al, forward, backward)
+
+    def plain(x, w):
+        return ((x * 2 * w).sin() * w).sum()
+
+    def recomputed(x, w):
+        return (own.apply(lambda x, w: (x * w).sin(), x * 2, w) * w).sum()
+
+    found = []
+    for run in (plain, al.compile(recomputed) if compiled else recomputed):
+        x, w = leaf(al), leaf(al, value=2.0)
+        run(x, w).backward()
+        found.append(values(x.grad, w.grad))
+    for expected, given in zip(*found, strict=True):
+        assert given == pytest.approx(expected, rel=1e-14)
+
+
 def test_a_compiled_function_with_a_write_in_a_forward():
     """TEN-30: the input's new history is the function's."""
 
