@@ -111,3 +111,10 @@ def _index_reduce(name: str) -> Iterable[Sample]:
             args = (array((2, 3)), 1, rows, array((2, 3), seed=1) + 0.03, reduce)
             yield Sample(args, more, smooth=name == "index_reduce")
         yield Sample((array(()), 0, np.array(0), array((), seed=1), reduce))
+
+
+@register("gather()")
+def _gather_face(name: str) -> Iterable[Sample]:
+    for a in _parents("float64"):
+        yield Sample((a, 0, OFTEN), {"sparse_grad": False})
+    yield Sample((array((3, 4)), 0, OFTEN), smooth=True)

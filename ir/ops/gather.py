@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import sizes
-from aotlite.ir.errors import ShapeError
+from aotlite.ir.composite import composite
+from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
@@ -85,6 +86,14 @@ GATHER: PureOp = pure(
     },
     cost=Cost.INDEXING,
 )
+
+
+@composite("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    """The elements at the places of `index` along `dim`, in the index's shape."""
+    if sparse_grad:
+        raise ArgumentError("gather: argument 'sparse_grad' is True, expected False")
+    return self._do("gather", dim, index)
 
 
 def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta) -> TensorMeta:

@@ -49,6 +49,7 @@ REFUSED = [
     (lambda x: x.take_along_dim(ONES, 0), DTypeError, "take_along_dim: argument 'indices' has dty"),
     # --- along a dimension
     (lambda x: x.gather(2, WIDE), IndexOutOfRangeError, "gather: dimension is 2, expected -2 to 1"),
+    (lambda x: x.gather(0, WIDE, sparse_grad=True), ArgumentError, "'sparse_grad' is True, expec"),
     (lambda x: x.scatter_(0, WIDE * 2, 1.0), IndexOutOfRangeError, "scatter: an index is 2, expec"),
     (lambda x: x.scatter_(0, I, 1.0), ShapeError, "scatter: the index has shape (2,), expected 2"),
     (lambda x: x.scatter_(0, WIDE, ONES[:, :2]), ShapeError, "scatter: argument 'src' has shape"),
