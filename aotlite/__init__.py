@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aotlite import decompositions as decompositions
     from aotlite import inspect as inspect
     from aotlite import ir as ir
+    from aotlite import linalg as linalg
     from aotlite import nn as nn
     from aotlite import ops as ops
     from aotlite import optim as optim
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import GraphError as GraphError
     from aotlite.ir.errors import GuardError as GuardError
     from aotlite.ir.errors import IndexOutOfRangeError as IndexOutOfRangeError
+    from aotlite.ir.errors import LinAlgError as LinAlgError
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
@@ -165,8 +167,8 @@ _LAZY: dict[str, str] = {
         """,
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
-            FormatError GraphError GuardError IndexOutOfRangeError MissingExtraError ShapeError
-            UnsupportedError
+            FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
+            ShapeError UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """
@@ -181,8 +183,8 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compilers data decompositions inspect ir nn ops optim partition random
-    stages
+    autograd backends compilers data decompositions inspect ir linalg nn ops optim partition
+    random stages
     """.split()
 )
 

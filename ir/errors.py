@@ -21,6 +21,7 @@ __all__ = [
     "GraphError",
     "GuardError",
     "IndexOutOfRangeError",
+    "LinAlgError",
     "MissingExtraError",
     "ShapeError",
     "UnsupportedError",
@@ -66,6 +67,10 @@ class DeviceError(AotliteError, RuntimeError):
 
 class BackendError(AotliteError, RuntimeError):
     """A backend failed: no toolchain, a kernel that does not build or launch."""
+
+
+class LinAlgError(AotliteError, RuntimeError):
+    """A matrix that has no inverse or no such decomposition."""
 
 
 class GuardError(AotliteError, RuntimeError):

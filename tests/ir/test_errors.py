@@ -19,6 +19,7 @@ BUILTINS = {
     "DeviceError": (RuntimeError,),
     "BackendError": (RuntimeError,),
     "GuardError": (RuntimeError,),
+    "LinAlgError": (RuntimeError,),
     "GraphError": (RuntimeError,),
     "FormatError": (ValueError,),
     "MissingExtraError": (ImportError,),

@@ -50,6 +50,16 @@ CONSTANT = {
 }
 """Ops that give no gradient where there is one, and why."""
 
+WITHOUT_GRADIENT = {"linalg_qr": "expected 'reduced'"}
+"""Ops that refuse a gradient for some arguments, as PyTorch's do, and what the error says."""
+
+OF_SYMMETRIC = {
+    "linalg_cholesky": "it reads one triangle; its gradient is that of a symmetric matrix",
+    "linalg_eigh": "it reads one triangle; its gradient is that of a symmetric matrix",
+}
+"""Ops whose gradient is not that of each element by itself; `tests/ir/test_linalg.py` moves
+matrices that stay symmetric."""
+
 SAVED_FOR_SHAPE = {
     ("complex", "real"): "PyTorch saves it",
     ("complex", "imag"): "PyTorch saves it",
@@ -124,7 +134,7 @@ def _smooth(samples: Samples) -> list[Sample]:
 # ------------------------------------------------------------------- L2: vjp = finite differences
 def vjp_is_the_derivative(op: Op, samples: Samples) -> None:
     """L2: gradients, and gradients of gradients, are what differences of values say."""
-    if op.name in CONSTANT:
+    if op.name in CONSTANT or op.name in OF_SYMMETRIC:
         return
     for sample in _smooth(samples):
         rng = np.random.default_rng(3)
@@ -413,7 +423,11 @@ def vjp_is_linear(op: Op, samples: Samples) -> None:
     if op.name in CONSTANT:
         return
     for sample in samples:
-        _check_form(op, sample)
+        try:
+            _check_form(op, sample)
+        except AutogradError as error:
+            if WITHOUT_GRADIENT.get(op.name, "nothing") not in str(error):
+                raise
     for sample in _smooth(samples):
         _check_linear(op, sample)
 
