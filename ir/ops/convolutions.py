@@ -9,6 +9,7 @@ from typing import Any
 
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
 from aotlite.ir.ops.window import Given, Ints, along_a_line, pair
 
 
@@ -129,20 +130,41 @@ def conv_transpose2d(
     gaps = pair(name, "dilation", _both(dilation), 1)
     extra = _extra(name, output_padding, steps, gaps)
     _check_channels(name, input, weight, bias, groups)
-    # Rows that no window reaches are zeros, which the convolution's gradient need not know.
-    known = tuple([min(more, step - 1) for more, step in zip(extra, steps, strict=True)])
     size = [
         (n - 1) * step - 2 * pad + gap * (k - 1) + more + 1
         for n, step, pad, gap, k, more in zip(
-            input.shape[2:], steps, pads, gaps, weight.shape[2:], known, strict=True
+            input.shape[2:], steps, pads, gaps, weight.shape[2:], extra, strict=True
         )
     ]
     if any(n < 1 for n in size):
         raise ShapeError(f"{name}: the result's size is {tuple(size)}, expected at least 1")
     shape = (input.shape[0], weight.shape[1] * groups, *size)
-    result = input.conv2d_input(weight, shape, steps, pads, gaps, groups)
-    result = _enlarged(result, tuple([a - b for a, b in zip(extra, known, strict=True)]))
+    if all(more < step for more, step in zip(extra, steps, strict=True)):
+        result = input.conv2d_input(weight, shape, steps, pads, gaps, groups)
+    else:
+        result = _beyond_the_stride(input, weight, shape, (steps, pads, gaps), groups)
     return result if bias is None else result + bias.view(-1, 1, 1)
+
+
+def _beyond_the_stride(
+    input: Any, weight: Any, shape: Ints, window: tuple[Ints, Ints, Ints], groups: int
+) -> Any:
+    """The result where more is added at the far ends than a stride, which no convolution leaves.
+
+    All of what the windows reach, with the zeros behind it, cut to the shape.
+    """
+    steps, pads, gaps = window
+    full = [
+        (n - 1) * step + gap * (k - 1) + 1
+        for n, step, gap, k in zip(input.shape[2:], steps, gaps, weight.shape[2:], strict=True)
+    ]
+    result = input.conv2d_input(weight, (*shape[:2], *full), steps, (0, 0), gaps, groups)
+    more = [max(pad + n - m, 0) for pad, n, m in zip(pads, shape[2:], full, strict=True)]
+    last = suggests_channels_last(result.meta)
+    result = _enlarged(result, tuple(more))
+    for dim, pad in zip((2, 3), pads, strict=True):
+        result = result.narrow(dim, pad, shape[dim])
+    return result._do("restride", image_strides(shape, channels_last=last))
 
 
 def _extra(name: str, output_padding: Given, steps: Ints, gaps: Ints) -> Ints:

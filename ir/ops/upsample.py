@@ -25,8 +25,13 @@ Taps = list[tuple[Any, Any]]
 
 # ------------------------------------------------------------------------------------- positions
 def _nearest(xp: Any, name: str, ends: tuple[int, int], scale: float | None, align: bool) -> Taps:
-    """Which pixel each of the result's is."""
+    """Which pixel each of the result's is.
+
+    As in PyTorch a scale does not count where the size is the same or twice as large.
+    """
     size, count = ends
+    if "exact" not in name and count in (size, 2 * size):
+        scale = None
     step = xp.asarray(1.0 / scale if scale else size / max(count, 1), dtype=xp.float32)
     index = xp.astype(xp.arange(count, dtype=xp.int64), xp.float32)
     index = index + 0.5 if "exact" in name else index
@@ -35,10 +40,13 @@ def _nearest(xp: Any, name: str, ends: tuple[int, int], scale: float | None, ali
 
 
 def _linear(xp: Any, dtype: Any, ends: tuple[int, int], scale: float | None, align: bool) -> Taps:
-    """Which two pixels each of the result's lies between, and their shares."""
+    """Which two pixels each of the result's lies between, and their shares.
+
+    As in PyTorch a scale does not count where the size is the same.
+    """
     size, count = ends
-    if size == count == 1:  # a line as an image of one row
-        return [(xp.zeros((1,), dtype=xp.int64), None)]
+    if size == count:
+        return [(xp.arange(count, dtype=xp.int64), None)]
     index = xp.astype(xp.arange(count, dtype=xp.int64), dtype)
     if align:
         step = xp.asarray((size - 1) / (count - 1) if count > 1 else 0.0, dtype=dtype)
