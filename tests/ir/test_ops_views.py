@@ -179,3 +179,31 @@ def test_parts_that_are_slices_may_be_written_and_outputs_of_split_may_not():
     assert [2.0, 2.0, 1.0, 1.0] == x.tolist()
     with pytest.raises(al.AutogradError, match="an output of an op that returns several views"):
         x.chunk(2)[0].mul_(2)
+
+
+def test_tensors_that_say_where_to_cut_are_read():
+    x = al.arange(6)
+    start, ends = al.tensor(2), al.tensor([1, 4])
+    assert [2, 3] == x.narrow(0, start, 2).tolist()
+    assert [1, 3, 2] == [len(part) for part in x.tensor_split(ends)]
+    assert [3, 3] == [len(part) for part in al.tensor_split(x, al.tensor(2))]
+    for cut in (lambda x, at: x.narrow(0, at[0], 2), lambda x, at: x.tensor_split(at)):
+        with pytest.raises(al.UnsupportedError, match="of a tensor"):
+            al.compile(cut)(x, ends)
+
+
+def test_a_window_counts_from_the_start_of_the_storage_also_where_it_is_put():
+    x = al.arange(6)[2:]
+    put = x.as_strided_scatter(al.tensor([7, 8]), (2,), (2,), 3)
+    assert [2, 7, 4, 8] == put.tolist()
+    assert [2, 7, 4, 8] == al.as_strided_scatter(x, al.tensor([7, 8]), (2,), (2,), 3).tolist()
+    assert [[3, 5]] == al.as_strided_copy(x, (1, 2), (1, 2), 3).tolist()
+    assert [7, 3, 8, 5] == x.as_strided_scatter(al.tensor([7, 8]), (2,), (2,)).tolist()
+
+
+@pytest.mark.parametrize("name", ["transpose_", "swapaxes_", "swapdims_"])
+def test_a_geometry_is_changed_in_place(name):
+    x = al.arange(6).view(2, 3)
+    view = x[0]
+    assert getattr(x, name)(0, -1) is x
+    assert ((3, 2), (1, 3), 1, [0, 1, 2]) == (x.shape, x.stride(), x.version, view.tolist())
