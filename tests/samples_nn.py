@@ -152,6 +152,26 @@ def _adaptive_avg_pool2d(name: str) -> Iterable[Sample]:
         yield Sample((array((2, 5, 4)), size), smooth=True)
 
 
+@register("adaptive_max_pool2d")
+def _adaptive_max_pool2d(name: str) -> Iterable[Sample]:
+    for dtype in FLOATS:
+        yield from (Sample((a, (2,))) for a in images(dtype))
+        for size in ((3, 5), (1, 1), (7, 9)):
+            yield Sample((array(IMAGE, dtype), size))
+    yield Sample((array((4, 5, 4), "float32"), (3,)))
+    yield Sample((np.zeros((0, 1, 2, 2)), (2,)))
+    yield Sample((special("float64").reshape(1, 3, 4), (2, 3)))
+    yield Sample((np.full((1, 2, 3), -np.inf), (2, 2)))
+    for size in ((3, 3), (1, 2), (7, 5)):
+        yield Sample((array((2, 5, 4)), size), smooth=True)
+
+
+@register("adaptive_max_pool2d()")
+def _adaptive_max_face(name: str) -> Iterable[Sample]:
+    yield Sample((array(IMAGE), (3, None)), smooth=True)
+    yield Sample((channels_last(array(IMAGE)), 2, True))
+
+
 @register("adaptive_avg_pool2d()")
 def _adaptive_face(name: str) -> Iterable[Sample]:
     for size in (2, (3, None), 1, (1, 1)):

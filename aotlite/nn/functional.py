@@ -11,6 +11,7 @@ from aotlite.ir.ops.losses import (
     mse_loss,
     smooth_l1_loss,
 )
+from aotlite.ir.ops.max_pooling import adaptive_max_pool2d
 from aotlite.ir.ops.mean_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -68,6 +69,7 @@ from aotlite.nn.normalization import batch_norm, group_norm, layer_norm, rms_nor
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
     "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",

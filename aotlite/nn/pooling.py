@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.ops.max_pooling import adaptive_max_pool2d
 from aotlite.ir.ops.mean_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -138,6 +139,22 @@ class AdaptiveAvgPool2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         result: Tensor = adaptive_avg_pool2d(input, self.output_size)
         return result
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool2d(Module):
+    """The maxima of windows that cover images evenly; None keeps a size."""
+
+    def __init__(
+        self, output_size: int | Sequence[int | None], return_indices: bool = False
+    ) -> None:
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        return adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"

@@ -277,7 +277,7 @@ def _adaptive_rule(self: TensorMeta, output_size: Ints) -> TensorMeta:
 
 
 def _adaptive_meta(name: str, self: TensorMeta, output_size: Ints) -> TensorMeta:
-    _check_covered(name, self.shape)
+    check_covered(name, self.shape)
     if not self.dtype.is_floating_point:
         raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
     shape = (*self.shape[:-2], *adaptive_size(name, output_size))
@@ -285,7 +285,8 @@ def _adaptive_meta(name: str, self: TensorMeta, output_size: Ints) -> TensorMeta
     return tensor_meta(shape, stride, self.dtype, self.device)
 
 
-def _check_covered(name: str, shape: Ints) -> None:
+def check_covered(name: str, shape: Ints) -> None:
+    """Raises ShapeError unless it is (*, c, h, w), height and width not 0."""
     if len(shape) not in (3, 4) or 0 in shape[-2:]:
         raise ShapeError(
             f"{name}: the tensor has shape {shape}, expected 3 or 4 dimensions, height and width "
@@ -303,7 +304,7 @@ def adaptive_size(name: str, output_size: Ints) -> Ints:
     return size
 
 
-def _covered(xp: Any, count: int, size: int) -> tuple[Any, Any]:
+def covered(xp: Any, count: int, size: int) -> tuple[Any, Any]:
     """First and end of each of `count` stretches that cover `size` places evenly."""
     index = xp.arange(count, dtype=xp.int64)
     return index * size // max(count, 1), -(-(index + 1) * size // max(count, 1))
@@ -312,7 +313,7 @@ def _covered(xp: Any, count: int, size: int) -> tuple[Any, Any]:
 def _stretch_sums(xp: Any, a: Any, axis: int, count: int) -> Any:
     """Sums over `count` stretches that cover an axis evenly; they may share their ends."""
     size = a.shape[axis]
-    first, end = _covered(xp, count, size)
+    first, end = covered(xp, count, size)
     longest = int(xp.max(end - first)) if count and size else 0
     shape = list(a.shape)
     shape[axis] = count
@@ -328,7 +329,7 @@ def _stretch_sums(xp: Any, a: Any, axis: int, count: int) -> Any:
 
 def _areas(xp: Any, out: Ints, image: Ints, dtype: Any) -> Any:
     """(outH, outW): how many places each window covers."""
-    rows, columns = (_covered(xp, *sides) for sides in zip(out, image, strict=True))
+    rows, columns = (covered(xp, *sides) for sides in zip(out, image, strict=True))
     return xp.astype((rows[1] - rows[0])[:, None] * (columns[1] - columns[0]), dtype)
 
 

@@ -84,7 +84,8 @@ def _max_pool_rule(
     return values, values.with_dtype(dtypes.int64)
 
 
-def _lowest(xp: Any, dtype: Any) -> Any:
+def lowest(xp: Any, dtype: Any) -> Any:
+    """The least number of an array's dtype."""
     return -float("inf") if dtypes.from_numpy(dtype).is_floating_point else int(xp.iinfo(dtype).min)
 
 
@@ -110,8 +111,8 @@ def _max_pool_kernel(
     a = wide(xp, a, metas[0].dtype)
     window = pool_window("max_pool2d", kernel_size, stride, padding, dilation)
     shape, out, width = metas[0].shape, metas[0].shape[-2:], a.shape[-1]
-    padded = padded_image(xp, a, window, out, _lowest(xp, a.dtype))
-    best = xp.full(shape, _lowest(xp, a.dtype), dtype=a.dtype)
+    padded = padded_image(xp, a, window, out, lowest(xp, a.dtype))
+    best = xp.full(shape, lowest(xp, a.dtype), dtype=a.dtype)
     where = xp.broadcast_to(_first_inside(xp, window, out, width), shape)
     for place in window.places():
         seen = padded[window.seen(place, out)]
@@ -124,7 +125,8 @@ def _max_pool_kernel(
     return cast(xp, best, metas[0].dtype), where
 
 
-def _max_pool_vjp(grad_values: Any, self: Any, indices: Any) -> Any:
+def to_maxima(grad_values: Any, self: Any, indices: Any) -> Any:
+    """The gradient of maxima, given to the places that they were found at."""
     shape = self.shape
     planes = grad_values.new_zeros((*shape[:-2], shape[-2] * shape[-1]))
     flat = planes.scatter_add(-1, indices.flatten(-2), grad_values.flatten(-2))
@@ -137,7 +139,7 @@ MAX_POOL2D_WITH_INDICES: PureOp = pure(
     meta=_max_pool_rule,
     kernel=_max_pool_kernel,
     # PyTorch saves self for its shape.
-    vjp={"self": _max_pool_vjp},
+    vjp={"self": to_maxima},
     cost=Cost.REDUCTION,
 )
 """The maximum of each window and its place in the plane (row-major); the first of equal ones."""

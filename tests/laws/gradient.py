@@ -84,6 +84,7 @@ SAVED_FOR_SHAPE = {
     ("conv2d_input", "weight"): "PyTorch's transposed convolution saves both operands",
     ("max_pool2d_with_indices", "self"): "PyTorch saves it next to the indices",
     ("avg_pool2d", "self"): "PyTorch saves it: writing it before the backward raises there too",
+    ("adaptive_max_pool2d", "self"): "PyTorch saves it next to the indices",
     ("nll_loss", "self"): "PyTorch saves it, as for gather",
     ("adaptive_avg_pool2d", "self"): "PyTorch saves it, as for avg_pool2d",
     ("layer_norm", "input"): "PyTorch saves all operands whenever one gradient is needed",

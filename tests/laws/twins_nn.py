@@ -32,6 +32,9 @@ twins(
     conv1d=lambda torch, *args, **kwargs: torch.nn.functional.conv1d(*args, **kwargs),
     max_pool2d=lambda torch, *args, **kwargs: torch.nn.functional.max_pool2d(*args, **kwargs),
     max_pool1d=lambda torch, *args, **kwargs: torch.nn.functional.max_pool1d(*args, **kwargs),
+    adaptive_max_pool2d=lambda torch, x, size: torch.ops.aten.adaptive_max_pool2d(
+        x, size * 2 if len(size) == 1 else size
+    ),
     adaptive_avg_pool2d=lambda torch, x, size: torch.ops.aten._adaptive_avg_pool2d(
         x, size * 2 if len(size) == 1 else size
     ),

@@ -38,6 +38,7 @@ CASES = [
     case("AdaptiveAvgPool1d", 3, shapes=[(2, 3, 7)]),
     case("AdaptiveAvgPool2d", (3, None), shapes=[(2, 3, 7, 6)]),
     case("AdaptiveAvgPool2d", 1, shapes=[(2, 3, 7, 6)]),
+    case("AdaptiveMaxPool2d", (3, None), shapes=[(2, 3, 7, 6)]),
     case("BatchNorm1d", 3, shapes=[(4, 3)], dtype=F64),
     case("BatchNorm1d", 3, momentum=None, shapes=[(4, 3, 2)], dtype=F64),
     case("BatchNorm2d", 3, 1e-2, 0.3, shapes=[(4, 3, 2, 2)], dtype=F64),
