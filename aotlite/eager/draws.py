@@ -16,6 +16,7 @@ from aotlite.eager.namespace import into
 from aotlite.eager.random import Generator
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
+from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op import OPS
@@ -36,7 +37,7 @@ def _drawn(
         raise ArgumentError(f"{name}: argument 'generator' is {generator!r}, expected a Generator")
     if out is not None:
         dtype = dtype or out.dtype
-    bound = op.bind(args, {"dtype": dtype, "device": device})
+    bound = op.bind(args, {"dtype": dtype, "device": device or CPU})
     draw = lambda: dispatch(op, bound) if generator is None else generator.draw(op, bound)
     result: Tensor = draw() if out is None else into(name, draw, (), {}, out)
     return result.requires_grad_() if requires_grad else result
