@@ -8,7 +8,9 @@ from aotlite.eager.autograd.engine import reachable
 from aotlite.eager.autograd.history import RESTRICTED
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.op import ViewOp
 
 
 def is_dead_end(view: Tensor) -> bool:
@@ -22,6 +24,15 @@ def is_dead_end(view: Tensor) -> bool:
     ends = {root.node, *_accumulators(root.node)}
     order, accumulating = reachable([view._node], ends)
     return ends.isdisjoint(order) and ends.isdisjoint(accumulating)
+
+
+def view_nodes(view: Tensor) -> Iterator[TapeNode]:
+    """The tape nodes of the views that lead to a tensor, its own first, up to its base's."""
+    base = None if view._root is None else view._root.node
+    node = view._node
+    while isinstance(node, OpNode) and isinstance(node.op, ViewOp) and node is not base:
+        yield node
+        node = node.edges[0][0] if node.edges and node.edges[0] is not None else None
 
 
 def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:

@@ -36,7 +36,7 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
 )
-from aotlite.stages.histories import is_dead_end
+from aotlite.stages.histories import is_dead_end, view_nodes
 from aotlite.stages.source_place import describe
 
 
@@ -307,8 +307,22 @@ class _Outputs:
                 "Return a clone() of it, or clone() in the function's forward. (META-8)",
             )
 
+    def _check_hooks(self, index: int, result: Tensor) -> None:
+        """The view is made anew at each call, and hooks on the views in between would be lost."""
+        if any(node.extra is not None and not node.extra.is_idle for node in view_nodes(result)):
+            raise noted(
+                UnsupportedError(
+                    f"analyze: output {index} is a view with a hook that was registered inside, "
+                    "and shares memory with an input or another output, expected hooks on memory "
+                    "of its own"
+                ),
+                describe(result.value.location),
+                "Return a clone() of it, or register the hook outside. (TEN-41)",
+            )
+
     def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
         """An alias is rebuilt from its base, so it cannot have a history of its own."""
+        self._check_hooks(index, result)
         family = result._root
         of_a_leaf = family is not None and not family.requires_grad and result._node is not None
         own = _detached(sight.chain) or result._leaf or of_a_leaf

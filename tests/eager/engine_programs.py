@@ -96,14 +96,34 @@ def run(lib: Any, program: Program) -> World:
     return world
 
 
+def inside(program: Program) -> Any:
+    """A function of three tensors that runs the steps and gives the output."""
+    import aotlite as al
+
+    def body(*inputs: Any) -> Any:
+        run = _Run(al, World(), list(inputs))
+        for number, step in enumerate(program.steps):
+            with al.no_grad() if step.mode == "no_grad" else al.enable_grad():
+                run.step(number, step)
+        return run.value(program.output)
+
+    return body
+
+
+def eager_only(program: Program) -> bool:
+    """Whether a step can be for eager alone: what it would do is refused in a capture."""
+    ops = {"collected", "retain", "detach_", "requires_grad_", "pre", "post"}
+    return any(step.op in ops or step.mode == "inference" for step in program.steps)
+
+
 class _Run:
     """One run of a program."""
 
-    def __init__(self, lib: Any, world: World) -> None:
+    def __init__(self, lib: Any, world: World, pool: list[Any] | None = None) -> None:
         self.lib = lib
         self.world = world
         self.own = functions(lib)
-        self.pool = [
+        self.pool = pool or [
             lib.tensor([float(k + i) for i in range(SIZE)], dtype=lib.float64, requires_grad=True)
             for k in (1, -2, 3)
         ]

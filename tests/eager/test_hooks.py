@@ -359,6 +359,27 @@ def test_what_a_capture_cannot_do_again_is_refused_with_its_line(use):
     f(x)
 
 
+def test_a_view_that_is_returned_has_no_hooks_from_inside():
+    """TEN-41: it is made anew at each call, and they would be lost."""
+
+    def f(x):
+        part = x[:2]
+        part.register_hook(lambda grad: grad * 2)
+        return part[:1]
+
+    with pytest.raises(al.UnsupportedError, match="^analyze: output 0 is a view with a hook"):
+        al.compile(f)(leaf(al, 4))
+
+    def g(x):
+        part = (x * 2)[:2]
+        part.register_hook(lambda grad: grad * 2)
+        return part * 3
+
+    x = leaf(al, 4)
+    al.compile(g)(x).sum().backward()
+    assert [[12, 12, 0, 0]] == values(x.grad)
+
+
 # ----------------------------------------------------------------------------------- saved values
 def test_a_node_shows_what_it_saved_by_name(lib):
     """TEN-42."""
