@@ -10,7 +10,7 @@ from tests.samples import Sample, array, flipped, register, special
 from tests.samples_pointwise import HALF, floats, whole
 
 
-@register("silu", "mish", "log_sigmoid", "hardsigmoid", "hardswish")
+@register("silu", "mish", "log_sigmoid", "logsigmoid", "hardsigmoid", "hardswish")
 @register("selu", "softsign", "tanhshrink")
 def _plain_activation(name: str) -> Iterable[Sample]:
     yield from floats(name)

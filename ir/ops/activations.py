@@ -95,6 +95,12 @@ LOG_SIGMOID = _activation(
 )
 
 
+@composite("logsigmoid(Tensor self) -> Tensor", is_method=False)
+def logsigmoid(self: Any) -> Any:
+    """The logarithm of sigmoid, also where that rounds to 0 or 1."""
+    return self._do("log_sigmoid")
+
+
 def _elu_kernel(xp: Any, a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     bent = xp.expm1(xp.where(a <= 0, a, 0) * input_scale) * (alpha * scale)
     return xp.where(a <= 0, bent, a * scale)

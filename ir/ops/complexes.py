@@ -166,7 +166,7 @@ COMPLEX_OF = pointwise(
     # The names say what is saved: PyTorch saves the operands, though nothing of them is read.
     vjp={
         "real": lambda grad, real: grad.real,
-        "imag": lambda grad, imag: (grad * -1j).real,
+        "imag": lambda grad, imag: grad.imag,
     },
     rule=_parts_rule("complex", "real", "imag"),
     computes=same,
