@@ -85,8 +85,8 @@ def unflatten(self: Any, dim: int, into: tuple[int, ...]) -> Any:
 
 
 # ------------------------------------------------------------------------------ order of dims
-@composite(spread=True)
-def permute(self: Any, dims: Any) -> Any:
+@composite("permute(Tensor self, int[] dims) -> Tensor", spread=True)
+def permute(self: Any, dims: tuple[int, ...]) -> Any:
     """A view with the dimensions in this order."""
     return self._run("permute", dims)
 
@@ -186,8 +186,8 @@ def _conjugated(value: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------- repeating
-@composite(spread=True)
-def expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
+@composite("expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor", spread=True)
+def expand(self: Any, size: tuple[int, ...], implicit: bool) -> Any:
     """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
     return self._run("expand", size)
 
@@ -198,8 +198,8 @@ def expand_as(self: Any, other: Any) -> Any:
     return self._do("expand", other.shape)
 
 
-@composite(spread=True)
-def broadcast_to(self: Any, size: Any) -> Any:
+@composite("broadcast_to(Tensor self, int[] size) -> Tensor", spread=True)
+def broadcast_to(self: Any, size: tuple[int, ...]) -> Any:
     """`expand`."""
     return self._run("expand", size)
 
