@@ -120,3 +120,5 @@ def _norm(name: str) -> Iterable[Sample]:
     yield from (Sample((a, *args), smooth=True) for args in ((), (1,), (3, 0), ("fro", (0, 1))))
     yield Sample((array((2, 3), "float32"), 2, (0, 1), True), {"dtype": dtypes.float64})
     yield Sample((flipped(a),), {"dim": 1})
+    yield Sample((a, "nuc"), smooth=True)
+    yield Sample((array((2, 3, 2)), "nuc", (2, 0), True))

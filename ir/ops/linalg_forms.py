@@ -225,9 +225,12 @@ def _spectral(A: Any, ord: Any, pair: Ints, keepdim: bool) -> Any:
         found = values.sum((-1,))
     else:
         found = _largest(values, -1).squeeze(-1) if ord > 0 else values.amin((-1,))
-    for dim in sorted(pair) if keepdim else ():
-        found = found.unsqueeze(dim)
-    return found
+    if not keepdim:
+        return found
+    # As PyTorch, which puts them last and moves them: the strides are those of that view.
+    order = rest + pair
+    places = sorted(range(A.ndim), key=order.__getitem__)
+    return found.unsqueeze(-1).unsqueeze(-1).permute(tuple(places))
 
 
 @composite(is_method=False)

@@ -12,6 +12,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.linalg_forms import linalg_matrix_norm
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims, refuse_empty, require_float
 
@@ -128,9 +129,11 @@ are not 0."""
 def norm(
     self: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, dtype: Any = None
 ) -> Any:
-    """The p-norm over all or some dimensions; "fro" is 2."""
-    if isinstance(p, str):
-        if p != "fro":
-            raise ArgumentError(f"norm: argument 'p' is {p!r}, expected a number or 'fro'")
-        p = 2
-    return self._do(_NAME, 2 if p is None else p, dim, keepdim, dtype=dtype)
+    """The p-norm over all or some dimensions; "fro" is 2, and "nuc" sums the singular values."""
+    if p == "nuc":
+        pair = tuple(range(self.ndim)) if dim is None else dim
+        pair = (pair,) if isinstance(pair, int) else pair
+        return linalg_matrix_norm(self, "nuc", pair, keepdim, dtype=dtype)
+    if isinstance(p, str) and p != "fro":
+        raise ArgumentError(f"norm: argument 'p' is {p!r}, expected a number, 'fro' or 'nuc'")
+    return self._do(_NAME, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)

@@ -171,7 +171,7 @@ def test_the_gradient_of_cumprod_is_a_sum_of_products(torch, values):
         (
             lambda x: x.norm("x"),
             ArgumentError,
-            "norm: argument 'p' is 'x', expected a number or 'fro'",
+            "norm: argument 'p' is 'x', expected a number, 'fro' or 'nuc'",
         ),
         (
             lambda x: x.narrow(0, 0, 0).norm(float("inf")),
