@@ -22,14 +22,13 @@ from aotlite.ir.symbolic_meta import symbolic_strides
 from tests.laws.running import bound
 from tests.samples import Sample
 
-SIZES = frozenset(
-    ("size", "input_size", "weight_size", "output_size", "normalized_shape", "split_sizes", "count")
-)
-"""Parameters of ints that are sizes: a program gets them from shapes."""
+WHICH = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
+"""Ints that say which dimension. Any other int argument may be computed from sizes."""
 
 SPECIALIZES: dict[str, str] = {
     "split": "the number of parts is that of the results",
     "unbind": "the number of parts is that of the results",
+    "avg_pool2d_backward": "the gradient's size is compared with one that ceil_mode finds by cases",
 }
 """Ops whose results are not the same for other sizes, so that an assumption must say which."""
 
@@ -175,7 +174,7 @@ def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: Varia
     """The key with symbols for sizes: of metas, and of arguments that are sizes."""
     found = []
     for value, parameter in zip(key, op.schema.parameters, strict=True):
-        sized = parameter.name in SIZES and parameter.type.text.startswith("int")
+        sized = parameter.type.text.startswith("int") and parameter.name not in WHICH
         turned = _argument if sized else _operand
         found.append(turned(value, table, variant))
     return tuple(found)
