@@ -18,6 +18,7 @@ from aotlite.ir.op import OPS, Op, PureOp, Source
 from tests.laws.forward import WITHOUT_SCALAR
 from tests.laws.gradient import CONSTANT, SAVED_FOR_SHAPE
 from tests.laws.running import kernel_op, vjp_of
+from tests.laws.symbolic import SPECIALIZES
 from tests.laws.table import LAWS, PENDING, WITHOUT_SAMPLES, class_of, laws_of
 from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN
 
@@ -123,6 +124,7 @@ def _exceptions() -> str:
         *(("L6", name, why) for name, why in WITHOUT_SCALAR.items()),
         *(("L2, L8", name, why) for name, why in CONSTANT.items()),
         *(("L7", f"{op}: {name}", why) for (op, name), why in SAVED_FOR_SHAPE.items()),
+        *(("L12", name, why) for name, why in SPECIALIZES.items()),
         *(("all", name, why) for name, why in WITHOUT_SAMPLES.items()),
     ]
     return _section("Exceptions", ("law", "op", "reason"), rows)
