@@ -38,9 +38,11 @@ from aotlite.ir.formula import parse_vjp as parse_vjp
 from aotlite.ir.meta import Outline, TensorMeta, table_in
 from aotlite.ir.schema import Schema, parse_schema
 from aotlite.ir.symbol_table import SymbolTable
+from aotlite.ir.symbols import SymInt
 
 NUMBERS = (int, float, bool, complex)
-_NUMBER_TYPES = frozenset(NUMBERS)
+KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int}
+"""What the meta rule sees of a number in a tensor's place, by its type."""
 
 
 class Cost(enum.Enum):
@@ -122,7 +124,7 @@ class Op:
         for i in self.mixed:
             value = key[i]
             if value is not None:
-                key[i] = type(value) if type(value) in _NUMBER_TYPES else value.meta
+                key[i] = KINDS.get(type(value)) or value.meta
         for i in self.lists:
             key[i] = tuple([value.meta for value in key[i]])
         return tuple(key)
@@ -140,11 +142,11 @@ class Op:
         found = self.results.get(key)
         if found is None:
             table = table_in(key)
-            if table is not None:
-                return self._symbolic_result(key, table)
-            if len(self.results) >= CACHE_LIMIT:
+            if table is None and len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
             try:
+                if table is not None:
+                    return self._symbolic_result(key, table)
                 found = self.results[key] = self.rule(*key)
             except AotliteError as error:
                 raise in_op(error, self.name) from error.__cause__
@@ -168,9 +170,7 @@ class Op:
         """The tensors among canonical arguments, in order, those in lists too."""
         found = [args[i] for i in self.tensors if args[i] is not None]
         found += [
-            args[i]
-            for i in self.mixed
-            if args[i] is not None and type(args[i]) not in _NUMBER_TYPES
+            args[i] for i in self.mixed if args[i] is not None and type(args[i]) not in KINDS
         ]
         for i in self.lists:
             found += args[i]
@@ -187,8 +187,7 @@ def _key_of_two(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _key_of_mixed(args: tuple[Any, ...]) -> tuple[Any, ...]:
     first, second = args
-    kind = type(second)
-    return first.meta, kind if kind in _NUMBER_TYPES else second.meta
+    return first.meta, KINDS.get(type(second)) or second.meta
 
 
 def _key_of_list(args: tuple[Any, ...]) -> tuple[Any, ...]:

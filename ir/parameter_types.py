@@ -19,6 +19,7 @@ from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.sizes import as_size
+from aotlite.ir.symbols import SymInt
 
 __all__ = ["PARAMETER_TYPES", "UNFIT", "ParameterType"]
 
@@ -169,7 +170,7 @@ class ParameterType:
 
 
 def _basic_types() -> list[ParameterType]:
-    numbers = frozenset((bool, int, float, complex))
+    numbers = frozenset((bool, int, float, complex, SymInt))
     return [
         ParameterType("Tensor", _to_tensor),
         ParameterType("Scalar", _to_number, as_is=numbers),

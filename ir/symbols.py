@@ -194,10 +194,12 @@ class SymInt:
         return float(int(self))
 
     def __truediv__(self, other: Any) -> Any:
-        return int(self) / _number(other)
+        if isinstance(other, SymInt):
+            other = int(other)
+        return int(self) / other if isinstance(other, (int, float)) else NotImplemented
 
     def __rtruediv__(self, other: Any) -> Any:
-        return other / int(self)
+        return other / int(self) if isinstance(other, (int, float)) else NotImplemented
 
     def __floor__(self) -> SymInt:
         return self
@@ -219,10 +221,6 @@ class SymInt:
 
     def __deepcopy__(self, memo: Any) -> SymInt:
         return self
-
-
-def _number(value: Any) -> Any:
-    return int(value) if isinstance(value, SymInt) else value
 
 
 class SymBool:

@@ -1,9 +1,19 @@
-"""The exceptions of L12 are needed."""
+"""The exceptions of L12 are needed; composites take symbols as ops do."""
 
+import numpy as np
 import pytest
 
+from aotlite.ir import dtypes
+from aotlite.ir.assumption import concrete
+from aotlite.ir.builder import Builder
+from aotlite.ir.composite import COMPOSITES
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
+from aotlite.ir.symbol_table import SymbolTable
+from aotlite.ir.symbolic_meta import symbolic_meta
 from tests.laws import symbolic
+from tests.laws.composites import call
 from tests.samples import samples_of
 
 
@@ -13,3 +23,69 @@ def test_op_that_may_specialize_does(name, monkeypatch):
     monkeypatch.delitem(symbolic.SPECIALIZES, name)
     with pytest.raises(AssertionError, match=f"^{name}.* it assumes .* == .*, expected nothing"):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+
+
+# ---------------------------------------------------------------------------------- composites
+def traced(name, sample, make):
+    """The metas of what a composite gives for operands that `make` gives metas for."""
+    build = Builder("traced")
+
+    def operand(value):
+        if isinstance(value, np.ndarray):
+            return build.placeholder(make(meta_of(value)))
+        return type(value)(map(operand, value)) if isinstance(value, (tuple, list)) else value
+
+    args = tuple(map(operand, sample.args))
+    return metas_in(call(name, args, {key: operand(v) for key, v in sample.kwargs.items()}))
+
+
+def meta_of(array):
+    stride = tuple(step // array.itemsize for step in array.strides)
+    return tensor_meta(array.shape, stride, dtypes.from_numpy(array.dtype))
+
+
+def metas_in(value):
+    if hasattr(value, "meta"):
+        return (value.meta,)
+    return tuple(map(metas_in, value)) if isinstance(value, (tuple, list)) else value
+
+
+def can_be_traced(name, sample):
+    try:
+        traced(name, sample, lambda meta: meta)
+    except (AotliteError, AttributeError):  # values are asked for, or it speaks of tensors alone
+        return False
+    return True
+
+
+TRACED = {
+    name: found
+    for name in COMPOSITES
+    if (found := [sample for sample in samples_of(name) if can_be_traced(name, sample)])
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_composite_says_of_symbols_what_it_says_of_sizes(name):
+    """DYN-2: at every size that keeps what was assumed, one of them the sample's own."""
+    for sample in TRACED[name]:
+        table = SymbolTable(duck_shape=True)
+        made: list = []
+
+        def symbolic(meta, table=table, made=made):
+            made.append(symbolic_meta(table, meta, "x"))
+            return made[-1]
+
+        result = traced(name, sample, symbolic)
+        hints = table.hints
+        assert all(assumption.holds(hints) for assumption in table.log)
+        for values in (hints, {k: n + 1 for k, n in hints.items()}, dict.fromkeys(hints, 6)):
+            if all(assumption.holds(values) for assumption in table.log):
+                metas = iter(made)
+                expected = traced(name, sample, lambda _, m=metas, v=values: next(m).concrete(v))
+                assert expected == concrete(result, values), (name, sample, values, table.log)
+
+
+def test_most_composites_can_be_traced():
+    """A new way to fail would else go unnoticed."""
+    assert len(TRACED) > 0.8 * len(COMPOSITES)
