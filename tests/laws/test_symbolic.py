@@ -70,7 +70,7 @@ def test_composite_says_of_symbols_what_it_says_of_sizes(name):
     """DYN-2: at every size that keeps what was assumed, one of them the sample's own."""
     for sample in TRACED[name]:
         table = SymbolTable(duck_shape=True)
-        made: list = []
+        made = []
 
         def symbolic(meta, table=table, made=made):
             made.append(symbolic_meta(table, meta, "x"))
