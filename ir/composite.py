@@ -35,6 +35,8 @@ class Composite:
     is_property: bool = attrs.field(kw_only=True)
     is_method: bool = attrs.field(kw_only=True)
     """Operands have it as a method or a property."""
+    is_assignable: bool = attrs.field(kw_only=True, default=False)
+    """What is assigned to the property is copied into what it shows."""
     _named: Any = attrs.field(init=False)
     """The named tuple of its results, if the schema names several."""
 
@@ -133,6 +135,7 @@ def composite(
     spread: bool = False,
     is_property: bool = False,
     is_method: bool = True,
+    is_assignable: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declares the decorated function as a composite; the function itself stays as it is.
 
@@ -152,6 +155,7 @@ def composite(
             spread=spread,
             is_property=is_property,
             is_method=is_method,
+            is_assignable=is_assignable,
         )
         return function
 

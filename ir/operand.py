@@ -300,7 +300,18 @@ def install_composite(made: Composite) -> None:
     """Gives `Operand` the method or property of a composite."""
     if made.name not in Operand.__dict__:
         face: Any = face_of(made)
-        setattr(Operand, made.name, property(face) if made.is_property else face)
+        if made.is_property:
+            face = property(face, _assigning(made) if made.is_assignable else None)
+        setattr(Operand, made.name, face)
+
+
+def _assigning(made: Composite) -> Any:
+    """What `operand.name = value` does."""
+
+    def assign(self: Operand, value: Any) -> None:
+        made.function(self).copy_(value)
+
+    return assign
 
 
 def _method(op: Op) -> Any:

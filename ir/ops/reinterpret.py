@@ -146,13 +146,13 @@ VIEW_AS_COMPLEX = view(
 )
 
 
-@composite(is_property=True)
+@composite(is_property=True, is_assignable=True)
 def real(self: Any) -> Any:
     """The real parts: a view, and a real tensor itself."""
     return self.view_as_real()._do("select", -1, 0) if self.is_complex() else self
 
 
-@composite(is_property=True)
+@composite(is_property=True, is_assignable=True)
 def imag(self: Any) -> Any:
     """A view of the imaginary parts. Raises DTypeError for a real tensor."""
     if not self.is_complex():

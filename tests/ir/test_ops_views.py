@@ -207,3 +207,24 @@ def test_a_geometry_is_changed_in_place(name):
     view = x[0]
     assert getattr(x, name)(0, -1) is x
     assert ((3, 2), (1, 3), 1, [0, 1, 2]) == (x.shape, x.stride(), x.version, view.tolist())
+
+
+def test_parts_of_complex_numbers_are_assigned():
+    """`z.imag *= 2` assigns too, in Python."""
+
+    def assign(z, x):
+        z.real = x
+        z.imag *= 2
+        return z * 1
+
+    for run in (assign, al.compile(assign)):
+        z = al.tensor(np.array([1 + 2j, 3 + 4j]))
+        out = run(z, al.tensor([5, 6]))
+        assert [5 + 4j, 6 + 8j] == out.tolist() == z.tolist()
+    x = al.ones(2)
+    x.real = al.zeros(2)
+    assert [0.0, 0.0] == x.tolist()
+    with pytest.raises(DTypeError, match="^imag: dtype is float32"):
+        x.imag = x
+    with pytest.raises(AttributeError):
+        x.T = x
