@@ -6,6 +6,7 @@ from aotlite.nn.convolutions import Conv1d, Conv2d, ConvTranspose1d, ConvTranspo
 from aotlite.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
 from aotlite.nn.embedding import Embedding
 from aotlite.nn.files import load_state, save_state
+from aotlite.nn.instance import InstanceNorm1d, InstanceNorm2d
 from aotlite.nn.layers import Flatten, Identity, Linear
 from aotlite.nn.losses import (
     BCELoss,
@@ -101,6 +102,8 @@ __all__ = [
     "Hardtanh",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
     "KLDivLoss",
     "L1Loss",
     "LSTMCell",

@@ -64,6 +64,7 @@ from aotlite.nn.functions import (
     softmax,
     softmin,
 )
+from aotlite.nn.instance import instance_norm
 from aotlite.nn.normalization import batch_norm, group_norm, layer_norm, rms_norm
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "huber_loss",
+    "instance_norm",
     "interpolate",
     "kl_div",
     "l1_loss",

@@ -45,21 +45,29 @@ def batch_norm(
             f"batch_norm: the input has shape {input.shape}, expected more than 1 value a channel "
             "in training"
         )
-    for argument, running in (("running_mean", running_mean), ("running_var", running_var)):
-        if running is not None and running.shape != input.shape[1:2]:
-            raise ShapeError(
-                f"batch_norm: argument '{argument}' has shape {running.shape}, expected "
-                f"{input.shape[1:2]}"
-            )
+    check_running("batch_norm", input, running_mean, running_var)
     result: Tensor
     result, mean, var = call("batch_norm_train", input, weight, bias, eps)
     with no_grad():
-        _follow(running_mean, mean, momentum)
-        _follow(running_var, var * (count / (count - 1)) if count > 1 else var, momentum)
+        follow(running_mean, mean, momentum)
+        follow(running_var, var * (count / (count - 1)) if count > 1 else var, momentum)
     return result
 
 
-def _follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> None:
+def check_running(
+    name: str, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None
+) -> None:
+    """Raises ShapeError unless running statistics that there are have one value a channel."""
+    for argument, running in (("running_mean", running_mean), ("running_var", running_var)):
+        if running is not None and running.shape != input.shape[1:2]:
+            raise ShapeError(
+                f"{name}: argument '{argument}' has shape {running.shape}, expected "
+                f"{input.shape[1:2]}"
+            )
+
+
+def follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> None:
+    """Moves running statistics to the batch's by a fraction, in place."""
     if running is not None:
         running.mul_(1 - momentum).add_(batch * momentum)
 
@@ -101,12 +109,8 @@ def rms_norm(
     return call("rms_norm", input, normalized_shape, weight, eps)
 
 
-class _BatchNorm(Module):
-    """Normalizes each channel.
-
-    In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
-    None: their plain average); in eval by the running ones.
-    """
+class NormBase(Module):
+    """What layers that keep running statistics share: parameters, buffers, what is printed."""
 
     ranks: tuple[int, ...] = (4,)
     running_mean: Tensor | None
@@ -142,6 +146,16 @@ class _BatchNorm(Module):
         self.register_buffer("running_var", var)
         self.register_buffer("num_batches_tracked", count)
 
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(NormBase):
+    """Normalizes each channel, in training by the batch's statistics, in eval by running ones."""
+
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self.ranks:
             ranks = " or ".join(map(str, self.ranks))
@@ -162,12 +176,6 @@ class _BatchNorm(Module):
         if momentum is not None:
             return momentum
         return 0.0 if count is None else count.double().reciprocal()
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
 
 class BatchNorm1d(_BatchNorm):

@@ -42,6 +42,9 @@ CASES = [
     case("BatchNorm1d", 3, shapes=[(4, 3)], dtype=F64),
     case("BatchNorm1d", 3, momentum=None, shapes=[(4, 3, 2)], dtype=F64),
     case("BatchNorm2d", 3, 1e-2, 0.3, shapes=[(4, 3, 2, 2)], dtype=F64),
+    case("InstanceNorm1d", 3, shapes=[(4, 3, 5)]),
+    case("InstanceNorm1d", 3, affine=True, shapes=[(3, 5)], dtype=F64),
+    case("InstanceNorm2d", 3, 1e-2, 0.3, True, True, shapes=[(4, 3, 2, 5)], dtype=F64),
     case("LayerNorm", (3, 2), shapes=[(4, 3, 2)], dtype=F64),
     case("GroupNorm", 2, 4, shapes=[(3, 4, 2)], dtype=F64),
     case("GroupNorm", 4, 4, affine=False, shapes=[(3, 4, 2, 3)], dtype=F64),
@@ -386,6 +389,12 @@ REFUSED = [
     ),
     (lambda: nn.LSTMCell(3, 2)(al.ones(1, 2, 3)), al.ShapeError, "LSTMCell: the input has shape"),
     (lambda: nn.BatchNorm1d(3)(al.ones(3)), al.ShapeError, "BatchNorm1d: the input has shape"),
+    (lambda: nn.InstanceNorm1d(3)(al.ones(3)), al.ShapeError, "InstanceNorm1d: the input has"),
+    (
+        lambda: nn.InstanceNorm1d(3)(al.ones(2, 3, 1)),
+        al.ShapeError,
+        r"instance_norm: the input has shape \(2, 3, 1\), expected more than 1 value",
+    ),
     (lambda: nn.Dropout2d()(al.ones(2, 3)), al.ShapeError, "dropout2d: the input has shape"),
     (
         lambda: nn.functional.group_norm(al.ones(1, 2), 2),
