@@ -111,6 +111,11 @@ def _polygamma(name: str) -> Iterable[Sample]:
         yield Sample((positive((2, 3)) + 0.3, n), smooth=True)
 
 
+@register("polygamma_")
+def _polygamma_in_place(name: str) -> Iterable[Sample]:
+    yield from (Sample((positive((2, 3)), n)) for n in (0, 1, 3))
+
+
 @register("polygamma")
 def _polygamma_face(name: str) -> Iterable[Sample]:
     yield from (Sample((positive((2, 3)), n)) for n in (0, 1, 3))
@@ -375,6 +380,12 @@ def _square(name: str) -> Iterable[Sample]:
     if name == "square":
         yield Sample((special("bool"),))
         yield Sample((array((2, 3)),), smooth=True)
+
+
+@register("float_power_")
+def _float_power_in_place(name: str) -> Iterable[Sample]:
+    yield Sample((positive((2, 3)), positive((3,), "int64")))
+    yield Sample((flipped(positive((2, 3))), 0.3))
 
 
 @register("float_power")

@@ -9,6 +9,7 @@ from typing import Any
 from aotlite.ir import scalar as s
 from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import complex128, float64
+from aotlite.ir.errors import DTypeError
 from aotlite.ir.op import PureOp
 from aotlite.ir.ops.declare import pointwise, to_float
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, Refused, refuse
@@ -104,6 +105,15 @@ def float_power(self: Any, exponent: Any) -> Any:
     dtype = complex128 if is_complex else float64
     base, power = (_in(value, dtype) for value in (self, exponent))
     return base**power
+
+
+@composite("float_power_(Tensor(a!) self, Tensor|Scalar exponent) -> Tensor(a!)")
+def float_power_(self: Any, exponent: Any) -> Any:
+    """`float_power` in place. Raises DTypeError for a base that cannot hold the result."""
+    dtype = complex128 if any(map(_is_complex, (self, exponent))) else float64
+    if self.dtype is not dtype:
+        raise DTypeError(f"float_power_: dtype is {self.dtype}, expected {dtype}, the result's")
+    return self._do("pow_", _in(exponent, dtype))
 
 
 def _is_complex(value: Any) -> bool:

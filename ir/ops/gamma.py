@@ -251,3 +251,11 @@ def polygamma(first: Any, second: Any) -> Any:
     if type(n) is not int or n < 0:
         raise ArgumentError(f"polygamma: n is {n}, expected an int of at least 0")
     return self._do("polygamma_of", n) if n else self.digamma()
+
+
+@composite("polygamma_(Tensor(a!) self, int n) -> Tensor(a!)")
+def polygamma_(self: Any, n: int) -> Any:
+    """`polygamma` in place."""
+    if n < 0:
+        raise ArgumentError(f"polygamma_: n is {n}, expected an int of at least 0")
+    return self._do("polygamma_of_", n) if n else self._do("digamma_")
