@@ -17,6 +17,7 @@ from aotlite.ir import dtypes, sizes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.ops.declare import real_of
+from aotlite.ir.ops.normalize import smallest
 from aotlite.ir.ops.precision import accumulator
 
 __all__ = ["core_table"]
@@ -151,17 +152,63 @@ def _log_softmax(x: Any, dim: int, *, dtype: DType | None = None) -> Any:
     return (shifted - total.log()).to(dtype or x.dtype)
 
 
+def _standard(wide: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """The operand with mean 0 and variance 1 over these dimensions, and what these were."""
+    count = _count(wide, dims)
+    mean = _over(wide.sum(dims, True), count)
+    centered = wide - mean
+    var = _over((centered * centered).sum(dims, True), count)
+    return centered * (var + eps).sqrt().reciprocal(), mean, var
+
+
+def _affine(unit: Any, weight: Any, bias: Any) -> Any:
+    unit = unit if weight is None else unit * _wide(weight)
+    return unit if bias is None else unit + _wide(bias)
+
+
 def _layer_norm(
     x: Any, shape: tuple[int, ...], weight: Any = None, bias: Any = None, eps: float = 1e-05
 ) -> Any:
     dims = tuple(range(x.ndim - len(shape), x.ndim))
+    return _affine(_standard(_wide(x), dims, eps)[0], weight, bias).to(x.dtype)
+
+
+def _rms_norm(
+    x: Any, shape: tuple[int, ...], weight: Any = None, eps: float | None = None
+) -> Any:
+    dims = tuple(range(x.ndim - len(shape), x.ndim))
     wide = _wide(x)
-    centered = wide - _over(wide.sum(dims, True), sizes.numel(shape))
-    var = _over((centered * centered).sum(dims, True), sizes.numel(shape))
-    result = centered * (var + eps).sqrt().reciprocal()
-    result = result if weight is None else result * _wide(weight)
-    result = result if bias is None else result + _wide(bias)
-    return result.to(x.dtype)
+    squares = _over((wide * wide).sum(dims, True), sizes.numel(shape))
+    scale = (squares + smallest(x.dtype, eps)).sqrt().reciprocal()
+    return _affine(wide * scale, weight, None).to(x.dtype)
+
+
+def _group_norm(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    batch, channels, *rest = x.shape
+    rows = _wide(x).reshape(batch, groups, channels // groups * sizes.numel(rest))
+    unit = _standard(rows, (2,), eps)[0].view(x.shape)
+    return _affine(unit, *_by_channel(x, weight, bias)).to(x.dtype)
+
+
+def _by_channel(x: Any, *values: Any) -> list[Any]:
+    """(c,) -> (1, c, 1, ...) each, to go with `x`; None stays."""
+    return [None if v is None else v.view(1, -1, *[1] * (x.ndim - 2)) for v in values]
+
+
+def _batch_norm_train(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05) -> Any:
+    unit, mean, var = _standard(_wide(x), (0, *range(2, x.ndim)), eps)
+    result = _affine(unit, *_by_channel(x, weight, bias)).to(x.dtype)
+    return result, mean.view(x.shape[1:2]), var.view(x.shape[1:2])
+
+
+def _batch_norm_eval(
+    x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    scale = (_wide(var) + eps).sqrt().reciprocal()
+    mean, scale, weight, bias = _by_channel(x, _wide(mean), scale, weight, bias)
+    return _affine((_wide(x) - mean) * scale, weight, bias).to(x.dtype)
 
 
 # --------------------------------------------------------------------------------------- indexing
@@ -221,6 +268,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "batch_norm_train": _batch_norm_train,
+    "batch_norm_eval": _batch_norm_eval,
     "embedding": _embedding,
     "stack": _stack,
     "roll": _roll,

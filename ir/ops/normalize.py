@@ -250,7 +250,7 @@ def _rms_norm_rule(
     return like_input(input)
 
 
-def _small(dtype: DType, eps: float | None) -> float:
+def smallest(dtype: DType, eps: float | None) -> float:
     """What is added to the mean square: the distance of 1 to the next number unless given."""
     if eps is not None:
         return eps
@@ -263,13 +263,13 @@ def _rms_norm_kernel(
     a, axes = wide(xp, a, meta.dtype), tuple(range(-len(normalized_shape), 0))
     count = xp.full((), sizes.numel(normalized_shape), dtype=a.dtype)
     squares = xp.divide(xp.sum(a * a, axis=axes, keepdims=True), count)
-    scale = xp.reciprocal(xp.sqrt(squares + _small(meta.dtype, eps)))
+    scale = xp.reciprocal(xp.sqrt(squares + smallest(meta.dtype, eps)))
     return affine(xp, a * scale, weight, None, meta.dtype)
 
 
 def _rms_scale(input: Any, normalized_shape: Ints, eps: float | None) -> tuple[Any, Any, Ints]:
     dims = tuple(range(-len(normalized_shape), 0))
-    small = _small(input.dtype, eps)
+    small = smallest(input.dtype, eps)
     wider = conj(widened(input))
     return wider, ((wider * wider).mean(dims, True) + small).rsqrt(), dims
 
