@@ -137,14 +137,14 @@ def _shifted(x: Any, dim: int, dtype: DType | None) -> Any:
     return wide - wide.amax((dim,), True) if x.ndim else wide - wide
 
 
-def _softmax(x: Any, dim: int, *, dtype: DType | None = None) -> Any:
+def _softmax(x: Any, dim: int, dtype: DType | None = None) -> Any:
     if 0 in x.shape:
         return x.to(dtype or x.dtype)
     raised = _shifted(x, dim, dtype).exp()
     return (raised / raised.sum((dim,) if x.ndim else None, True)).to(dtype or x.dtype)
 
 
-def _log_softmax(x: Any, dim: int, *, dtype: DType | None = None) -> Any:
+def _log_softmax(x: Any, dim: int, dtype: DType | None = None) -> Any:
     if 0 in x.shape:
         return x.to(dtype or x.dtype)
     shifted = _shifted(x, dim, dtype)
