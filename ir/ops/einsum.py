@@ -203,7 +203,7 @@ def _aligned(equation: Equation, k: int, tensor: Any) -> Any:
             tensor = tensor.diagonal(0, i, j)
             del names[j], names[i]
             names.append(name)
-    order = [names.index(name) for name in equation.order if name in names]
+    order = tuple([names.index(name) for name in equation.order if name in names])
     tensor = tensor.permute(order)
     for at, name in enumerate(equation.order):
         if name not in names:
@@ -273,4 +273,4 @@ def _product(a: Any, b: Any, summed: Ints) -> Any:
     first = a.permute(batch + left + summed + right).reshape((count, rows, inner))
     second = b.permute(batch + summed + right + left).reshape((count, inner, columns))
     product = first.matmul(second).reshape(shape)
-    return product.permute([made.index(dim) for dim in range(a.ndim)])
+    return product.permute(tuple([made.index(dim) for dim in range(a.ndim)]))

@@ -168,7 +168,7 @@ def vdot(self: Any, other: Any) -> Any:
 
 def _outer(op: str, self: Any, vec2: Any) -> Any:
     check_ranks(op, (1, 1), self, vec2)
-    return self.unsqueeze(1) * vec2
+    return self.reshape((self.shape[0], 1)) * vec2
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor")
