@@ -112,7 +112,7 @@ def inside(program: Program) -> Any:
 
 def eager_only(program: Program) -> bool:
     """Whether a step can be for eager alone: what it would do is refused in a capture."""
-    ops = {"collected", "retain", "detach_", "requires_grad_", "pre", "post"}
+    ops = {"collected", "retain"}
     return any(step.op in ops or step.mode == "inference" for step in program.steps)
 
 

@@ -65,6 +65,24 @@ def test_setup_context_sees_all_arguments_and_defaults(lib):
     assert [[4, 4]] == values(x.grad)
 
 
+def test_arguments_by_name_are_arguments_at_their_places(lib):
+    """TEN-30: they have a gradient like the others."""
+    own = function(lib, lambda ctx, x, w=None: x * w, lambda ctx, grad: (grad, grad * 7))
+    x, w = leaf(lib), leaf(lib)
+    own.apply(x, w=w).sum().backward()
+    own.apply(lib.ones(2, dtype=lib.float64), w=w).sum().backward()
+    assert [[1, 1], [14, 14]] == values(x.grad, w.grad)
+
+
+def test_arguments_that_do_not_fit_are_named():
+    """TEN-30."""
+    own = function(al, lambda ctx, x, *, w=None: x, tripled)
+    with pytest.raises(al.ArgumentError, match="^Own: the arguments do not fit .*expected those"):
+        own.apply(leaf(al), v=2)
+    with pytest.raises(al.ArgumentError, match="^Own: argument 'w', which has no place, requires"):
+        own.apply(leaf(al), w=leaf(al))
+
+
 def test_results_that_are_no_tensors_pass(lib):
     """TEN-30: and get None for a gradient, tensors without one zeros."""
     seen = []

@@ -83,10 +83,8 @@ class _Call:
 
     def __init__(self, made: type[Function], args: tuple[Any, ...], kwargs: Any) -> None:
         self.has_setup = made.setup_context is not Function.setup_context
-        if self.has_setup:
-            bound = inspect.signature(made.forward).bind(*args, **kwargs)
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
+        if self.has_setup or kwargs:
+            args, kwargs = _placed(made, args, kwargs, with_ctx=not self.has_setup)
         recorder = STATE.recorder
         if recorder is not None:
             args = tuple([recorder.here(a) if isinstance(a, Tensor) else a for a in args])
@@ -201,6 +199,28 @@ class _Call:
             root.node, root.index = (node, index) if not out._chain else (None, 0)
             out._seen = out.storage.version
         return out
+
+
+def _placed(
+    made: type[Function], args: tuple[Any, ...], kwargs: Any, *, with_ctx: bool
+) -> tuple[tuple[Any, ...], Any]:
+    """Each argument at its place in the forward, defaults too; those that have none by name."""
+    signature = inspect.signature(made.forward)
+    try:
+        bound = signature.bind(*(None,) * with_ctx, *args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(
+            f"{made.__name__}: the arguments do not fit ({error}), expected those of "
+            f"forward{signature}"
+        ) from error
+    bound.apply_defaults()
+    for name, value in bound.kwargs.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise ArgumentError(
+                f"{made.__name__}: argument {name!r}, which has no place, requires grad, expected "
+                "tensors that do as positional arguments of the forward"
+            )
+    return bound.args[int(with_ctx) :], bound.kwargs
 
 
 def _without_history(out: Tensor, *, is_input: bool) -> Tensor:
