@@ -87,6 +87,19 @@ def _normal(name: str) -> Iterable[Sample]:
     yield Sample((*front, array((0, 3)), np.ones((1, 3))))
 
 
+@register("multinomial", "multinomial_at", "multinomial()")
+def _multinomial(name: str) -> Iterable[Sample]:
+    front = (7, 8, 4) if name == "multinomial_at" else ()
+    for dtype in ("float32", "float64", "float16"):
+        weights = probabilities((3, 5), dtype)
+        yield Sample((*front, weights, 3))
+        yield Sample((*front, flipped(weights), 7, True))
+    yield Sample((*front, probabilities((6,)), 1))
+    yield Sample((*front, expanded(probabilities((4,)), 3), 3))
+    yield Sample((*front, np.ones((0, 4)), 2))
+    yield Sample((*front, np.ones((1, 1)), 1))
+
+
 # -------------------------------------------------------------------------------------- composites
 @register("bernoulli()")
 def _bernoulli_forms(name: str) -> Iterable[Sample]:

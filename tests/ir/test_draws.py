@@ -94,6 +94,23 @@ def test_permutations_are_equally_likely():
     assert list(range(100)) == sorted(al.randperm(100).tolist()) != al.randperm(100).tolist()
 
 
+def test_categories_come_as_often_as_their_weights_say():
+    weights = np.array([1.0, 0.0, 2.0, 5.0])
+    share = weights / weights.sum()
+    al.manual_seed(3)
+    x = al.multinomial(al.tensor(weights), N, replacement=True).numpy()
+    counts = np.bincount(x, minlength=4) / N
+    for expected, found in zip(share, counts, strict=True):
+        assert expected == found or within(expected, found, math.sqrt(expected / N))
+    # Without replacement the first is drawn so, and the second so of the rest.
+    rows = al.multinomial(al.tensor(np.tile(weights, (N, 1))), 2).numpy()
+    assert (rows[:, 0] != rows[:, 1]).all() and not (rows == 1).any()
+    for first, second in ((0, 2), (2, 3), (3, 0)):
+        expected = share[first] * share[second] / (1 - share[first])
+        found = ((rows[:, 0] == first) & (rows[:, 1] == second)).mean()
+        assert within(expected, found, math.sqrt(expected / N))
+
+
 @pytest.mark.parametrize(
     ("name", "args", "mean", "variance"),
     [
@@ -192,6 +209,7 @@ DRAWS = {
     "normal": lambda x: al.normal(x, 2.0) * al.rand(3, 2),
     "in place": lambda x: x.clone().normal_(1, 2).mul(x).bernoulli_(0.5),
     "of what was written": lambda x: al.bernoulli(x.clone().zero_()),
+    "multinomial": lambda x: al.multinomial(x.sigmoid(), 2),
     "a view": lambda x: al.bernoulli(x.t().sigmoid()).t(),
 }
 
@@ -360,6 +378,37 @@ def test_out_holds_the_draw():
             lambda: al.ones(2).geometric_(1.0),
             al.ArgumentError,
             "geometric_: p is 1.0, expected 0 < p < 1",
+        ),
+        (
+            lambda: al.multinomial(al.ones(3), 4),
+            al.ArgumentError,
+            "multinomial: num_samples is 4, expected at most 3, the number of categories, without "
+            "replacement",
+        ),
+        (
+            lambda: al.multinomial(al.ones(3), 0),
+            al.ArgumentError,
+            "multinomial: num_samples is 0, expected at least 1",
+        ),
+        (
+            lambda: al.multinomial(al.tensor([1.0, -1.0]), 1),
+            al.ArgumentError,
+            "multinomial: a weight is negative, infinite or nan, expected 0 or more",
+        ),
+        (
+            lambda: al.multinomial(al.tensor([1.0, 0.0]), 2),
+            al.ArgumentError,
+            "multinomial: fewer than 2 weights of a row are above 0, expected as many",
+        ),
+        (
+            lambda: al.multinomial(al.ones(1, 2, 3), 1),
+            al.ShapeError,
+            "multinomial: argument 'self' has shape (1, 2, 3), expected 1 or 2 dimensions",
+        ),
+        (
+            lambda: al.multinomial(al.ones(3).long(), 1),
+            al.DTypeError,
+            "multinomial: dtype is int64, expected a floating one of 16 bits or more",
         ),
         (
             lambda: al.manual_seed(1 << 64),

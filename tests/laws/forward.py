@@ -481,7 +481,7 @@ def draws_are_the_pure_form(op: Op, samples: Samples) -> None:
         _check_draw(op, sample)
 
 
-FEW_VALUES = ("bernoulli", "randint", "randperm")
+FEW_VALUES = ("bernoulli", "multinomial", "randint", "randperm")
 """Random ops whose draws have numbers in common by chance."""
 
 

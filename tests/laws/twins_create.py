@@ -35,7 +35,8 @@ _STREAM = "its own stream of numbers (RNG-12)"
 WITHOUT_TWIN.update(
     dict.fromkeys(
         """
-        bernoulli bernoulli_at bernoulli() bernoulli_ exponential_ geometric_ log_normal_ normal_
+        bernoulli bernoulli_at bernoulli() bernoulli_ exponential_ geometric_ log_normal_
+        multinomial multinomial() multinomial_at normal_
         normal_at normal_of rand rand_like randint randint_like randn randn_like random_
         random_integers random_permutation randperm standard_normal uniform uniform_
         """.split(),
