@@ -116,7 +116,7 @@ _FRESH = frozenset("concat stack copy argmax argmin".split())
 
 
 def _mean(a: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> Any:
-    total = np.add.reduce(a, axis=axis, keepdims=keepdims)
+    total: Any = np.add.reduce(a, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
     return np.true_divide(total, a.dtype.type(a.size // total.size))
 
 

@@ -80,7 +80,8 @@ class Binder:
         bound = self.schema.bind(args, kwargs)
         if self._is_list_first and types and types[0] is tuple:
             self._tensor_types.update(map(type, args[0]))
-        settled = not kwargs and list not in types
+        lists = self._is_list_first and tuple in types  # an empty one says nothing of others
+        settled = not kwargs and list not in types and not lists
         if settled and _same(args, bound) and all(map(_is_plain, args)):
             self._bound[types] = bound[len(args) :]
         return bound
