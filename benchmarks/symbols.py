@@ -42,7 +42,7 @@ def _arithmetic(function: Callable[[int, int], object]) -> dict[str, Action]:
     """On two sizes that have met before; on two whose table has forgotten that they did."""
     known, fresh = SymbolTable(), SymbolTable()
     a, b = fresh.size(6), fresh.size(5)
-    names = ("sums", "differences", "products", "truths", "_calls", "_interned")
+    names = ("sums", "differences", "products", "truths", "open", "_calls", "_interned")
     memories = [getattr(fresh, name) for name in names]
 
     def first() -> object:

@@ -75,7 +75,9 @@ class SymbolTable:
     differences: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
     products: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
     truths: dict[tuple[str, Any, Any], Any] = attrs.field(factory=dict, init=False)
-    """Comparisons that have been made: True and False for good, a `SymBool` until more is known."""
+    """Comparisons that are known to hold or not to, for good."""
+    open: dict[tuple[str, Any, Any], SymBool] = attrs.field(factory=dict, init=False)
+    """Comparisons that depend, as far as was known when they were made."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
     """For others: metas and results of rules that have symbols in them."""
     op: str | None = attrs.field(default=None, init=False)
@@ -269,11 +271,12 @@ class SymbolTable:
     def compare(self, fact: SymBool) -> bool | SymBool:
         """The comparison, or its truth where that is known."""
         known = self.known(fact)
-        truth = self.truths[fact.relation, fact.left, fact.right] = fact if known is None else known
+        memo: dict[Any, Any] = self.open if known is None else self.truths
+        truth = memo[fact.relation, fact.left, fact.right] = fact if known is None else known
         return truth
 
     def _assume(self, fact: SymBool) -> None:
-        self.truths = {key: truth for key, truth in self.truths.items() if type(truth) is bool}
+        self.open.clear()
         self.log.append(Assumption(fact, self.op, self.locate()))
         difference = self.terms_of(fact.left - fact.right)
         match fact.relation:

@@ -169,7 +169,9 @@ class SymInt:
 
     def _compared(self, relation: str, other: Any) -> Any:
         if type(other) is int or type(other) is SymInt:
-            found = self.table.truths.get((relation, self, other))
+            key, table = (relation, self, other), self.table
+            found = table.truths.get(key)
+            found = table.open.get(key) if found is None else found
             if found is not None:
                 return found
         if isinstance(other, float):

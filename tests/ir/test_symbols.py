@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import aotlite.ir.ops  # noqa: F401  (fills the op table)
+import aotlite as al
 from aotlite.ir.assumption import concrete
+from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
@@ -18,6 +19,7 @@ from aotlite.ir.schema import parse_schema
 from aotlite.ir.symbol_table import SymbolTable
 from aotlite.ir.symbolic_meta import symbolic_meta
 from aotlite.ir.symbols import SymBool, SymInt
+from aotlite.ir.verify import verify
 
 SMALL = range(2, 8)
 
@@ -209,7 +211,10 @@ SIZES = expressions(LEAVES, tuple(BINARY))
     st.sampled_from(SMALL),
 )
 def test_answers_follow_from_what_was_assumed_before(questions, hint_a, hint_b):
-    """Exhaustively: wherever the log holds, each answer that was given is the truth."""
+    """Exhaustively: wherever the log holds, each answer that was given is the truth.
+
+    Asked again, a question assumes nothing more.
+    """
     table, a, b = table_with(hint_a, hint_b)
     answers = []
     for left, relation, right in questions:
@@ -217,8 +222,11 @@ def test_answers_follow_from_what_was_assumed_before(questions, hint_a, hint_b):
             pair = [value_of(side, {"a": a, "b": b}) for side in (left, right)]
         except ZeroDivisionError:
             continue
-        truth = COMPARISONS[relation](*pair)
-        answers.append((left, relation, right, bool(truth)))
+        answer = bool(COMPARISONS[relation](*pair))
+        assumed = len(table.log)
+        assert answer == bool(COMPARISONS[relation](*pair))
+        assert assumed == len(table.log)
+        answers.append((left, relation, right, answer))
     for values in assignments(("s0", "s1")):
         if all(assumption.holds(values) for assumption in table.log):
             at = {"a": values["s0"], "b": values["s1"]}
@@ -364,6 +372,24 @@ def test_value_that_is_asked_for_is_assumed_to_stay(ask):
     assert ["s0 == 6"] == [each.text for each in table.log]
     assert table.log[0].specializes
     assert not table.log[0].holds({"s0": 7})
+
+
+def test_symbol_is_a_number_in_a_tensors_place():
+    table, build = SymbolTable(), Builder("scaled")
+    x = build.placeholder(symbolic_meta(table, tensor_meta((6, 5)), "x"))
+    size = x.meta.shape[0]
+    graph = build.finish([x * size, size - x, (x / size).fill(size), size**x])
+    verify(graph)
+    assert ["f32[s0, s1]"] * 4 == [repr(node.meta) for node in graph.outputs]
+    assert "ops.mul(arg_0, s0)" in graph.code
+    assert [] == table.log
+
+
+def test_tensor_takes_the_value_of_a_symbol_and_assumes_it():
+    table, a = table_with(6)
+    assert [6.0, 6.0] == (al.ones(2) * a).tolist()
+    assert (2, 3) == al.zeros(a).view(2, a // 2).shape
+    assert ["s0 == 6"] == [each.text for each in table.log]
 
 
 def test_truth_of_a_size_is_that_it_is_not_zero():
