@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError

@@ -5,6 +5,7 @@ Products that are added to something are in `added_products`, sums over named di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
@@ -120,26 +121,6 @@ def check_ranks(op: str, ranks: tuple[int, ...], *operands: Any) -> None:
             )
 
 
-def _product(op: str, ranks: tuple[int, int], self: Any, other: Any) -> Any:
-    check_ranks(op, ranks, self, other)
-    check_factors(op, self.meta, other.meta)
-    return self._do("matmul", other)
-
-
-@composite("mm(Tensor self, Tensor mat2) -> Tensor")
-def mm(self: Any, mat2: Any) -> Any:
-    """(m, k) (k, n) -> (m, n)."""
-    return _product("mm", (2, 2), self, mat2)
-
-
-@composite("bmm(Tensor self, Tensor mat2) -> Tensor")
-def bmm(self: Any, mat2: Any) -> Any:
-    """(b, m, k) (b, k, n) -> (b, m, n)."""
-    check_ranks("bmm", (3, 3), self, mat2)
-    check_batches("bmm", self, mat2)
-    return _product("bmm", (3, 3), self, mat2)
-
-
 def check_batches(op: str, self: Any, other: Any) -> None:
     """Raises ShapeError unless the first sizes agree: these products do not broadcast."""
     if self.shape[0] != other.shape[0]:
@@ -148,22 +129,65 @@ def check_batches(op: str, self: Any, other: Any) -> None:
         )
 
 
-@composite("mv(Tensor self, Tensor vec) -> Tensor")
-def mv(self: Any, vec: Any) -> Any:
-    """(m, k) (k,) -> (m,)."""
-    return _product("mv", (2, 1), self, vec)
+def _of_ranks(
+    schema: str, ranks: tuple[int, int], gradients: dict[str, Callable[..., Any]]
+) -> PureOp:
+    """Declares a matrix product of operands of these ranks, which do not broadcast."""
+    op = schema.partition("(")[0]
+
+    def rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
+        check_ranks(op, ranks, self, other)
+        if ranks == (3, 3):
+            check_batches(op, self, other)
+        check_factors(op, self, other)
+        columns = other.shape[-1:] if ranks[1] > 1 else ()
+        device = common_device(op, [self, other])
+        return tensor_meta((*self.shape[:-1], *columns), None, self.dtype, device)
+
+    return pure(
+        schema,
+        meta=rule,
+        kernel=_matmul_kernel,
+        namespaced=_matmul_namespaced,
+        vjp=gradients,
+        cost=Cost.CONTRACTION,
+    )
 
 
-@composite("dot(Tensor self, Tensor tensor) -> Tensor")
-def dot(self: Any, tensor: Any) -> Any:
-    """(k,) (k,) -> (): the sum of the products."""
-    return _product("dot", (1, 1), self, tensor)
+_BY_MATRICES: dict[str, Callable[..., Any]] = {
+    "self": lambda grad, mat2: grad.matmul(conj(mat2).mT),
+    "mat2": lambda grad, self: conj(self).mT.matmul(grad),
+}
+MM = _of_ranks("mm(Tensor self, Tensor mat2) -> Tensor", (2, 2), _BY_MATRICES)
+"""(m, k) (k, n) -> (m, n)."""
+BMM = _of_ranks("bmm(Tensor self, Tensor mat2) -> Tensor", (3, 3), _BY_MATRICES)
+"""(b, m, k) (b, k, n) -> (b, m, n)."""
+MV = _of_ranks(
+    "mv(Tensor self, Tensor vec) -> Tensor",
+    (2, 1),
+    {
+        "self": lambda grad, vec: grad.unsqueeze(1) * conj(vec),
+        "vec": lambda grad, self: conj(self).mT.matmul(grad),
+    },
+)
+"""(m, k) (k,) -> (m,)."""
+DOT = _of_ranks(
+    "dot(Tensor self, Tensor tensor) -> Tensor",
+    (1, 1),
+    {
+        "self": lambda grad, tensor: grad * conj(tensor),
+        "tensor": lambda grad, self: grad * conj(self),
+    },
+)
+"""(k,) (k,) -> (): the sum of the products."""
 
 
 @composite("vdot(Tensor self, Tensor other) -> Tensor")
 def vdot(self: Any, other: Any) -> Any:
     """(k,) (k,) -> (): the sum of the products, `self` conjugated."""
-    return _product("vdot", (1, 1), conj(self), other)
+    check_ranks("vdot", (1, 1), self, other)
+    check_factors("vdot", self.meta, other.meta)
+    return conj(self)._do("dot", other)
 
 
 def _outer(op: str, self: Any, vec2: Any) -> Any:
