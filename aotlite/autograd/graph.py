@@ -83,6 +83,9 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 
     Nothing happens to inference tensors, which do not count.
     """
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse("increment_version", "call it outside the compiled function")
     for each in (tensor,) if isinstance(tensor, Tensor) else tensor:
         if each.storage.buffer is None:
             raise no_data("increment_version")

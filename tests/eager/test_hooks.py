@@ -342,8 +342,9 @@ def test_a_hook_inside_a_captured_function_works_on_each_call(compiled):
         lambda x: x.register_post_accumulate_grad_hook(print),
         lambda x: (x * 2).retain_grad(),
         lambda x: x.detach_(),
+        al.autograd.graph.increment_version,
     ],
-    ids=["hook", "post hook", "retain", "detach_"],
+    ids=["hook", "post hook", "retain", "detach_", "version"],
 )
 def test_what_a_capture_cannot_do_again_is_refused_with_its_line(use):
     """TEN-41: each call would have to do it."""
