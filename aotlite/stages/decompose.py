@@ -243,13 +243,16 @@ class _Expander(Builder):
 
 
 def _run(function: Decomposition, op: Op, args: Any) -> Any:
-    """Calls a decomposition as its op would be called; keyword-only defaults are left out."""
-    positional, named = [], {}
+    """Calls a decomposition as its op would be called, without what says nothing (DEC-1)."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
     for parameter, value in zip(op.schema.parameters, args, strict=True):
         if not parameter.keyword_only:
             positional.append(value)
         elif value is not parameter.default and _seen(value) != _seen(parameter.default):
             named[parameter.name] = value
+    while positional and positional[-1] is None:
+        positional.pop()
     try:
         with modes_kept(), recording(_Outside(op)):
             return function(*positional, **named)

@@ -154,19 +154,25 @@ def test_several_views_are_recorded_one_by_one() -> None:
     assert ["select"] * 3 + ["stack"] == [node.target.name for node in simple.calls]
 
 
-def test_keyword_arguments_are_passed_where_they_say_something() -> None:
+def test_arguments_are_passed_where_they_say_something() -> None:
     """DEC-1: a function without them serves calls without them."""
     build = Builder("one")
     x = build.placeholder(tensor_meta((2, 3)))
-    graph = build.finish([x.softmax(1), x.softmax(1, dtype=al.float64)])
+    given = {"dtype": al.float64}
+    calls = [x.softmax(1), x.softmax(1, **given), x.mean(1), x.mean(1, **given)]
+    graph = build.finish(calls)
     seen: list[Any] = []
 
-    def softmax(x: Any, dim: int, **named: Any) -> Any:
-        seen.append(named)
-        return x.to(named.get("dtype", x.dtype)).exp()
+    def softmax(x: Any, dim: int, *rest: Any) -> Any:
+        seen.append(rest)
+        return x.to(rest[0] if rest else x.dtype).exp()
 
-    decompose(graph, {OPS["softmax"]: softmax})
-    assert [{}, {"dtype": al.float64}] == seen
+    def mean(x: Any, dim: Any, keepdim: bool, **named: Any) -> Any:
+        seen.append(named)
+        return x.to(named.get("dtype", x.dtype)).sum(dim, keepdim)
+
+    decompose(graph, {OPS["softmax"]: softmax, OPS["mean"]: mean})
+    assert [(), (al.float64,), {}, given] == seen
 
 
 def test_nodes_keep_phase_place_and_origin() -> None:
