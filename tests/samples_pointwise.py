@@ -162,6 +162,8 @@ def pairs(make: Make = array, *, ints: bool = True, exact: bool = True) -> Itera
     yield Sample((make((0, 3), "float32"), make((1, 3), "float32")))
     for dtype in HALF:
         yield Sample((make((7,), "float64").astype(dtype), make((7,), "float64", 1).astype(dtype)))
+    # Of no dimensions and wider: rounded to 16 bits first, or not.
+    yield Sample((make((7,), "float64").astype(HALF[1]), np.array(0.3, np.float32)))
     for name in ("float32", "float64"):
         values = special(name)
         yield Sample((values[:, None].copy(), values))

@@ -210,6 +210,8 @@ def pointwise_kernel(
             dtype = found[key] = computes(_operand_dtype(operands))
         wide = accumulator(dtype) if widens else dtype
         xp = arrays.namespace
+        if wide is not dtype:
+            args = _narrowed(xp, args, dtype.numpy, numbers)
         operands = [_cast(xp, a, wide.numpy) for a in args]
         for i in held:
             kind = type(operands[i])
@@ -250,6 +252,19 @@ def _operand_dtype(args: Sequence[Any]) -> DType:
     """The promoted dtype of arrays and numbers."""
     arrays = [(dtypes.from_numpy(a.dtype), len(a.shape)) for a in args if hasattr(a, "dtype")]
     return dtypes.result_type([*arrays, *[a for a in args if type(a) in _KINDS]])
+
+
+def _narrowed(xp: Any, args: tuple[Any, ...], target: Any, numbers: str) -> tuple[Any, ...]:
+    """Operands of other dtypes rounded to 16 bits, as the op's dtype holds them.
+
+    As in PyTorch, a tensor of no dimensions that is not the first operand counts as a number.
+    """
+    return tuple(
+        [
+            a if numbers == "wide" and i and not getattr(a, "shape", ()) else _cast(xp, a, target)
+            for i, a in enumerate(args)
+        ]
+    )
 
 
 def _cast(xp: Any, operand: Any, target: Any) -> Any:

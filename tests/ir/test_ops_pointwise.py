@@ -27,6 +27,22 @@ def test_a_number_beside_bfloat16_is_rounded_where_pytorch_rounds_it(torch, func
     np.testing.assert_array_equal(theirs, ours.astype(np.float32))
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "function", [f for f in FUNCTIONS if f != "rsub"] + ["atan2", "hypot", "maximum"]
+)
+@pytest.mark.parametrize("first", [False, True])
+def test_a_wider_tensor_of_no_dimensions_counts_where_pytorch_counts_it(torch, function, first):
+    """As the second factor or divisor it counts as a number; else it is rounded to 16 bits."""
+    bits = np.arange(0x3C00, 0x4200, dtype=np.uint16)
+    ours = al.from_numpy(bits.view(ml_dtypes.bfloat16).copy()), al.tensor(0.3)
+    theirs = torch.from_numpy(bits.copy()).view(torch.bfloat16), torch.tensor(0.3)
+    if first:
+        ours, theirs = ours[::-1], theirs[::-1]
+    expected = getattr(torch, function)(*theirs).float().numpy()
+    np.testing.assert_array_equal(expected, call(function, *ours).numpy().astype(np.float32))
+
+
 @pytest.mark.parametrize(
     ("dtype", "number", "expected"),
     [(al.uint8, 300, 45), (al.uint8, -1, 0), (al.int8, 128, -127), (al.int64, 5, 6)],

@@ -398,7 +398,10 @@ def _by_element(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> np.ndarr
     ]
     expression = tree(op.scalar, tuple(literals))  # type: ignore[arg-type]
     columns = {
-        n: np.broadcast_to(_cast(op, n, t, computes), meta.shape) for n, t in operands.items()
+        n: np.broadcast_to(_cast(op, n, t, narrow).astype(computes.numpy), meta.shape)
+        if computes is not narrow and not (op.numbers == "wide" and n != names[0] and not t.shape)
+        else np.broadcast_to(_cast(op, n, t, computes), meta.shape)
+        for n, t in operands.items()
     }
     result = np.empty(meta.shape, meta.dtype.numpy)
     with np.errstate(all="ignore"):
