@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import Sample, array, flipped, gapped, register
+from tests.samples import Sample, array, flipped, gapped, layouts, register
 
 GRID = (4, 6)
 
@@ -22,6 +22,16 @@ def _each(calls: list[tuple[Any, ...]], shape: tuple[int, ...] = GRID) -> Iterab
 def _narrow(name: str) -> Iterable[Sample]:
     yield from _each([(1, 2, 3), (0, -2, 2), (-1, 6, 0), (0, 0, 4)])
     yield Sample((array((0, 3)), 0, 0, 0))
+
+
+@register("narrow_copy")
+def _narrow_copy(name: str) -> Iterable[Sample]:
+    for a in layouts("float32"):
+        if a.ndim:
+            yield Sample((a, 0, 0, min(1, a.shape[0])))
+    for start in (-2, 1):
+        yield Sample((flipped(array((2, 3))), -1, start, 2), smooth=True)
+    yield Sample((gapped(array((2, 3))), 1, 1, 0))
 
 
 @register("split()")

@@ -30,6 +30,13 @@ def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
     return self._do("slice", dim, begin, begin + length, 1)
 
 
+@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor")
+def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
+    """`narrow` in memory of its own, contiguous."""
+    part = narrow(self, dim, start, length)
+    return part._do("restride", part.meta.as_contiguous().stride)
+
+
 def _start_of(start: Any) -> int:
     value = start
     if hasattr(start, "meta"):
