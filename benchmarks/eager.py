@@ -41,7 +41,7 @@ class Case:
     bare: Callable[..., Any]
     """The NumPy call, of arrays."""
     writes: bool = False
-    """It writes its first operand: not timed with grad, where each call would add to its history."""
+    """It writes its first operand: not timed with grad, as each call would add to its history."""
 
 
 def _case(name: str, op: Callable[..., Any], bare: Callable[..., Any], **more: Any) -> Case:

@@ -108,7 +108,7 @@ def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
 
 
 def _recast(op: Op, source: Tensor, meta: TensorMeta) -> int:
-    """The source's offset in elements of the view. Raises ShapeError if it is within one (TEN-6)."""
+    """The source's offset in elements of the view. ShapeError if it is within one (TEN-6)."""
     size, wanted = source.meta.dtype.itemsize, meta.dtype.itemsize
     if size < wanted:
         if STATE.recorder is not None:
