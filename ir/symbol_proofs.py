@@ -45,14 +45,21 @@ class Facts:
 
     # -------------------------------------------------------------------------------- questions
     def nonnegative(self, terms: Terms) -> bool | None:
-        """Whether the polynomial is 0 or above."""
+        """Whether the polynomial is 0 or above.
+
+        Which is that its negative is not 1 or above: one of both may have factors to leave out.
+        """
         terms = self._settled(terms)
         low, high = bounds(terms)
         if low is not None and low >= 0:
             return True
         if high is not None and high < 0:
             return False
-        return self._sign(_positive_content(terms), _DEPTH)
+        found = self._sign(_positive_content(terms), _DEPTH)
+        if found is not None:
+            return found
+        above = self._sign(_positive_content(add({(): -1}, terms, -1)), _DEPTH)
+        return None if above is None else not above
 
     def zero(self, terms: Terms) -> bool | None:
         """Whether the polynomial is 0."""
@@ -137,8 +144,13 @@ class Facts:
 
     # ------------------------------------------------------------------------------ assumptions
     def learn_nonnegative(self, terms: Terms) -> None:
-        """From now on the polynomial is 0 or above."""
-        terms = _positive_content(self._settled(terms))
+        """From now on the polynomial is 0 or above: in both forms that a question may have."""
+        terms = self._settled(terms)
+        self._learn(_positive_content(terms))
+        above = _without_factors(add(terms, {(): 1}))
+        self._learn(_positive_content(add(above, {(): 1}, -1)))
+
+    def _learn(self, terms: Terms) -> None:
         rest, constant = _apart(terms)
         key = _key(rest)
         self._least[key] = max(self._least.get(key, -constant), -constant)

@@ -19,7 +19,7 @@ from aotlite.ir import symbol_calls
 from aotlite.ir.assumption import Answer, Assumption, concrete
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.location import Location
-from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, evaluate, multiply
+from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, evaluate, multiply, scaled
 from aotlite.ir.symbol_calls import FUNCTIONS, Call
 from aotlite.ir.symbol_proofs import Facts, equation
 from aotlite.ir.symbols import RELATIONS, SymBool, SymInt
@@ -223,18 +223,11 @@ class SymbolTable:
     def known(self, fact: SymBool) -> bool | None:
         """Whether a comparison holds, or does not, for all values; None where it depends."""
         difference = self.terms_of(fact.left - fact.right)
-        match fact.relation:
-            case "==":
-                return self._facts.zero(difference)
-            case "!=":
-                return _not(self._facts.zero(difference))
-            case ">=":
-                return self._facts.nonnegative(difference)
-            case "<":
-                return _not(self._facts.nonnegative(difference))
-            case ">":
-                return _not(self._facts.nonnegative(_negative(difference)))
-        return self._facts.nonnegative(_negative(difference))
+        if fact.relation == "==":
+            return self._facts.zero(difference)
+        if fact.relation == "!=":
+            return _not(self._facts.zero(difference))
+        return self._facts.nonnegative(_nonnegative_form(fact.relation, difference))
 
     def known_truth(self, left: Value, relation: str, right: Value) -> bool | None:
         """`known` for two values of which both may be ints."""
@@ -279,19 +272,12 @@ class SymbolTable:
         self.open.clear()
         self.log.append(Assumption(fact, self.op, self.locate()))
         difference = self.terms_of(fact.left - fact.right)
-        match fact.relation:
-            case "==":
-                self._facts.learn_zero(difference)
-            case "!=":
-                self._facts.learn_nonzero(difference)
-            case ">=":
-                self._facts.learn_nonnegative(difference)
-            case "<=":
-                self._facts.learn_nonnegative(_negative(difference))
-            case ">":
-                self._facts.learn_nonnegative(add(difference, {(): 1}, -1))
-            case _:
-                self._facts.learn_nonnegative(add(_negative(difference), {(): 1}, -1))
+        if fact.relation == "==":
+            self._facts.learn_zero(difference)
+        elif fact.relation == "!=":
+            self._facts.learn_nonzero(difference)
+        else:
+            self._facts.learn_nonnegative(_nonnegative_form(fact.relation, difference))
 
     @contextmanager
     def rule_of(self, op: str) -> Iterator[None]:
@@ -328,8 +314,10 @@ def _said_simply(fact: SymBool) -> SymBool:
     return SymBool(table.of(left), fact.relation, right)
 
 
-def _negative(terms: Terms) -> Terms:
-    return {monomial: -c for monomial, c in terms.items()}
+def _nonnegative_form(relation: str, difference: Terms) -> Terms:
+    """The polynomial that is 0 or above where left - right has this relation to 0."""
+    signed = scaled(difference, -1) if relation in ("<", "<=") else difference
+    return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
 
 
 def _not(known: bool | None) -> bool | None:

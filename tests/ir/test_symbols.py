@@ -210,6 +210,7 @@ SIZES = expressions(LEAVES, tuple(BINARY))
     st.sampled_from(SMALL),
     st.sampled_from(SMALL),
 )
+@example([(("*", "b", "b"), "<=", ("*", "a", "b"))], 2, 3)
 def test_answers_follow_from_what_was_assumed_before(questions, hint_a, hint_b):
     """Exhaustively: wherever the log holds, each answer that was given is the truth.
 
