@@ -239,11 +239,11 @@ def _rolled(x: Any, shift: int, dim: int) -> Any:
 
 
 def _tril(x: Any, diagonal: int = 0) -> Any:
-    return (_diagonal_of(x) <= diagonal).where(x, x.new_full((), 0))
+    return ops.where(_diagonal_of(x) <= diagonal, x, x.new_full((), 0))
 
 
 def _triu(x: Any, diagonal: int = 0) -> Any:
-    return (_diagonal_of(x) >= diagonal).where(x, x.new_full((), 0))
+    return ops.where(_diagonal_of(x) >= diagonal, x, x.new_full((), 0))
 
 
 def _diagonal_of(x: Any) -> Any:

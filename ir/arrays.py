@@ -169,8 +169,10 @@ class NumpyArrays:
         if type(source) is np.ndarray and source.dtype == destination.dtype:
             destination[...] = source
         else:  # a cast may warn
+            if destination.dtype.kind not in "bc" and np.iscomplexobj(source):
+                source = np.real(source)  # NumPy would say that it drops the rest
             if destination.dtype == _SATURATING:
-                source = np.clip(np.real(np.asarray(source)).astype(float), -448, 448)
+                source = np.clip(np.asarray(source).astype(float), -448, 448)
             self.quiet(destination.__setitem__, ..., source)
 
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -333,6 +333,7 @@ def _where(name: str) -> Iterable[Sample]:
         yield Sample((array((), "bool"), gapped(a), b))
     yield Sample((mask, array((2, 3), "float32"), 2))
     yield Sample((mask, 1, array((2, 3), "int64")))
+    yield Sample((mask.astype("uint8") * 2, array((2, 3)), 0.5), smooth=True)
     yield Sample((mask, 1.5, array((3,), "int64")))
     yield Sample((flipped(mask), 1.0, 0.0))
     yield Sample((mask, array((2, 3), "float32"), array((2, 3), "float64")))

@@ -440,6 +440,8 @@ def _where_method(name: str) -> Iterable[Sample]:
     yield Sample((array((2, 3)), mask, array((3,), seed=1)), smooth=True)
     yield Sample((array((2, 3), "int64"), mask, 0.5))
     yield Sample((mask, mask, array((3,), "bool", 1)))
+    yield Sample((array((2, 3)), mask.astype("uint8") * 2, array((3,), seed=1)))
+    yield Sample((mask, mask.astype("uint8"), array((3,), "bool", 1)))
 
 
 def _first_of(target: str) -> Callable[[str], list[Sample]]:

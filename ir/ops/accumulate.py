@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.ir import layout, sizes
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost
@@ -16,6 +17,15 @@ def _accumulate_meta(
 ) -> TensorMeta:
     if any(n < 0 for n in size):
         raise ShapeError(f"strided_accumulate: size is {size}, expected no negative number")
+    if len(stride) != len(self.shape):
+        raise ShapeError(
+            f"strided_accumulate: stride is {stride}, expected one for each size of {self.shape}"
+        )
+    span, room = layout.span(self.shape, stride), sizes.numel(size)
+    if span and (offset < 0 or offset + span > room):
+        raise ShapeError(
+            f"strided_accumulate: the window ends at {offset + span}, expected at most {room}"
+        )
     return self.as_contiguous(size)
 
 

@@ -8,6 +8,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import inplace_of, pure
 from aotlite.ir.ops.fitting import fitted
+from aotlite.ir.ops.precision import converted
 
 
 def _clone_rule(self: TensorMeta) -> TensorMeta:
@@ -55,7 +56,7 @@ def _copy_rule(self: TensorMeta, src: TensorMeta) -> TensorMeta:
 COPY: PureOp = pure(
     "copy(Tensor self, Tensor src) -> Tensor",
     meta=_copy_rule,
-    kernel=lambda xp, meta, a, src: xp.astype(xp.broadcast_to(src, meta.shape), meta.dtype.numpy),
+    kernel=lambda xp, meta, a, src: converted(xp, xp.broadcast_to(src, meta.shape), meta.dtype),
     vjp={
         "self": lambda grad: grad.new_zeros(grad.shape),
         "src": lambda grad: grad,

@@ -27,7 +27,21 @@ def cast(xp: Any, a: Any, dtype: DType) -> Any:
     """The array in this dtype; itself, not a copy, if it is in it already."""
     if a.dtype == dtype.numpy:
         return a
-    return xp.astype(saturated(xp, a) if dtype is dtypes.float8_e4m3fn else a, dtype.numpy)
+    return converted(xp, a, dtype)
+
+
+def converted(xp: Any, a: Any, dtype: DType) -> Any:
+    """A copy of the array in this dtype. Of complex numbers reals keep the real part, quietly."""
+    if dtype is dtypes.float8_e4m3fn:
+        a = saturated(xp, a)
+    elif not (dtype.is_complex or dtype is dtypes.bool_) and is_complex(a):
+        a = xp.real(a)
+    return xp.astype(a, dtype.numpy)
+
+
+def is_complex(a: Any) -> bool:
+    """Whether the array's elements are complex."""
+    return dtypes.from_numpy(a.dtype).is_complex
 
 
 LARGEST = 448.0
@@ -36,8 +50,7 @@ LARGEST = 448.0
 
 def saturated(xp: Any, a: Any) -> Any:
     """What float8_e4m3fn holds of each element: as in PyTorch the largest number, not nan."""
-    kind = dtypes.from_numpy(a.dtype)
-    real = xp.real(a) if kind.is_complex else a
+    real = xp.real(a) if is_complex(a) else a
     return xp.clip(xp.astype(real, xp.float64), -LARGEST, LARGEST)
 
 

@@ -23,7 +23,7 @@ from aotlite.ir.ops.declare import (
     to_bool,
 )
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, NOTHING, STORED, Refused
-from aotlite.ir.ops.precision import saturated
+from aotlite.ir.ops.precision import converted
 
 
 # ------------------------------------------------------------------------ comparison and logic
@@ -111,9 +111,13 @@ SIGNBIT = _question(
 
 
 # ---------------------------------------------------------------------------------- choosing
+_CONDITIONS = (bool_, dtypes.uint8)
+"""Masks of uint8 are of a PyTorch that had no bool; it still takes them, and indices of them."""
+
+
 def _where_rule(self: TensorMeta, value: Any, other: Any) -> TensorMeta:
-    if self.dtype is not bool_:
-        raise DTypeError(f"where: the condition has dtype {self.dtype}, expected {bool_}")
+    if self.dtype not in _CONDITIONS:
+        raise DTypeError(f"where: the condition has dtype {self.dtype}, expected {bool_} or uint8")
     # For the layout alone: a condition has no part in the dtype, and all dtypes can be chosen from.
     operands = [a.with_dtype(bool_) if type(a) is TensorMeta else a for a in (value, other)]
     geometry = pointwise_rule("where", same, wrapped=(1, 2), refuses=NOTHING)(self, *operands)
@@ -149,7 +153,7 @@ WHERE: PureOp = register(
         ),
     )
 )
-"""`condition.where(value, other)`: value where self (bool) holds, other elsewhere."""
+"""`condition.where(value, other)`: value where self holds, other elsewhere."""
 
 
 @composite(name="where")
@@ -159,7 +163,7 @@ def where(self: Any, condition: Any, other: Any) -> Any:
     Formulas say it as `condition.where(value, other)`, which is the op: it is taken for that where
     the first argument cannot be a condition.
     """
-    if getattr(condition, "dtype", None) is bool_:
+    if getattr(condition, "dtype", None) in _CONDITIONS:
         return condition._do("where", self, other)
     return self._do("where", condition, other)
 
@@ -223,9 +227,7 @@ def _cast_rule(self: TensorMeta, dtype: DType) -> TensorMeta:
 
 
 def _cast_kernel(arrays: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
-    if dtype is dtypes.float8_e4m3fn:
-        a = saturated(arrays.namespace, a)
-    return arrays.namespace.astype(a, dtype.numpy)
+    return converted(arrays.namespace, a, dtype)
 
 
 _CAST = schema_of("cast(Tensor self, dtype dtype) -> Tensor")

@@ -52,18 +52,24 @@ def buffer_of(value: Any) -> Any:
 
 
 def results(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """What a compact face returned: array, bytes of the buffer, and where in it it starts."""
+    """What a compact face returned: array, steps, bytes of the buffer, where in it it starts."""
     found: list[Any] = []
     for node, as_array, value in zip(graph.outputs, returned_as_arrays(graph), values, strict=True):
         if value is None:
             found.append(None)
         elif as_array:
-            found.append((value, value.strides))
+            found.append((value, _steps(value)))
         else:
             meta, (buffer, start) = node.meta, value
             array = NUMPY.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
-            found.append((array, array.strides, start, buffer.nbytes))
+            found.append((array, _steps(array), start, buffer.nbytes))
     return found
+
+
+def _steps(array: Any) -> tuple[int, ...]:
+    """The strides of the dimensions along which there is a step to take."""
+    pairs = zip(array.shape, array.strides, strict=True)
+    return tuple(step for size, step in pairs if size != 1)
 
 
 def same(a: Any, b: Any) -> bool:

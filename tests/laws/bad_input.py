@@ -80,7 +80,8 @@ def _of_one(op: Op | Composite, schema: Schema, sample: Sample) -> Iterator[Brea
             far = (FAR,) if parameter.type.text.startswith("int[]") else FAR
             yield broken("no such dimension", far, IndexOutOfRangeError)
         elif _is_size(parameter) and value:
-            yield broken("a negative size", (*value[:-1], -FAR), ShapeError, ArgumentError)
+            negative = -FAR if isinstance(value, int) else (*value[:-1], -FAR)
+            yield broken("a negative size", negative, ShapeError, ArgumentError)
     surplus = Sample((*sample.args, *_surplus(schema, sample)))
     yield Break("one argument too many", surplus, (ArgumentError,))
     yield Break("unknown name", Sample(sample.args, {"otter": 1}), (ArgumentError,))

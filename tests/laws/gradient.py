@@ -320,7 +320,7 @@ def _poisoned(tensor: Tensor) -> Tensor:
     array = np.array(tensor.array)
     if array.dtype == bool:
         return tensor_of(~array)
-    return tensor_of(np.full_like(array, 0 if array.dtype.kind == "i" else np.nan))
+    return tensor_of(np.full_like(array, 0 if array.dtype.kind in "iu" else np.nan))
 
 
 def _apply(

@@ -182,10 +182,4 @@ differences(
         "PyTorch has a complex dtype of 16-bit floats, with next to no arithmetic",
         lambda sample: sample.args[0].dtype == np.float16,
     ),
-    Difference(
-        ("where()",),
-        "call",
-        "PyTorch still takes uint8 for a condition, and warns: it is to go",
-        lambda sample: sample.args[0].dtype == np.uint8,
-    ),
 )
