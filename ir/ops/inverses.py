@@ -258,6 +258,8 @@ def _slogdet_vjp(grad_sign: Any, grad_logabsdet: Any, A: Any, sign: Any) -> Any:
     if A.is_complex():  # the sign turns with the imaginary part of the logarithm
         turn = conj(grad_sign) * sign
         scale = scale - (turn - conj(turn)) / 2
+    else:  # a gradient of the sign alone leads to zeros, which must be seen to come of it
+        scale = scale + grad_sign._do("fill", 0)
     return _spread(scale) * adjoint(A._do("linalg_inv"))
 
 

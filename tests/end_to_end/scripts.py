@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from itertools import count
+from math import inf, nan
 from typing import Any
 
 import attrs
@@ -24,15 +25,15 @@ from tests.end_to_end.observing import View, observe
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-PRELUDE = '''\
+PRELUDE = """\
 import numpy as np
 import aotlite as al
 from aotlite import nn, optim
 from aotlite.nn import functional as F
-from tests.end_to_end.scripts import G, N, T, results
+from tests.end_to_end.scripts import G, L, N, T, W, inf, nan, results
 
 al.manual_seed(3)
-'''
+"""
 
 
 # ------------------------------------------------------------------- what scripts call by name
@@ -52,6 +53,24 @@ def N(seed: int, *shape: int, dtype: Any = al.float64) -> np.ndarray:
 def T(seed: int, *shape: int, dtype: Any = al.float64, grad: bool = False) -> Any:
     """A tensor of the same numbers, on memory of its own."""
     return al.from_numpy(N(seed, *shape, dtype=dtype)).clone().requires_grad_(grad)
+
+
+def L(values: Any, *stride: int, dtype: Any, grad: bool = False, scale: float = 1) -> Any:
+    """A tensor of these numbers that lies in memory as the strides say."""
+    made = al.tensor(values, dtype=dtype)
+    made = made if scale == 1 else (made * scale).to(dtype)
+    if stride and stride != made.stride():
+        made = al.empty_strided(made.shape, stride, dtype=dtype).copy_(made)
+    return made.requires_grad_(grad)
+
+
+def W(tensor: Any, size: int) -> Any:
+    """The tensor with the dimensions of this size one longer, their last parts repeated."""
+    made = tensor.detach().clone()
+    for dim in [dim for dim, length in enumerate(tensor.shape) if length == size]:
+        made = al.cat([made, made.narrow(dim, size - 1, 1)], dim)
+    made.requires_grad_(tensor.requires_grad)
+    return made if tensor.is_leaf else made.clone()
 
 
 def G(tensor: Any, seed: int = 1, how: str = "plain") -> Any:
@@ -132,7 +151,7 @@ def _indented(lines: list[str]) -> list[str]:
 # --------------------------------------------------------------------------------- the playing
 HELPERS: dict[str, Any] = {
     "np": np, "al": al, "nn": nn, "optim": optim, "F": functional,
-    "G": G, "N": N, "T": T, "results": results,
+    "G": G, "L": L, "N": N, "T": T, "W": W, "results": results, "inf": inf, "nan": nan,
 }  # fmt: skip
 _NUMBERS = count()
 

@@ -1,0 +1,416 @@
+"""Random programs of the whole op table, compiled and eager, compared after every line.
+
+    python -m tests.end_to_end.table_programs --programs 2000 --seed 0 --mode all --jobs 2
+
+Ops are called as their samples call them, on what the program has at hand. Prints a table, and the
+ops that no capture met; exit status 1 if anything differs. A program that differs is shrunk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from random import Random
+from typing import Any
+
+import attrs
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+import aotlite as al
+from aotlite.backends.reference import ReferenceBackend
+from aotlite.eager.dispatch import _HANDLERS
+from aotlite.ir import dtypes
+from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.graph import Graph
+from aotlite.ir.op import OPS, DataOp
+from aotlite.ir.serialize import dumps, loads
+from aotlite.ir.source import graph_from_source
+from tests.end_to_end.random_bodies import BodyWriter, result_text
+from tests.end_to_end.random_programs import MODES, Outcome, Tally, outcome, table_of
+from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, play, run_text, shrunk
+from tests.end_to_end.table_calls import (
+    Face,
+    call_text,
+    dtype_name,
+    faces,
+    made_text,
+    usable_samples,
+    writes,
+)
+from tests.samples import Sample
+
+OTHERS = (3, 1.5, 0.5, 0.6, 0.5, 0.3, 0.3, 0.7)
+"""How often lines that no sample says: views, writes, pure ops, geometry, parts, plain Python,
+random ops, joins."""
+FACES = faces()
+
+
+# ------------------------------------------------------------------------------------- the writing
+@attrs.define
+class Input:
+    """A parameter of the function: what makes it, and what makes other ones like it."""
+
+    name: str
+    first: tuple[str, ...]
+    again: tuple[str, ...]
+
+
+@attrs.define
+class TableWriter(BodyWriter):
+    """Writes bodies of calls of the table, adding a parameter where nothing at hand fits."""
+
+    inputs: list[Input] = attrs.field(factory=list)
+    weights: tuple[float, ...] = OTHERS
+
+    def table_step(self, face: Face) -> bool:
+        """A line more that calls it; False if none of a few tries runs."""
+        samples = usable_samples(face.key)
+        for attempt in range(4 if samples else 0):
+            if self._try(face, self.rng.choice(samples), lives=0.7 if attempt < 2 else 0.2):
+                return True
+        return False
+
+    def _try(self, face: Face, sample: Sample, *, lives: float) -> bool:
+        rng, count, lines = self.rng, len(self.inputs), len(self.lines)
+        operand = _Operands(self, lives, other_shapes=rng.random() < 0.35)
+        form = "method" if rng.random() < 0.6 else "function"
+        call = call_text(face, sample, operand, form)
+        text = call if writes(face) and rng.random() < 0.6 else f"{self.name()} = {call}"
+        if "empty" in face.name:
+            text += ".zero_()"
+        if rng.random() < 0.1:
+            text = f"with al.no_grad():\n    {text}"
+        self.keep(text)
+        if len(self.lines) == lines:
+            for each in self.inputs[count:]:
+                del self.frame[each.name]
+                self.known.remove(each.name)
+            del self.inputs[count:]
+            return False
+        if rng.random() < 0.07 and call.startswith("al.") and "=" in text:
+            self._into(call, f"v{self.count}")
+        return True
+
+    def _into(self, call: str, result: str) -> None:
+        """The call again, into a tensor that may hold its result."""
+        made = self.frame.get(result)
+        if isinstance(made, al.Tensor):
+            fits = self.pick(where=lambda t: t.shape == made.shape and t.dtype is made.dtype)
+            self.keep(f"with al.no_grad():\n    {call[:-1]}, out={fits})")
+
+    def keep(self, line: str) -> None:
+        """Adds the line if it runs, and its results are not huge: sums of such cancel badly."""
+        known = set(self.frame)
+        super().keep(line)
+        for name in set(self.frame) - known:
+            if isinstance(self.frame[name], al.Tensor) and self.frame[name].numel() > 500:
+                self.made.remove(name)
+
+    def add_input(self, array: np.ndarray) -> str:
+        """A parameter like the array; a leaf, or made of one."""
+        rng, index = self.rng, len(self.inputs) + 1
+        grad, laid, inner = rng.random() < 0.55, rng.random() < 0.5, rng.random() < 0.3
+        first, again = (
+            made_text(array, index, grad=grad, again=each, laid=laid) for each in (False, True)
+        )
+        name = f"a{index}"
+        recipes: list[tuple[str, ...]]
+        if inner and grad:
+            recipes = [(f"b{{n}} = {t}", "{n} = b{n}.clone()") for t in (first, again)]
+        else:
+            recipes = [(f"{{n}} = {t}",) for t in (first, again)]
+        self.inputs.append(Input(name, *recipes))
+        for text in recipes[0]:
+            run_text(text.format(n=name), self.frame)
+        self.frame.pop(f"b{name}", None)
+        self.known.append(name)
+        return name
+
+
+@attrs.define
+class _Operands:
+    """Finds a tensor for each array of a sample."""
+
+    writer: TableWriter
+    lives: float
+    other_shapes: bool
+    """Whether a tensor of another shape may come, the same for all arrays of one shape."""
+    shapes: dict[tuple[int, ...], tuple[int, ...]] = attrs.field(factory=dict)
+
+    def __call__(self, array: np.ndarray) -> str:
+        rng = self.writer.rng
+        dtype = dtypes.from_numpy(array.dtype)
+        is_index = array.dtype.kind in "iu"
+        if rng.random() < (self.lives * (0.3 if is_index else 1)):
+            found = self._live(array, dtype)
+            if found is not None:
+                return found
+        if rng.random() < self.lives * 0.5 and not is_index:
+            found = self._cut(array, dtype)
+            if found is not None:
+                return found
+        if is_index and 0 < array.size < 10 and rng.random() < 0.3:
+            return f"al.tensor({array.tolist()}, dtype=al.{dtype.name})"
+        return self.writer.add_input(array)
+
+    def _live(self, array: np.ndarray, dtype: Any) -> str | None:
+        shape = self.shapes.get(array.shape)
+        if shape is None and not self.other_shapes:
+            shape = array.shape
+
+        def fits(tensor: Any) -> bool:
+            alike = tensor.dtype.is_differentiable and dtype.is_floating_point
+            return (tensor.dtype is dtype or alike) and shape in (None, tuple(tensor.shape))
+
+        found = self.writer.pick(where=fits)
+        if found is not None:
+            self.shapes[array.shape] = tuple(self.writer.value(found).shape)
+        return found
+
+    def _cut(self, array: np.ndarray, dtype: Any) -> str | None:
+        """A part of a tensor, as a tensor of the wanted shape and dtype."""
+        shape, count = array.shape, array.size
+
+        def fits(tensor: Any) -> bool:
+            return tensor.numel() >= count and tensor.dtype.is_complex <= dtype.is_complex
+
+        found = self.writer.pick(where=fits, made=0.8)
+        if found is None:
+            return None
+        start = self.writer.rng.randint(0, self.writer.value(found).numel() - count)
+        whole = self.writer.rng.choice((".flatten()", ".reshape(-1)", ".ravel()"))
+        part = f"{found}{whole}[{start}:{start + count}].view({shape})"
+        same = self.writer.value(found).dtype is dtype
+        return part if same else f"{part}.to({dtype_name(dtype)})"
+
+
+@contextmanager
+def _no_data_ops() -> Iterator[None]:
+    """Ops that no capture takes raise."""
+
+    def refuse(op: Any, *rest: Any) -> Any:
+        raise UnsupportedError(f"{op.name}: no capture takes it")
+
+    kept = _HANDLERS[DataOp]
+    _HANDLERS[DataOp] = refuse
+    try:
+        yield
+    finally:
+        _HANDLERS[DataOp] = kept
+
+
+def table_script(seed: int) -> Script:
+    """The script of a seed: the same one as long as the table is the same."""
+    rng = Random(seed)
+    writer = TableWriter(rng, new_scope(eager_form), [])
+    with _no_data_ops():
+        writer.add_input(_start(rng))
+        writer.table_step(FACES[seed % len(FACES)])
+        for _ in range(rng.choice((1, 2, 3, 4, 5, 7))):
+            if rng.random() < 0.7:
+                writer.table_step(rng.choice(FACES))
+            else:
+                writer.step()
+    names = [each.name for each in writer.inputs]
+    head = f"def f({', '.join(names)}):"
+    return Script((), head, tuple(writer.lines), _results_text(writer), tuple(_session(writer)))
+
+
+def _results_text(writer: TableWriter) -> str:
+    """What the function returns: often nearly all that it made."""
+    rng, made = writer.rng, writer.made
+    if not made or rng.random() < 0.3:
+        return result_text(writer)
+    chosen = [each for each in made if rng.random() < 0.6] or made[-1:]
+    chosen += [each for each in writer.known if rng.random() < 0.15]
+    return f"({', '.join(chosen)},)"
+
+
+def _start(rng: Random) -> np.ndarray:
+    shape = rng.choice(((2, 3), (2, 3), (3,), (3, 3), (), (2, 2, 3), (1, 4), (0, 3)))
+    count = int(np.prod(shape))
+    return (np.arange(count, dtype="float64").reshape(shape) * 5 % 7 - 2.75) / 2
+
+
+# ------------------------------------------------------------------------------------- the session
+def _session(writer: TableWriter) -> list[Line]:
+    rng, lines = writer.rng, []
+    names = [each.name for each in writer.inputs]
+    for each in writer.inputs:
+        lines += [Line("make", text.format(n=each.name)) for text in each.first]
+    lines += _round(rng, "r1", names)
+    if rng.random() < 0.5:
+        lines += _round(rng, "r2", names)
+    others = [f"q{i}" for i in range(len(names))]
+    for each, name in zip(writer.inputs, others, strict=True):
+        lines += [Line("make", text.format(n=name)) for text in each.again]
+    lines += _round(rng, "r3", others)
+    sizes = sorted({n for each in names for n in writer.value(each).shape if n})
+    if sizes and rng.random() < 0.5:
+        size = rng.choice(sizes)
+        longer = [f"w{i}" for i in range(len(names))]
+        lines += [Line("make", f"{w} = W({p}, {size})") for w, p in zip(longer, names, strict=True)]
+        lines += _round(rng, "r4", longer)
+    elif rng.random() < 0.4:
+        call = f"with al.no_grad():\n    r5 = f({', '.join(names)})"
+        lines.append(Line("call", call))
+    return lines
+
+
+def _round(rng: Random, result: str, names: list[str]) -> list[Line]:
+    """A call, and mostly a backward."""
+    lines = [Line("call", f"{result} = f({', '.join(names)})")]
+    if rng.random() < 0.1:
+        lines.append(Line("other", f"for y in results({result}):\n    y.detach().mul_(2)"))
+    each = f"results({result})"
+    match rng.randrange(6):
+        case 0 | 1 | 2:
+            text = f"al.autograd.backward({each}, [G(y) for y in {each}])"
+        case 3:
+            text = f"for y in {each}:\n    y.backward(G(y, 2), retain_graph=True)"
+        case 4:
+            text = f"for y in {each}[:1]:\n    y.backward(G(y, 3, 'turned'))"
+        case _:
+            return lines
+    return [*lines, Line("backward", text)]
+
+
+# ------------------------------------------------------------------------------------- the running
+class Rereading(ReferenceBackend):
+    """The reference backend, on each graph as it is after it was saved or printed, and read."""
+
+    def compile(self, graph: Graph) -> Any:
+        loaded = loads(dumps(graph))
+        text = graph.print_readable(print_output=False)
+        printed = graph_from_source(text, constants=graph.constants)
+        assert graph.code == loaded.code == printed.code
+        return super().compile(loaded if len(graph.nodes) % 2 else printed)
+
+
+ALL_MODES: dict[str, dict[str, Any]] = {**MODES, "reread": {"backend": Rereading()}}
+SAMPLED = {"verified": 10, "reread": 5}
+"""Modes that are run for every so many programs only."""
+
+
+def outcomes(seed: int, modes: tuple[str, ...]) -> tuple[int, dict[str, Outcome], frozenset[str]]:
+    """The seed, what became of its script in each mode, and the ops that graphs had."""
+    script = table_script(seed)
+    eager = play(script, eager_form)
+    met: set[str] = set()
+
+    def observe(stage: str, made: Any) -> None:
+        met.update(n.target.name for n in getattr(made, "nodes", ()) if n.op == "call")
+
+    chosen = [mode for mode in modes if seed % SAMPLED.get(mode, 1) == 0]
+    found = {
+        mode: outcome(script, eager, {**ALL_MODES[mode], "observer": observe}) for mode in chosen
+    }
+    return seed, found, frozenset(met)
+
+
+def run(
+    seeds: Iterable[int], modes: tuple[str, ...], *, jobs: int = 1, progress: Any = iter
+) -> tuple[dict[str, Tally], set[str]]:
+    """Runs the programs of all seeds: a tally for each mode, and the ops that graphs had."""
+    tallies = {mode: Tally() for mode in modes}
+    met: set[str] = set()
+    for seed, found, ops in progress(_results(seeds, modes, jobs)):
+        met |= ops
+        for mode, result in found.items():
+            tallies[mode].add(seed, result)
+    return tallies, met
+
+
+def _results(seeds: Iterable[int], modes: tuple[str, ...], jobs: int) -> Iterator[Any]:
+    work = partial(outcomes, modes=modes)
+    if jobs == 1:
+        yield from map(work, seeds)
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(work, seeds, chunksize=10)
+
+
+def smallest(seed: int, mode: str) -> Script:
+    """The program of a seed that differs in a mode, without what does not matter."""
+    whole, options = table_script(seed), ALL_MODES[mode]
+    wanted = _kinds(outcome(whole, play(whole, eager_form), options).found)
+
+    def fails(script: Script) -> bool:
+        try:
+            eager = play(script, eager_form)
+            if any(isinstance(m.error, (NameError, SyntaxError)) for m in eager.moments):
+                return False
+            return wanted == _kinds(outcome(script, eager, options).found)
+        except Exception:
+            return False
+
+    for result in re.findall(r"\b[avp]\d+(?:\[-?\d+\])?", whole.result):
+        if fails(one := attrs.evolve(whole, result=f"({result},)")):
+            whole = one
+            break
+    found = shrunk(whole, fails)
+    for place in reversed(range(found.head.count(",") + 1)):
+        if fails(fewer := _without_input(found, place)):
+            found = fewer
+    return shrunk(found, fails)
+
+
+def _without_input(script: Script, place: int) -> Script:
+    """The script without a parameter, and what its calls give for it."""
+
+    def less(text: str) -> str:
+        start, end = text.index("f(") + 2, text.rindex(")")
+        names = text[start:end].split(", ")
+        return f"{text[:start]}{', '.join(names[:place] + names[place + 1 :])}{text[end:]}"
+
+    session = [Line(e.kind, less(e.text)) if e.kind == "call" else e for e in script.session]
+    return attrs.evolve(script, head=less(script.head), session=tuple(session))
+
+
+def _kinds(found: list[str]) -> str:
+    """What the first difference is about, without names and numbers."""
+    first = found[0] if found else ""
+    return re.sub(r"`.*?`|\w+\.(?=\w+:)|\d+", "", first, flags=re.DOTALL)[:40]
+
+
+def unmet(met: set[str]) -> list[str]:
+    """The ops that a capture takes and no graph had."""
+    return sorted(n for n, op in OPS.items() if not isinstance(op, DataOp) and n not in met)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(description="Random programs of the op table.")
+    parser.add_argument("--programs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0, help="of the first program")
+    parser.add_argument("--mode", nargs="+", default=["all"], choices=[*ALL_MODES, "all"])
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--show", type=int, default=3, help="programs to print per mode")
+    given = parser.parse_args(arguments)
+    console = Console(soft_wrap=True)
+    modes = tuple(ALL_MODES) if "all" in given.mode else tuple(given.mode)
+    seeds = range(given.seed, given.seed + given.programs)
+    bar = partial(track, total=given.programs, console=Console(stderr=True))
+    tallies, met = run(seeds, modes, jobs=given.jobs, progress=bar)
+    console.print(table_of(tallies))
+    missing = unmet(met)
+    console.print(f"{len(met)} ops met; not met: {', '.join(missing) or 'none'}", markup=False)
+    for mode, tally in tallies.items():
+        for reason, count in tally.refused.most_common():
+            console.print(f"{mode}: {count} refused: {reason}", markup=False)
+        for seed, found in tally.different:
+            console.print(f"\n{mode}: seed {seed}: {found[0]}", markup=False)
+        for seed, _ in tally.different[: given.show]:
+            console.print(f"\n# {mode}, seed {seed}\n{smallest(seed, mode)}", markup=False)
+    return 1 if any(tally.different for tally in tallies.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
