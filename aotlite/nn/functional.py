@@ -1,5 +1,10 @@
 """The functions of layers and losses, with PyTorch's names, arguments and defaults."""
 
+from aotlite.ir.ops.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool2d,
+)
 from aotlite.ir.ops.convolutions import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from aotlite.ir.ops.labels import cross_entropy, nll_loss, one_hot
 from aotlite.ir.ops.losses import (
@@ -11,15 +16,9 @@ from aotlite.ir.ops.losses import (
     mse_loss,
     smooth_l1_loss,
 )
-from aotlite.ir.ops.max_pooling import adaptive_max_pool2d
-from aotlite.ir.ops.mean_pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    avg_pool1d,
-    avg_pool2d,
-)
+from aotlite.ir.ops.max_pooling import max_pool1d, max_pool2d
+from aotlite.ir.ops.mean_pooling import avg_pool1d, avg_pool2d
 from aotlite.ir.ops.pad import pad
-from aotlite.ir.ops.pooling import max_pool1d, max_pool2d
 from aotlite.ir.ops.similarity import (
     cosine_similarity,
     normalize,

@@ -11,13 +11,13 @@ from typing import Any
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.normalize import (
     affine,
     by_channel,
     channel_sum,
     check_affine,
     check_channels,
-    like_input,
     moments,
     per_channel,
 )
@@ -37,7 +37,7 @@ def _train_rule(
 ) -> tuple[TensorMeta, TensorMeta, TensorMeta]:
     _check(input, weight=weight, bias=bias)
     value = tensor_meta(input.shape[1:2], None, accumulator(input.dtype), input.device)
-    return like_input(input), value, value
+    return image_like(input, input.shape), value, value
 
 
 def _train_kernel(
@@ -47,9 +47,7 @@ def _train_kernel(
     axes = (0, *range(2, rank))
     centered, mean, var = moments(xp, wide(xp, a, dtype), axes)
     unit = centered * xp.reciprocal(xp.sqrt(var + eps))
-    result = affine(
-        xp, unit, per_channel(xp, weight, rank), per_channel(xp, bias, rank), dtype
-    )
+    result = affine(xp, unit, per_channel(xp, weight, rank), per_channel(xp, bias, rank), dtype)
     return result, xp.reshape(mean, channels), xp.reshape(var, channels)
 
 
@@ -111,10 +109,8 @@ def _eval_rule(
     bias: TensorMeta | None,
     eps: float,
 ) -> TensorMeta:
-    _check(
-        input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
-    )
-    return like_input(input)
+    _check(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    return image_like(input, input.shape)
 
 
 def _eval_kernel(
@@ -140,9 +136,7 @@ def _eval_to_input(grad: Any, running_var: Any, weight: Any, eps: float) -> Any:
     return widened(grad) * by_channel(scale, grad.ndim)
 
 
-def _eval_to_weight(
-    grad: Any, input: Any, running_mean: Any, running_var: Any, eps: float
-) -> Any:
+def _eval_to_weight(grad: Any, input: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
     unit, _ = _unit(input, running_mean, running_var, eps)
     return channel_sum(widened(grad) * unit)
 

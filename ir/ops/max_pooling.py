@@ -1,79 +1,130 @@
-"""The maximum of windows that cover an image evenly, as many as the result has elements."""
+"""Pooling by the maximum: of windows of one size, on images and lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import DTypeError
-from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.mean_pooling import adaptive_size, check_covered, covered, filled_in
-from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
-from aotlite.ir.ops.pooling import lowest, to_maxima
+from aotlite.ir.ops.memory_format import image_like
+from aotlite.ir.ops.pooling import (
+    check_image,
+    check_line,
+    lowest,
+    on_a_line,
+    pool_size,
+    pool_window,
+    to_maxima,
+)
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.window import Ints
+from aotlite.ir.ops.window import Given, Ints, Window, along_a_line, lines, padded_image
 
 
-def _rule(self: TensorMeta, output_size: Ints) -> tuple[TensorMeta, TensorMeta]:
-    name = "adaptive_max_pool2d"
-    check_covered(name, self.shape)
-    if not self.dtype.is_floating_point:
-        raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
-    shape = (*self.shape[:-2], *adaptive_size(name, output_size))
-    stride = image_strides(shape, channels_last=suggests_channels_last(self))
-    values = tensor_meta(shape, stride, self.dtype, self.device)
+def _max_pool_rule(
+    self: TensorMeta,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> tuple[TensorMeta, TensorMeta]:
+    name = "max_pool2d"
+    check_image(name, self)
+    if self.dtype.is_complex or self.dtype is dtypes.bool_:
+        raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating or integer one")
+    window = pool_window(name, kernel_size, stride, padding, dilation)
+    values = image_like(self, pool_size(name, self.shape, window, ceil_mode))
     return values, values.with_dtype(dtypes.int64)
 
 
-def _kernel(
-    xp: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, output_size: Ints
+def _first_inside(xp: Any, window: Window, out: Ints, width: int) -> Any:
+    """(outH, outW): the flat index of the first place of each window that is on the image."""
+    starts = []
+    for n, step, pad, gap in zip(out, window.stride, window.padding, window.dilation, strict=True):
+        start = lines(xp, n, step, -pad)
+        starts.append(xp.where(start < 0, start % gap, start))
+    return starts[0][:, None] * width + starts[1][None, :]
+
+
+def _max_pool_kernel(
+    xp: Any,
+    metas: tuple[TensorMeta, TensorMeta],
+    a: Any,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
 ) -> tuple[Any, Any]:
-    a, shape = wide(xp, a, metas[0].dtype), metas[0].shape
-    (height, width), out = a.shape[-2:], shape[-2:]
-    rows, columns = covered(xp, out[0], height), covered(xp, out[1], width)
+    a = wide(xp, a, metas[0].dtype)
+    window = pool_window("max_pool2d", kernel_size, stride, padding, dilation)
+    shape, out, width = metas[0].shape, metas[0].shape[-2:], a.shape[-1]
+    padded = padded_image(xp, a, window, out, lowest(xp, a.dtype))
     best = xp.full(shape, lowest(xp, a.dtype), dtype=a.dtype)
-    where = xp.broadcast_to(rows[0][:, None] * width + columns[0], shape)
-    for i in range(_longest(xp, rows)):
-        row = xp.minimum(rows[0] + i, rows[1] - 1)
-        line = xp.take(a, row, axis=-2)
-        for j in range(_longest(xp, columns)):
-            # Past its end a window sees its last place again, which changes nothing.
-            column = xp.minimum(columns[0] + j, columns[1] - 1)
-            seen = xp.take(line, column, axis=-1)
-            better = xp.logical_or(seen > best, seen != seen)
-            best = xp.where(better, seen, best)
-            where = xp.where(better, row[:, None] * width + column, where)
+    where = xp.broadcast_to(_first_inside(xp, window, out, width), shape)
+    for place in window.places():
+        seen = padded[window.seen(place, out)]
+        rows = lines(xp, out[0], window.stride[0], place[0] - window.padding[0])
+        columns = lines(xp, out[1], window.stride[1], place[1] - window.padding[1])
+        # A nan wins over anything, a later nan over an earlier one: PyTorch's comparison.
+        better = xp.logical_or(seen > best, seen != seen)
+        best = xp.where(better, seen, best)
+        where = xp.where(better, rows[:, None] * width + columns[None, :], where)
     return cast(xp, best, metas[0].dtype), where
 
 
-def _longest(xp: Any, stretch: tuple[Any, Any]) -> int:
-    first, end = stretch
-    return int(xp.max(end - first)) if first.size else 0
-
-
-ADAPTIVE_MAX_POOL2D: PureOp = pure(
-    "adaptive_max_pool2d(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
-    meta=_rule,
-    kernel=_kernel,
+MAX_POOL2D_WITH_INDICES: PureOp = pure(
+    "max_pool2d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], "
+    "int[] dilation=[1], bool ceil_mode=False) -> (Tensor values, Tensor indices)",
+    meta=_max_pool_rule,
+    kernel=_max_pool_kernel,
     # PyTorch saves self for its shape.
     vjp={"self": to_maxima},
     cost=Cost.REDUCTION,
 )
-"""The maxima and their places in the plane (row-major); the first of equal ones."""
+"""The maximum of each window and its place in the plane (row-major); the first of equal ones."""
+
+
+# ------------------------------------------------------------------------------ what users call
+@composite(is_method=False)
+def max_pool2d(
+    input: Any,
+    kernel_size: Given,
+    stride: Given | None = None,
+    padding: Given = 0,
+    dilation: Given = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window: (n, c, h, w) -> (n, c, h', w'); with indices, a pair."""
+    steps = kernel_size if stride is None else stride
+    values, indices = input._do(
+        "max_pool2d_with_indices", kernel_size, steps, padding, dilation, ceil_mode
+    )
+    return (values, indices) if return_indices else values
 
 
 @composite(is_method=False)
-def adaptive_max_pool2d(
-    input: Any, output_size: int | Sequence[int | None], return_indices: bool = False
+def max_pool1d(
+    input: Any,
+    kernel_size: Given,
+    stride: Given | None = None,
+    padding: Given = 0,
+    dilation: Given = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
-    """The maxima of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
-
-    None in the place of a size keeps the input's; with indices, a pair.
-    """
-    size = filled_in(output_size, input.shape[-2:])
-    values, indices = input._do("adaptive_max_pool2d", size)
+    """The largest value of each window of a line: (n, c, l) -> (n, c, l'); with indices, a pair."""
+    name = "max_pool1d"
+    check_line(name, input)
+    if not input.is_floating_point():
+        raise DTypeError(f"{name}: dtype is {input.dtype}, expected a floating one")
+    window = on_a_line(name, kernel_size, stride, padding)
+    gaps = (1, *along_a_line(name, "dilation", dilation))
+    pair = input.unsqueeze(-2)._do("max_pool2d_with_indices", *window, gaps, ceil_mode)
+    values, indices = (one.squeeze(-2) for one in pair)
     return (values, indices) if return_indices else values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from aotlite.ir import layout, sizes
 from aotlite.ir.memory_format import (
@@ -11,7 +12,7 @@ from aotlite.ir.memory_format import (
     channels_last_3d,
     contiguous_format,
 )
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.sizes import Shape, Stride
 
 
@@ -43,6 +44,19 @@ def image_strides(shape: Shape, *, channels_last: bool) -> Stride:
     if channels_last:
         return layout.channels_last_strides(shape)
     return layout.contiguous_strides(shape)
+
+
+def image_like(like: TensorMeta, shape: Shape) -> TensorMeta:
+    """The meta of a fresh result of this shape in the memory format of `like`."""
+    stride = image_strides(shape, channels_last=suggests_channels_last(like))
+    return tensor_meta(shape, stride, like.dtype, like.device)
+
+
+def formatted_like(fresh: Any, like: TensorMeta) -> Any:
+    """A contiguous value that was just made, in the memory format of `like`."""
+    if not suggests_channels_last(like):
+        return fresh
+    return fresh._do("restride", image_strides(fresh.shape, channels_last=True))
 
 
 def agreed_strides(shape: Shape, metas: Iterable[TensorMeta]) -> Stride:

@@ -10,7 +10,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
-from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
+from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 
@@ -46,9 +46,7 @@ def check_affine(
     That of a 16-bit input may be float32.
     """
     if meta.shape != shape:
-        raise ShapeError(
-            f"{name}: argument '{argument}' has shape {meta.shape}, expected {shape}"
-        )
+        raise ShapeError(f"{name}: argument '{argument}' has shape {meta.shape}, expected {shape}")
     if meta.dtype is not input.dtype and meta.dtype is not accumulator(input.dtype):
         raise DTypeError(
             f"{name}: argument '{argument}' has dtype {meta.dtype}, expected {input.dtype}"
@@ -137,12 +135,6 @@ Source: Ba, Kiros and Hinton, "Layer normalization" (2016).
 
 
 # -------------------------------------------------------------------------------------- group_norm
-def like_input(input: TensorMeta) -> TensorMeta:
-    """The meta of a result in the input's memory format."""
-    stride = image_strides(input.shape, channels_last=suggests_channels_last(input))
-    return tensor_meta(input.shape, stride, input.dtype, input.device)
-
-
 def _group_norm_rule(
     input: TensorMeta,
     num_groups: int,
@@ -160,7 +152,7 @@ def _group_norm_rule(
     for argument, meta in (("weight", weight), ("bias", bias)):
         if meta is not None:
             check_affine(name, argument, meta, input.shape[1:2], input)
-    return like_input(input)
+    return image_like(input, input.shape)
 
 
 def check_channels(name: str, input: TensorMeta) -> None:
@@ -247,7 +239,7 @@ def _rms_norm_rule(
         raise DTypeError(f"rms_norm: dtype is {input.dtype}, expected a floating or complex one")
     if weight is not None:
         check_affine("rms_norm", "weight", weight, normalized_shape, input)
-    return like_input(input)
+    return image_like(input, input.shape)
 
 
 def smallest(dtype: DType, eps: float | None) -> float:

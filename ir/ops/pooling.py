@@ -1,26 +1,14 @@
-"""Pooling: the maximum or the mean of each window of an image, (N, C, H, W) or (C, H, W)."""
+"""What pooling ops share: windows of one size, checks, and where maxima were."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
-from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
-from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.window import (
-    Given,
-    Ints,
-    Window,
-    along_a_line,
-    lines,
-    padded_image,
-    window_of,
-)
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.declare import common_device
+from aotlite.ir.ops.window import Given, Ints, Window, along_a_line, window_of
 
 
 def pool_window(
@@ -65,64 +53,9 @@ def check_image(name: str, self: TensorMeta) -> None:
         )
 
 
-def _max_pool_rule(
-    self: TensorMeta,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-) -> tuple[TensorMeta, TensorMeta]:
-    name = "max_pool2d"
-    check_image(name, self)
-    if self.dtype.is_complex or self.dtype is dtypes.bool_:
-        raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating or integer one")
-    window = pool_window(name, kernel_size, stride, padding, dilation)
-    shape = pool_size(name, self.shape, window, ceil_mode)
-    stride = image_strides(shape, channels_last=suggests_channels_last(self))
-    values = tensor_meta(shape, stride, self.dtype, self.device)
-    return values, values.with_dtype(dtypes.int64)
-
-
 def lowest(xp: Any, dtype: Any) -> Any:
     """The least number of an array's dtype."""
     return -float("inf") if dtypes.from_numpy(dtype).is_floating_point else int(xp.iinfo(dtype).min)
-
-
-def _first_inside(xp: Any, window: Window, out: Ints, width: int) -> Any:
-    """(outH, outW): the flat index of the first place of each window that is on the image."""
-    starts = []
-    for n, step, pad, gap in zip(out, window.stride, window.padding, window.dilation, strict=True):
-        start = lines(xp, n, step, -pad)
-        starts.append(xp.where(start < 0, start % gap, start))
-    return starts[0][:, None] * width + starts[1][None, :]
-
-
-def _max_pool_kernel(
-    xp: Any,
-    metas: tuple[TensorMeta, TensorMeta],
-    a: Any,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-) -> tuple[Any, Any]:
-    a = wide(xp, a, metas[0].dtype)
-    window = pool_window("max_pool2d", kernel_size, stride, padding, dilation)
-    shape, out, width = metas[0].shape, metas[0].shape[-2:], a.shape[-1]
-    padded = padded_image(xp, a, window, out, lowest(xp, a.dtype))
-    best = xp.full(shape, lowest(xp, a.dtype), dtype=a.dtype)
-    where = xp.broadcast_to(_first_inside(xp, window, out, width), shape)
-    for place in window.places():
-        seen = padded[window.seen(place, out)]
-        rows = lines(xp, out[0], window.stride[0], place[0] - window.padding[0])
-        columns = lines(xp, out[1], window.stride[1], place[1] - window.padding[1])
-        # A nan wins over anything, a later nan over an earlier one: PyTorch's comparison.
-        better = xp.logical_or(seen > best, seen != seen)
-        best = xp.where(better, seen, best)
-        where = xp.where(better, rows[:, None] * width + columns[None, :], where)
-    return cast(xp, best, metas[0].dtype), where
 
 
 def to_maxima(grad_values: Any, self: Any, indices: Any) -> Any:
@@ -131,59 +64,6 @@ def to_maxima(grad_values: Any, self: Any, indices: Any) -> Any:
     planes = grad_values.new_zeros((*shape[:-2], shape[-2] * shape[-1]))
     flat = planes.scatter_add(-1, indices.flatten(-2), grad_values.flatten(-2))
     return flat.view(shape)
-
-
-MAX_POOL2D_WITH_INDICES: PureOp = pure(
-    "max_pool2d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], "
-    "int[] dilation=[1], bool ceil_mode=False) -> (Tensor values, Tensor indices)",
-    meta=_max_pool_rule,
-    kernel=_max_pool_kernel,
-    # PyTorch saves self for its shape.
-    vjp={"self": to_maxima},
-    cost=Cost.REDUCTION,
-)
-"""The maximum of each window and its place in the plane (row-major); the first of equal ones."""
-
-
-# ------------------------------------------------------------------------------ what users call
-@composite(is_method=False)
-def max_pool2d(
-    input: Any,
-    kernel_size: Given,
-    stride: Given | None = None,
-    padding: Given = 0,
-    dilation: Given = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window: (n, c, h, w) -> (n, c, h', w'); with indices, a pair."""
-    steps = kernel_size if stride is None else stride
-    values, indices = input._do(
-        "max_pool2d_with_indices", kernel_size, steps, padding, dilation, ceil_mode
-    )
-    return (values, indices) if return_indices else values
-
-
-@composite(is_method=False)
-def max_pool1d(
-    input: Any,
-    kernel_size: Given,
-    stride: Given | None = None,
-    padding: Given = 0,
-    dilation: Given = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of a line: (n, c, l) -> (n, c, l'); with indices, a pair."""
-    name = "max_pool1d"
-    check_line(name, input)
-    if not input.is_floating_point():
-        raise DTypeError(f"{name}: dtype is {input.dtype}, expected a floating one")
-    window = on_a_line(name, kernel_size, stride, padding)
-    gaps = (1, *along_a_line(name, "dilation", dilation))
-    pair = input.unsqueeze(-2)._do("max_pool2d_with_indices", *window, gaps, ceil_mode)
-    values, indices = (one.squeeze(-2) for one in pair)
-    return (values, indices) if return_indices else values
 
 
 def check_line(name: str, input: Any) -> None:
@@ -199,3 +79,18 @@ def on_a_line(
     size = along_a_line(name, "kernel_size", kernel_size)
     steps = size if stride is None else along_a_line(name, "stride", stride)
     return (1, *size), (1, *steps), (0, *along_a_line(name, "padding", padding))
+
+
+def check_grad(name: str, grad_output: TensorMeta, expected: TensorMeta) -> None:
+    """Raises unless the gradient is one of such a result."""
+    common_device(name, [grad_output, expected])
+    if grad_output.shape != expected.shape:
+        raise ShapeError(
+            f"{name}: argument 'grad_output' has shape {grad_output.shape}, expected "
+            f"{expected.shape}, the shape of the pooling's result"
+        )
+    if grad_output.dtype is not expected.dtype:
+        raise DTypeError(
+            f"{name}: argument 'grad_output' has dtype {grad_output.dtype}, expected "
+            f"{expected.dtype}"
+        )

@@ -7,7 +7,7 @@ from typing import Any
 from aotlite.ir import layout
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
-from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
+from aotlite.ir.ops.memory_format import formatted_like
 from aotlite.ir.sizes import broadcast_shapes
 
 
@@ -75,9 +75,7 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 def _laid_out(parts: Any, shape: tuple[int, ...], like: Any) -> Any:
     """A copy of the parts in this shape, in the memory format of `like`."""
     fresh = parts._do("restride", layout.contiguous_strides(parts.shape)).view(shape)
-    if not suggests_channels_last(like.meta):
-        return fresh
-    return fresh._do("restride", image_strides(shape, channels_last=True))
+    return formatted_like(fresh, like.meta)
 
 
 def _checked(name: str, self: Any, factor: int) -> tuple[int, ...]:

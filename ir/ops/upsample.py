@@ -11,10 +11,10 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
-from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
+from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.sizes import Shape
 
@@ -82,9 +82,7 @@ def _scattered(xp: Any, grad: Any, axis: int, taps: Taps, size: int) -> Any:
     shape[axis] = size
     total = xp.zeros(tuple(shape), dtype=grad.dtype)
     for places, shares in taps:
-        xp.add.at(
-            total, (*[slice(None)] * axis, places), _shared(xp, grad, axis, shares)
-        )
+        xp.add.at(total, (*[slice(None)] * axis, places), _shared(xp, grad, axis, shares))
     return total
 
 
@@ -110,9 +108,7 @@ def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
     taken = self.dtype.is_floating_point or ("nearest" in name and self.dtype is dtypes.uint8)
     if not taken:
         raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
-    shape = (*self.shape[:2], *size)
-    stride = image_strides(shape, channels_last=suggests_channels_last(self))
-    return tensor_meta(shape, stride, self.dtype, self.device)
+    return image_like(self, (*self.shape[:2], *size))
 
 
 def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
@@ -140,8 +136,7 @@ def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
                 f"{(*input_size[:2], *output_size)}"
             )
         _image(backward, grad_output, output_size)
-        stride = image_strides(input_size, channels_last=suggests_channels_last(grad_output))
-        return tensor_meta(input_size, stride, grad_output.dtype, grad_output.device)
+        return image_like(grad_output, input_size)
 
     def back_kernel(
         xp: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
