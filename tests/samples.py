@@ -8,7 +8,7 @@ numerically. An op in the table without samples here fails the suite (tests/laws
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -132,10 +132,30 @@ _FAMILIES: dict[str, Callable[[], Iterable[Sample]]] = {}
 
 
 def samples_of(name: str) -> list[Sample]:
-    """The samples of an op; none if nobody wrote any.
+    """The samples of an op; none if nobody wrote any. All laws share their arrays, to read.
 
     An in-place or geometry op `f_` takes those of `f` of which it may write the first operand.
     """
+    return list(_samples_of(name))
+
+
+@cache
+def _samples_of(name: str) -> list[Sample]:
+    found = _fresh_samples_of(name)
+    for sample in found:
+        _make_read_only((sample.args, tuple(sample.kwargs.values())))
+    return found
+
+
+def _make_read_only(value: Any) -> None:
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _make_read_only(item)
+
+
+def _fresh_samples_of(name: str) -> list[Sample]:
     family = _FAMILIES.get(name)
     if family is not None:
         return list(family())

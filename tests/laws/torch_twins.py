@@ -119,7 +119,7 @@ def torch_tensor(torch: Any, array: np.ndarray) -> Any:
 
 def torch_copy(torch: Any, array: np.ndarray) -> Any:
     """A contiguous tensor with the array's values; dtypes that NumPy lacks go by their bits."""
-    flat = np.ascontiguousarray(array).reshape(array.shape)
+    flat = np.array(array, order="C")  # samples are read-only, and PyTorch warns of that
     if array.dtype.type.__module__ == "numpy":
         return torch.from_numpy(flat)
     bits = torch.from_numpy(flat.view(f"uint{8 * array.itemsize}"))
