@@ -1,4 +1,4 @@
-"""What both benchmarks share: the machine in words, tables that paste into Markdown, medians."""
+"""What benchmarks share: the machine in words, tables that paste into Markdown."""
 
 from __future__ import annotations
 
