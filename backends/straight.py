@@ -184,10 +184,11 @@ class _Writer:
             call = f"{self._constant(function)}({', '.join(args)})"
             (self._take if _needs_nothing(node) else self._hold)(node, call)
             return
-        function = _joining_function(node, op)
-        if function is not None:
+        joining = _joining_function(node, op)
+        if joining is not None:
             names = "".join([f"{self._array(item)}, " for item in node.args[0]])
-            self._take(node, f"{self._constant(function)}(({names}), axis={node.args[1]})")
+            options = "".join([f", {name}={value!r}" for name, value in joining[1].items()])
+            self._take(node, f"{self._constant(joining[0])}(({names}){options})")
             return
         args = [self._argument(a) for a in node.args]
         library, meta = self._constant(_library(node)), self._constant(node.meta)
@@ -293,18 +294,19 @@ def _needs_nothing(node: Node) -> bool:
     return alike and bool(meta.shape)
 
 
-def _joining_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
-    """The array library's function that joins the operands, if there is nothing else to do."""
+def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[str, int]] | None:
+    """The array library's function that joins the operands, and its options, if it is the kernel.
+
+    Options are whole numbers, which stand in the source as they are.
+    """
     meta: Any = node.meta
-    if op.joins is None or not travels_as_array(meta):
+    if not op.lists or op.namespaced is None or not travels_as_array(meta):
         return None
-    operands: list[Any] = [item.meta for item in node.args[0]]
-    ranks = {len(m.shape) for m in operands}
-    if len(ranks) > 1 or any(m.dtype is not meta.dtype for m in operands):
+    if not all(travels_as_array(item.meta) for item in node.args[0]):
         return None
-    if not all(map(travels_as_array, operands)):
-        return None
-    return _library(node).fresh_function(op.joins)
+    found = op.namespaced(meta, *op.key(node.args))
+    function = None if found is None else _library(node).fresh_function(found[0])
+    return None if found is None or function is None else (function, found[1])
 
 
 def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta) -> bool:

@@ -239,9 +239,6 @@ class PureOp(Op):
     """Pointwise: what a number in a tensor's place is first: "held" as the dtype that the op
     computes in holds it, "wide" as float32 does where that is a 16-bit float, or "unwrapped": held,
     but integers as they are."""
-    joins: str | None = attrs.field(kw_only=True, default=None)
-    """The namespace's function of a tuple of operands and an axis that the kernel is, for operands
-    of one dtype and number of dimensions, none of them empty."""
     shortcuts: dict[tuple[Any, ...], tuple[TensorMeta, Callable[..., Any], Any, int | None]] = (
         attrs.field(init=False, factory=dict)
     )

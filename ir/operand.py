@@ -17,7 +17,7 @@ from aotlite.ir.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat, contiguous_format, has_format
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import KINDS, OPS, Op
+from aotlite.ir.op import OPS, Op
 from aotlite.ir.results import results_of
 
 
@@ -272,11 +272,6 @@ class Operand:
         """
         lone = self.is_complex() and not dtype.is_complex
         return (self._do("real") if lone else self).to(dtype)
-
-
-def is_number(value: Any) -> bool:
-    """Whether `value` is a plain Python number, or a symbolic one."""
-    return type(value) in KINDS
 
 
 def install_methods() -> None:

@@ -6,7 +6,6 @@ Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -288,6 +287,3 @@ class Partition:
         if self.backward is None:
             return ()
         return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
-
-
-Partitioner = Callable[[Graph], Partition]

@@ -287,7 +287,7 @@ def pure(
 ) -> PureOp:
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
-    `facts` are fields of `PureOp` that few ops have: `additive`, `joins`.
+    `facts` are fields of `PureOp` that few ops have: `additive`, `namespaced`.
     """
     parsed = schema_of(schema)
 

@@ -75,7 +75,6 @@ CAT: PureOp = pure(
     meta=_cat_rule,
     kernel=_cat_kernel,
     namespaced=_cat_namespaced,
-    joins="concat",
     vjp={"tensors": _cat_vjp},
     cost=Cost.INDEXING,
 )

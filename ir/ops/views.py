@@ -224,7 +224,8 @@ def _select(self: TensorMeta, dim: int, index: int) -> Window:
     size = self.shape[dim]
     if not -size <= index < size:
         raise IndexOutOfRangeError(
-            f"select: index {index} is out of range for dimension {dim} of size {size}"
+            f"select: index is {index}, expected {-size} <= index < {size}, the size of dimension "
+            f"{dim}"
         )
     order = tuple(i for i in range(len(self.shape)) if i != dim)
     return _reordered(self, order)[0], (index % size) * self.stride[dim]
@@ -346,7 +347,10 @@ def _as_strided(
     self: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
 ) -> Window:
     if len(size) != len(stride):
-        raise ShapeError(f"as_strided: size {size} and stride {stride} differ in length")
+        raise ShapeError(
+            f"as_strided: size {size} and stride {stride} differ in length, expected a stride for "
+            "each size"
+        )
     if any(n < 0 for n in size) or any(n < 0 for n in stride):
         raise ShapeError(f"as_strided: size {size}, stride {stride}, expected no negative number")
     return _seen(self, size, stride, offset)
