@@ -37,8 +37,9 @@ def gradcheck(
     """Whether the gradients of `func(*inputs)` are what finite differences say.
 
     Looked at are the inputs that require grad, which should be float64 or complex128, and all
-    results that do. Raises AutogradError with both Jacobians where they differ, or gives False if
-    `raise_exception` is False. `nondet_tol` is by how much two backwards may differ.
+    results that do; where none does, all of them, whose derivatives must be zero. Raises
+    AutogradError with both Jacobians where they differ, or gives False if `raise_exception` is
+    False. `nondet_tol` is by how much two backwards may differ.
 
     >>> import aotlite as al
     >>> x = al.tensor([1.0, 2.0], dtype=al.float64, requires_grad=True)
@@ -112,11 +113,15 @@ class _Check:
     eps: float
     atol: float
     rtol: float
+    tracked: bool = True
+    """Only results that require grad are looked at."""
 
     def run(self, nondet_tol: float, *, undefined: bool, dtypes: bool) -> None:
         wanted = self._wanted()
         with enable_grad():
             outs = self._outputs()
+        if not outs:
+            self._check_constant(wanted)
         for k, out in enumerate(outs):
             analytical = self._analytical(out, wanted)
             again = self._analytical(out, wanted)
@@ -148,7 +153,8 @@ class _Check:
         return wanted
 
     def _outputs(self) -> list[Tensor]:
-        return _tracked(self.name, self.func(*self.inputs))
+        found = _tensors(self.name, self.func(*self.inputs))
+        return [t for t in found if t.requires_grad] if self.tracked else found
 
     # --- the two Jacobians
     def _analytical(self, out: Tensor, wanted: Sequence[Tensor]) -> list[np.ndarray]:
@@ -186,6 +192,13 @@ class _Check:
                 return _reals(self._outputs()[k])
         finally:
             array[index] = before
+
+    def _check_constant(self, wanted: Sequence[Tensor]) -> None:
+        """Where no result requires grad, all derivatives are said to be zero."""
+        check = attrs.evolve(self, tracked=False)
+        for k, out in enumerate(check._outputs()):
+            for i, numerical in enumerate(check._numerical(k, out, wanted)):
+                self._compare(k, i, numerical, np.zeros_like(numerical))
 
     # --- what is compared
     def _compare(self, k: int, i: int, numerical: np.ndarray, analytical: np.ndarray) -> None:
@@ -278,8 +291,12 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 def _tracked(name: str, value: Any) -> list[Tensor]:
     """The results that require grad."""
-    found = _listed(value)
+    return [t for t in _tensors(name, value) if t.requires_grad]
+
+
+def _tensors(name: str, value: Any) -> list[Tensor]:
+    found = list(_listed(value))
     for each in found:
         if not isinstance(each, Tensor):
             raise ArgumentError(f"{name}: the function gave {each!r}, expected tensors")
-    return [t for t in found if t.requires_grad]
+    return found

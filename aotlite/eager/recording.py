@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aotlite.ir.op import Op
@@ -30,6 +31,9 @@ class Recorder(Protocol):
 
     def is_outside(self, tensor: Tensor) -> bool:
         """Whether the tensor, or the one it stands for, existed before the capture."""
+
+    def check_paths(self, starts: Sequence[Any], sinks: Sequence[Any]) -> None:
+        """Refuses gradients on whose way lies the history that an input has outside (CAP-6)."""
 
     def note_offset_read(self, tensor: Tensor) -> None:
         """The program depends on where this tensor starts in its storage: guard it."""

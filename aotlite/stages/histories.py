@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import RESTRICTED
+from aotlite.eager.autograd.history import RESTRICTED, edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.autograd.tape import OpNode
+from aotlite.eager.autograd.tape import InputNode, OpNode
+from aotlite.eager.state import recording
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.op import ViewOp
 
@@ -42,6 +43,27 @@ def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
         assert edge is not None
         node = edge[0]
         yield node
+
+
+def passes_outside(
+    starts: Iterable[Edge | None],
+    sinks: Sequence[Edge | None],
+    inputs: Sequence[tuple[Edge, Tensor]],
+) -> bool:
+    """Whether gradients would have to pass the history outside of one input to get to another.
+
+    Inputs are (edge within the capture, tensor outside).
+    """
+    order, _ = reachable([edge[0] for edge in starts if edge is not None])
+    met = {node for node in order if isinstance(node, InputNode)}
+    if not met:
+        return False
+    with recording(None):
+        outside = [(edge, edge_of(real)) for edge, real in inputs]
+    left = [way[0] for edge, way in outside if edge[0] in met and way is not None]
+    order, accumulating = reachable(left)
+    beyond = {edge for node in (*order, *accumulating) for edge in node.edges}
+    return any(edge in sinks and way is not None and way in beyond for edge, way in outside)
 
 
 def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:

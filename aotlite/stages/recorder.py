@@ -6,6 +6,7 @@ the graph. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from aotlite.eager.autograd.history import (
     is_leaf_family,
     is_stale,
 )
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
@@ -44,6 +45,7 @@ from aotlite.stages.guards import (
     SamePlace,
     Surroundings,
 )
+from aotlite.stages.histories import passes_outside
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.source_place import describe, user_location
 
@@ -252,10 +254,8 @@ class CaptureRecorder:
             counts = type(tensor.storage.version) is int
             storage.version = 0 if counts else NO_COUNT
             self._storages[id(tensor.storage)] = storage
-        requires_grad, is_leaf = (
-            tensor.requires_grad_outside(),
-            tensor._leaf and tensor._node is None,
-        )
+        requires_grad = tensor.requires_grad_outside()
+        is_leaf = tensor._leaf and tensor._node is None
         fake = Tensor(storage, tensor.meta, tensor.offset)
         _copy_autograd(tensor, fake, requires_grad=requires_grad)
         node = Node("placeholder", role, meta=tensor.meta, role=role)
@@ -290,6 +290,14 @@ class CaptureRecorder:
 
     def is_outside(self, tensor: Tensor) -> bool:
         return tensor.storage.capture is not self or id(tensor) in self._reals
+
+    def check_paths(self, starts: Sequence[Edge | None], sinks: Sequence[Edge | None]) -> None:
+        ways = [(i.entry, self._reals[id(i.fake)]) for i in self.inputs if i.entry is not None]
+        if passes_outside(starts, sinks, ways):
+            raise self.refuse(
+                "the gradient of a tensor from outside by another, which it was computed from,",
+                "ask for the gradient outside, or compute the tensor inside the function",
+            )
 
     def note_offset_read(self, tensor: Tensor) -> None:
         for given in self.inputs:

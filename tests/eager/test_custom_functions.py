@@ -492,3 +492,21 @@ def test_a_view_with_a_gradient_of_its_own_is_not_returned_beside_its_memory():
     """META-8: rebuilding it as a view of the input would lose the backward."""
     with pytest.raises(al.UnsupportedError, match="output 0 is a view that a custom function made"):
         al.compile(lambda x: SCALED.apply(x, 3))(leaf(al))
+
+
+def test_a_function_has_one_backward(lib):
+    """TEN-30: by one of its two names."""
+
+    class Both(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+        vjp = backward
+
+    with raises(lib, RuntimeError, "^Both: both 'backward' and 'vjp' are there, expected one"):
+        Both.apply(leaf(lib)).sum().backward()

@@ -56,5 +56,5 @@ def test_a_random_program_gives_the_same_compiled():
         seen["with gradients"] += any(each is not None for each in eager.things[-3:])
 
     check()
-    assert seen["refused"] <= 0.25 * seen["all"], seen
+    assert seen["refused"] <= 0.3 * seen["all"], seen
     assert seen["with gradients"] >= 0.3 * seen["all"], seen

@@ -181,6 +181,16 @@ def test_a_wrong_second_derivative_fails(lib):
     assert not lib.autograd.gradgradcheck(Squared.apply, x, raise_exception=False)
 
 
+def test_a_function_without_history_is_constant_or_fails(lib):
+    """That no gradient flows says that it is zero."""
+    x = leaf(lib)
+    assert lib.autograd.gradcheck(lambda x: (lib.ones(2), (x > 3) * 1), x)
+    assert not lib.autograd.gradcheck(lambda x: x.detach() * 2, x, raise_exception=False)
+    text = "^gradcheck: the Jacobian of result 1 with respect to input 0 "
+    with raises(lib, RuntimeError, text):
+        lib.autograd.gradcheck(lambda x: (lib.ones(2), x.detach() * 2), x)
+
+
 def test_gradients_that_change_from_run_to_run_fail(lib):
     times = iter(range(1000))
 

@@ -128,3 +128,47 @@ def test_a_graph_is_freed_unless_it_is_retained(lib):
     lib.autograd.grad(y, x)
     with raises(lib, RuntimeError, "^MulBackward: the values saved .* are freed"):
         y.backward(inputs=[x])
+
+
+def _through_its_history(x, w):
+    (x * x).sum().backward()
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (_through_its_history, "backward\\(\\) into the .grad of a tensor from outside"),
+        (lambda x, w: al.autograd.grad((x * x).sum(), w), "the gradient of a tensor from outside"),
+        (
+            lambda x, w: al.autograd.grad((x * x).sum(), [x, w], allow_unused=True),
+            "the gradient of a tensor from outside by another, which it was computed from,",
+        ),
+    ],
+    ids=["backward", "grad", "grad of both"],
+)
+def test_what_passes_the_history_of_an_argument_is_refused_in_a_capture(body, what):
+    """CAP-6: it is no part of the graph, so that the gradient would be lost."""
+    w = leaf(al)
+    for x, end in ((w * 3, w), (w[:1], w), ((base := w * 1)[:1], base)):
+        with pytest.raises(al.UnsupportedError, match=what):
+            al.compile(body)(x, end)
+        body(x, end)
+
+
+def test_gradients_of_arguments_that_are_no_leaves_are_found_in_a_capture():
+    """CAP-6 refuses none that does not leave the function."""
+
+    def f(x, y, w):
+        return al.autograd.grad((x * y * w).sum(), [x, w], create_graph=True)
+
+    for run in (f, al.compile(f)):
+        w = leaf(al)
+        x, y = w * 2, w * 3
+        assert [[15, 15], [6, 6]] == values(*run(x, y, leaf(al, value=5.0)))
+
+
+def test_a_gradient_is_of_an_input_at_least(lib):
+    x = leaf(lib)
+    with raises(lib, (RuntimeError, ValueError), "^grad: argument 'inputs' is empty, expected a"):
+        lib.autograd.grad((x * 2).sum(), [])

@@ -343,8 +343,10 @@ def test_a_hook_inside_a_captured_function_works_on_each_call(compiled):
         lambda x: (x * 2).retain_grad(),
         lambda x: x.detach_(),
         al.autograd.graph.increment_version,
+        lambda x: (x * 2).grad_fn.next_functions[0][0].register_hook(print),
+        lambda x: (x * 2).grad_fn.next_functions[0][0].register_prehook(print),
     ],
-    ids=["hook", "post hook", "retain", "detach_", "version"],
+    ids=["hook", "post hook", "retain", "detach_", "version", "node hook", "node prehook"],
 )
 def test_what_a_capture_cannot_do_again_is_refused_with_its_line(use):
     """TEN-41: each call would have to do it."""
@@ -358,6 +360,31 @@ def test_what_a_capture_cannot_do_again_is_refused_with_its_line(use):
         al.compile(f)(x)
     assert any("test_hooks.py" in note for note in error.value.__notes__)
     f(x)
+
+
+@pytest.mark.parametrize("where", ["register_hook", "register_prehook"])
+def test_a_hook_on_the_node_of_an_argument_that_is_no_leaf_is_refused(where):
+    """TEN-41: the history outside is no part of the capture, and the hook would be lost."""
+    f = al.compile(lambda x: (getattr(x.grad_fn, where)(print), x * 2)[1])
+    with pytest.raises(al.UnsupportedError, match=f"{where} of the node of a tensor from outside"):
+        f(leaf(al) * 3)
+
+
+def test_to_retain_the_gradient_of_a_leaf_says_nothing_in_a_capture_either():
+    """TEN-40."""
+
+    def f(x):
+        x.retain_grad()
+        inner = x.detach().requires_grad_()
+        other = x.detach().requires_grad_()
+        (inner * other * 2).sum().backward(inputs=[inner])
+        return inner.grad * x, other.grad is None
+
+    for run in (f, al.compile(f)):
+        x = leaf(al, value=3.0)
+        y, alone = run(x)
+        y.sum().backward()
+        assert (True, [[18, 18], [6, 6]]) == (alone, values(y, x.grad))
 
 
 def test_a_view_that_is_returned_has_no_hooks_from_inside():

@@ -214,7 +214,7 @@ class Differentiable(Operand):
         from aotlite.eager.autograd.hooks import retain_at
 
         recorder = STATE.recorder
-        if recorder is not None:
+        if recorder is not None and not _here(self)._is_tracked_leaf():
             raise recorder.refuse("retain_grad", "call it outside the compiled function")
         if not self.requires_grad:
             self._hookable("retain_grad")

@@ -232,7 +232,13 @@ def _without_history(out: Tensor, *, is_input: bool) -> Tensor:
 
 
 def _backward_of(made: type[Function]) -> Callable[..., Any]:
-    return made.vjp if made.vjp is not Function.vjp else made.backward
+    if made.vjp is Function.vjp:
+        return made.backward
+    if made.backward is not Function.backward:
+        raise AutogradError(
+            f"{made.__name__}: both 'backward' and 'vjp' are there, expected one of them"
+        )
+    return made.vjp
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:

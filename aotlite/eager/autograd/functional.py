@@ -75,6 +75,8 @@ def grad(
         )
     if not isinstance(inputs, (Tensor, list, tuple)) or isinstance(inputs, GradientEdge):
         inputs = _listed("grad: an input", inputs)  # an iterator is walked once only
+    if type(inputs) in (list, tuple) and not inputs:
+        raise ArgumentError("grad: argument 'inputs' is empty, expected a tensor at least")
     retain = create_graph if retain_graph is None else retain_graph
     found: Sequence[Tensor | None] | None = None
     if not create_graph:
@@ -82,6 +84,8 @@ def grad(
     if found is None:
         roots = _roots("grad", _listed("grad: an output", outputs), grad_outputs)
         sinks = _sinks(inputs)
+        if STATE.recorder is not None:
+            STATE.recorder.check_paths([edge for edge, _ in roots], sinks)
         found = run_backward(roots, sinks=sinks, retain_graph=retain, create_graph=create_graph)
     if materialize_grads:
         return _materialized(_listed("grad: an input", inputs), found)

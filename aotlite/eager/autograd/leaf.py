@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.hooks import Hooks
-from aotlite.eager.autograd.node import LAST, Gradients, TapeNode
+from aotlite.eager.autograd.node import LAST, Gradients, TapeNode, refuse_outside
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
@@ -49,6 +49,10 @@ class AccumulateGrad(TapeNode):
         """Whether all that happens here is that the leaf's `.grad` grows."""
         return not self.edges and not self.collected and (self.extra is None or self.extra.is_idle)
 
+    def is_outside(self) -> bool:
+        leaf, recorder = self._leaf(), STATE.recorder
+        return leaf is not None and recorder is not None and recorder.is_outside(leaf)
+
     def pass_on(self, chain: Chain, node: AccumulateGrad) -> None:
         """From now on gives what arrives, seen through `chain`, to `node`, the hooks too."""
         self.chain = chain
@@ -78,10 +82,7 @@ def accumulate(leaf: Tensor, grads: Gradients) -> None:
     """Adds the gradient, which `grads` holds alone, to the leaf's (TEN-29)."""
     recorder = STATE.recorder
     if recorder is not None and recorder.is_outside(leaf):
-        raise recorder.refuse(
-            "backward() into the .grad of a tensor from outside",
-            "call backward outside the compiled function, or use autograd.grad inside it",
-        )
+        raise refuse_outside()
     meta = grads[0].meta
     if meta.shape != leaf.meta.shape or meta.dtype is not leaf.meta.dtype:
         raise AutogradError(

@@ -174,11 +174,24 @@ class TapeNode:
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Calls `fn(grad_inputs, grad_outputs)` after the node ran; a tuple replaces the former."""
+        self._forbid_outside("register_hook")
         return RemovableHandle.of(self.extras().post, fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Calls `fn(grad_outputs)` before the node runs; a tuple that it gives replaces them."""
+        self._forbid_outside("register_prehook")
         return RemovableHandle.of(self.extras().pre, fn)
+
+    def is_outside(self) -> bool:
+        """Whether it stands, in a captured function, for the history of a tensor from outside."""
+        return False
+
+    def _forbid_outside(self, what: str) -> None:
+        if STATE.recorder is not None and self.is_outside():
+            raise STATE.recorder.refuse(
+                f"{what} of the node of a tensor from outside",
+                "register the hook outside the compiled function",
+            )
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
@@ -227,6 +240,15 @@ class TapeNode:
 
     def release(self) -> None:
         """Drops what was saved; a second backward then raises."""
+
+
+def refuse_outside() -> Exception:
+    """The error of a backward, while a function is captured, that leaves it (CAP-6)."""
+    assert STATE.recorder is not None
+    return STATE.recorder.refuse(
+        "backward() into the .grad of a tensor from outside",
+        "call backward outside the compiled function, or use autograd.grad inside it",
+    )
 
 
 def released(name: str) -> AutogradError:

@@ -23,6 +23,7 @@ from aotlite.eager.autograd.node import (
     SavedTensor,
     TapeNode,
     detached_alias,
+    refuse_outside,
     released,
     saved,
 )
@@ -370,7 +371,10 @@ class InputNode(TapeNode):
         self.origin = self.extra = None
 
     def run(self, grads: Gradients) -> Sequence[Any]:
-        return ()
+        raise refuse_outside()
+
+    def is_outside(self) -> bool:
+        return True
 
 
 def laid_out(grad: Any, meta: TensorMeta) -> Any:
