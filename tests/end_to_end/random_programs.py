@@ -24,6 +24,7 @@ from rich.table import Table
 import aotlite as al
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.ir.errors import AliasError, UnsupportedError
+from aotlite.ir.op import OPS
 from tests.end_to_end.observing import View, differences
 from tests.end_to_end.random_sessions import random_script
 from tests.end_to_end.scripts import Line, Log, Moment, Script, eager_form, play, shrunk
@@ -58,6 +59,9 @@ FREED = "one backward node: a second backward without retain_graph raises, whate
 ALL_GRADIENTS = "one backward node: grad of some inputs checks what the gradients of all would read"
 """Eager's reads only what the gradients that are asked for need (`docs/limits.md`)."""
 
+DEAD = "an op whose result nothing uses does not run, and so does not raise for its values"
+"""A known difference (`docs/differences.md`), as PyTorch's compilers have it."""
+
 
 @attrs.define
 class Outcome:
@@ -82,6 +86,8 @@ def outcome(script: Script, eager: Log, options: dict[str, Any]) -> Outcome:
     for line, mine, its in zip(script.session, compiled.moments, eager.moments, strict=False):
         result.calls += line.kind == "call"
         result.refused = _refusal(mine.error, its.error)
+        if line.kind == "call" and _is_dead(function, mine.error, its.error):
+            result.refused = DEAD
         if line.kind == "backward":
             result.refused = _known_difference(line, mine.error, its.error, eager)
         found = _line_differences(line, mine, its, before, refused=result.refused is not None)
@@ -113,6 +119,17 @@ def _refusal(compiled: Exception | None, eager: Exception | None) -> str | None:
     if not isinstance(compiled, (UnsupportedError, AliasError)) or type(compiled) is type(eager):
         return None
     return next((text for text in REFUSALS if text in str(compiled)), None)
+
+
+def _is_dead(function: Any, compiled: Exception | None, eager: Exception | None) -> bool:
+    """Whether eager's error is of an op that no graph has."""
+    if compiled is not None or not isinstance(eager, al.AotliteError):
+        return False
+    op = str(eager).partition(":")[0]
+    graphs = [entry.partition.forward for entry in getattr(function, "entries", ())]
+    return op in OPS and not any(
+        node.op == "call" and node.target.name == op for graph in graphs for node in graph.nodes
+    )
 
 
 def _known_difference(

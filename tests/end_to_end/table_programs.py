@@ -114,24 +114,55 @@ class TableWriter(BodyWriter):
                 self.made.remove(name)
 
     def add_input(self, array: np.ndarray) -> str:
-        """A parameter like the array; a leaf, or made of one."""
+        """A parameter like the array: a leaf, made of one, or on the memory of another one."""
         rng, index = self.rng, len(self.inputs) + 1
-        grad, laid, inner = rng.random() < 0.55, rng.random() < 0.5, rng.random() < 0.3
-        first, again = (
-            made_text(array, index, grad=grad, again=each, laid=laid) for each in (False, True)
-        )
         name = f"a{index}"
-        recipes: list[tuple[str, ...]]
-        if inner and grad:
-            recipes = [(f"b{{n}} = {t}", "{n} = b{n}.clone()") for t in (first, again)]
-        else:
-            recipes = [(f"{{n}} = {t}",) for t in (first, again)]
+        shared = self._shared_text(array) if rng.random() < 0.2 else None
+        grad, laid = rng.random() < 0.55, rng.random() < 0.5
+        recipes: list[tuple[str, ...]] = []
+        for again in (False, True):
+            text = made_text(array, index, grad=grad, again=again, laid=laid)
+            inner = (f"b{{n}} = {text}", "{n} = b{n}.clone()")
+            recipes.append(inner if index % 3 == 0 and grad else (f"{{n}} = {text}",))
+        if shared is not None:
+            recipes = [(f"{{n}} = {shared}",)] * 2
         self.inputs.append(Input(name, *recipes))
-        for text in recipes[0]:
-            run_text(text.format(n=name), self.frame)
+        for line in self._lines(self.inputs[-1], {each.name: each.name for each in self.inputs}):
+            run_text(line.text, self.frame)
         self.frame.pop(f"b{name}", None)
         self.known.append(name)
         return name
+
+    def _shared_text(self, array: np.ndarray) -> str | None:
+        """A view of a parameter that has the array's shape and dtype."""
+        shape, count, dtype = array.shape, array.size, dtypes.from_numpy(array.dtype)
+        values = [(each.name, self.frame.get(each.name)) for each in self.inputs]
+        same = [n for n, t in values if isinstance(t, al.Tensor) and t.dtype is dtype]
+        found = [n for n in same if self.frame[n].shape == shape]
+        if found:
+            way = self.rng.choice(
+                ("[...]", ".detach()", ".mT.mT" if len(shape) > 1 else ".alias()")
+            )
+            return f"{{{self.rng.choice(found)}}}{way}"
+        found = [n for n in same if self.frame[n].numel() > count and _is_dense(self.frame[n])]
+        if not found:
+            return None
+        name = self.rng.choice(found)
+        start = self.rng.randint(0, self.frame[name].numel() - count)
+        return f"{{{name}}}.view(-1)[{start}:{start + count}].view({shape})"
+
+    def _lines(self, made: Input, names: dict[str, str], *, again: bool = False) -> list[Line]:
+        """The statements that make the parameter under another name."""
+        recipe = made.again if again else made.first
+        return [Line("make", text.format(n=names[made.name], **names)) for text in recipe]
+
+    def making(self, names: dict[str, str], *, again: bool) -> list[Line]:
+        """The statements that make all parameters."""
+        return [line for each in self.inputs for line in self._lines(each, names, again=again)]
+
+
+def _is_dense(tensor: Any) -> bool:
+    return bool(tensor.is_contiguous())
 
 
 @attrs.define
@@ -241,16 +272,15 @@ def _start(rng: Random) -> np.ndarray:
 
 # ------------------------------------------------------------------------------------- the session
 def _session(writer: TableWriter) -> list[Line]:
-    rng, lines = writer.rng, []
+    rng = writer.rng
+    lines: list[Line] = []
     names = [each.name for each in writer.inputs]
-    for each in writer.inputs:
-        lines += [Line("make", text.format(n=each.name)) for text in each.first]
+    lines += writer.making({name: name for name in names}, again=False)
     lines += _round(rng, "r1", names)
     if rng.random() < 0.5:
         lines += _round(rng, "r2", names)
     others = [f"q{i}" for i in range(len(names))]
-    for each, name in zip(writer.inputs, others, strict=True):
-        lines += [Line("make", text.format(n=name)) for text in each.again]
+    lines += writer.making(dict(zip(names, others, strict=True)), again=True)
     lines += _round(rng, "r3", others)
     sizes = sorted({n for each in names for n in writer.value(each).shape if n})
     if sizes and rng.random() < 0.5:
