@@ -95,7 +95,10 @@ def made_text(array: np.ndarray, seed: int, *, grad: bool, again: bool, laid: bo
         return f"T({', '.join([str(seed + 20 * again), *map(str, array.shape), *words])})"
     steps = tuple(step // array.itemsize for step in array.strides)
     stride = map(str, steps if laid and 0 not in steps else ())
-    words += ["scale=0.75"] * (again and array.dtype.kind not in "iub")
+    if again and array.dtype.kind in "iub":  # in the other order: indices stay in range
+        array = array.ravel()[::-1].reshape(array.shape)
+    elif again:
+        words.append("scale=0.75")
     return f"L({', '.join([_numbers_text(array.tolist()), *stride, *words])})"
 
 

@@ -121,6 +121,8 @@ class TableWriter(BodyWriter):
         grad, laid = rng.random() < 0.55, rng.random() < 0.5
         recipes: list[tuple[str, ...]] = []
         for again in (False, True):
+            if again:  # another call, for which the graph may not fit
+                grad, laid = grad ^ (rng.random() < 0.15), laid ^ (rng.random() < 0.25)
             text = made_text(array, index, grad=grad, again=again, laid=laid)
             inner = (f"b{{n}} = {text}", "{n} = b{n}.clone()")
             recipes.append(inner if index % 3 == 0 and grad else (f"{{n}} = {text}",))
@@ -244,7 +246,7 @@ def table_script(seed: int) -> Script:
     with _no_data_ops():
         writer.add_input(_start(rng))
         writer.table_step(FACES[seed % len(FACES)])
-        for _ in range(rng.choice((1, 2, 3, 4, 5, 7))):
+        for _ in range(rng.choice((1, 2, 3, 4, 5, 7, 10, 14))):
             if rng.random() < 0.7:
                 writer.table_step(rng.choice(FACES))
             else:
@@ -326,7 +328,7 @@ class Rereading(ReferenceBackend):
 
 ALL_MODES: dict[str, dict[str, Any]] = {**MODES, "reread": {"backend": Rereading()}}
 SAMPLED = {"verified": 10, "reread": 5}
-"""Modes that are run for every so many programs only."""
+"""Modes that are run for every so many programs only, where there are other ones."""
 
 
 def outcomes(seed: int, modes: tuple[str, ...]) -> tuple[int, dict[str, Outcome], frozenset[str]]:
@@ -338,7 +340,8 @@ def outcomes(seed: int, modes: tuple[str, ...]) -> tuple[int, dict[str, Outcome]
     def observe(stage: str, made: Any) -> None:
         met.update(n.target.name for n in getattr(made, "nodes", ()) if n.op == "call")
 
-    chosen = [mode for mode in modes if seed % SAMPLED.get(mode, 1) == 0]
+    alone = len(modes) == 1
+    chosen = [mode for mode in modes if alone or seed % SAMPLED.get(mode, 1) == 0]
     found = {
         mode: outcome(script, eager, {**ALL_MODES[mode], "observer": observe}) for mode in chosen
     }
