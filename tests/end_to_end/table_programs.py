@@ -117,7 +117,7 @@ class TableWriter(BodyWriter):
         """A parameter like the array: a leaf, made of one, or on the memory of another one."""
         rng, index = self.rng, len(self.inputs) + 1
         name = f"a{index}"
-        shared = self._shared_text(array) if rng.random() < 0.2 else None
+        shared = self._shared_text(array) if rng.random() < 0.08 else None
         grad, laid = rng.random() < 0.55, rng.random() < 0.5
         recipes: list[tuple[str, ...]] = []
         for again in (False, True):
@@ -301,14 +301,21 @@ def _round(rng: Random, result: str, names: list[str]) -> list[Line]:
     lines = [Line("call", f"{result} = f({', '.join(names)})")]
     if rng.random() < 0.1:
         lines.append(Line("other", f"for y in results({result}):\n    y.detach().mul_(2)"))
+    elif rng.random() < 0.2:  # of what the backward may read
+        target = rng.choice([*names, f"[t for t in {result} if isinstance(t, al.Tensor)][0]"])
+        lines.append(Line("other", f"with al.no_grad():\n    {target}.add_(1)"))
     each = f"results({result})"
-    match rng.randrange(6):
+    leaves = f"[t for t in ({', '.join(names)},) if t.requires_grad and t.is_leaf]"
+    match rng.randrange(7):
         case 0 | 1 | 2:
             text = f"al.autograd.backward({each}, [G(y) for y in {each}])"
         case 3:
             text = f"for y in {each}:\n    y.backward(G(y, 2), retain_graph=True)"
         case 4:
             text = f"for y in {each}[:1]:\n    y.backward(G(y, 3, 'turned'))"
+        case 5:
+            given = f"[G(y) for y in {each}]"
+            text = f"g{result} = al.autograd.grad({each}, {leaves}, {given}, allow_unused=True)"
         case _:
             return lines
     return [*lines, Line("backward", text)]
