@@ -122,13 +122,16 @@ def _refusal(compiled: Exception | None, eager: Exception | None) -> str | None:
 
 
 def _is_dead(function: Any, compiled: Exception | None, eager: Exception | None) -> bool:
-    """Whether eager's error is of an op that no graph has."""
+    """Whether eager's error is of an op, or one of its forms, that no graph has."""
     if compiled is not None or not isinstance(eager, al.AotliteError):
         return False
     op = str(eager).partition(":")[0]
     graphs = [entry.partition.forward for entry in getattr(function, "entries", ())]
-    return op in OPS and not any(
-        node.op == "call" and node.target.name == op for graph in graphs for node in graph.nodes
+    known = any(name.startswith(op) for name in OPS)
+    return known and not any(
+        node.op == "call" and node.target.name.startswith(op)
+        for graph in graphs
+        for node in graph.nodes
     )
 
 

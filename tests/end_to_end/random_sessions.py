@@ -32,6 +32,7 @@ DTYPES = ("float64",) * 14 + (
     "uint8",
 )  # fmt: skip
 
+
 @attrs.frozen
 class Slot:
     """An argument: the lines that make it (`{n}` stands for its name), and its kind."""

@@ -12,6 +12,7 @@ import aotlite as al
 from tests.end_to_end.observing import differences, observe
 from tests.end_to_end.random_programs import (
     ALL_GRADIENTS,
+    DEAD,
     FREED,
     MODES,
     Tally,
@@ -247,6 +248,16 @@ def test_a_second_backward_without_retaining_is_told_apart() -> None:
     """Eager's raises where a node had saved something; a compiled call is one node."""
     twice = script([], "a + b", [*MAKE, "r.backward(G(r))", "r.backward(G(r))"])
     assert FREED == outcome(twice, play(twice, eager_form), {}).refused
+
+
+def test_an_op_whose_result_nothing_uses_does_not_raise_for_its_values() -> None:
+    index = "i = al.tensor([5])"
+    dead = script(["al.index_select(b, 0, i)"], "a * 2", [index, *MAKE], head="def f(a, b):")
+    assert DEAD == outcome(dead, play(dead, eager_form), {}).refused
+    used = attrs.evolve(dead, body=("v = al.index_select(b, 0, i)",), result="a * v")
+    found = outcome(used, play(used, eager_form), {})
+    assert found.refused is None
+    assert found.raised
 
 
 def test_grad_of_some_inputs_may_check_what_others_need() -> None:
