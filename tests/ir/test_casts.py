@@ -121,3 +121,28 @@ def test_float8_without_infinity_saturates_however_it_is_written():
     assert largest == al.tensor(x.tolist(), dtype=narrow).tolist()
     assert largest == al.compile(lambda x: x.to(narrow))(x).tolist()
     assert [448.0, 448.0, -np.inf, 57344.0, np.inf] == x.to(dtypes.float8_e5m2).tolist()
+
+
+REALS = [dtype for dtype in DTYPES if dtype.kind not in (BOOL, COMPLEX)]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("target", REALS, ids=str)
+def test_complex_numbers_lose_their_imaginary_part_quietly(target):
+    """NumPy would warn. Cast, copied and assigned, in eager and in graphs."""
+    z = al.tensor([1 + 2j, 3 - 1j])
+
+    def assigned(z, into):
+        into[:] = z
+        return into
+
+    for function in (lambda z, into: z.to(target), lambda z, into: into.copy_(z), assigned):
+        for run in (function, al.compile(function)):
+            assert [1, 3] == run(z, al.zeros(2, dtype=target)).tolist()
+
+
+def test_what_float8_cannot_hold_is_its_largest_in_graphs_too():
+    """float8_e4m3fn has no infinity; a copy in a graph is a cast like others."""
+    source, into = al.tensor([1e6, -1e6]), al.zeros(2, dtype=al.float8_e4m3fn)
+    for run in (lambda a, b: a.copy_(b), al.compile(lambda a, b: a.copy_(b))):
+        assert [448.0, -448.0] == run(into.clone(), source).to(al.float32).tolist()

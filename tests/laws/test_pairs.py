@@ -57,6 +57,7 @@ def _in_every_dtype(name):
         ([1.0, 2.0 + 2**-21], True, 2),
         ([1.0 + 2**-23, 2.0], False, 0.5),
         ([np.inf, 2.0], True, np.inf),
+        ([[1.0, 2.0]], True, np.inf),
     ],
 )
 def test_units_in_the_last_place_are_counted(got, each, ulps):
