@@ -110,6 +110,8 @@ def converted(sample: Sample, dtype: DType) -> Sample:
         return value
 
     kwargs = {key: one(value) for key, value in sample.kwargs.items()}
+    if main is None:  # without operands, it is the result that has the dtype
+        kwargs["dtype"] = dtype
     return Sample(tuple(map(one, sample.args)), kwargs, smooth=sample.smooth)
 
 
@@ -378,7 +380,8 @@ def _gradient_differences(
 ) -> Iterator[tuple[str, str, float]]:
     try:
         ours_in, ours = _ours(pair, sample, grad=True)
-    except AotliteError:  # a write to a leaf, which PyTorch refuses as well
+    except AotliteError as error:
+        yield "gradient", f"we raise {error!r} on {sample}", 0
         return
     try:
         theirs_in, theirs = _theirs(torch, pair, sample, grad=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.laws.torch_twins import WITHOUT_TWIN, twins
+from tests.laws.torch_twins import WITHOUT_TWIN, Difference, differences, twins
 
 
 def _spaced(name: str) -> Any:
@@ -29,6 +29,15 @@ twins(
     new_empty=_zeroed("new_empty"),
     new_empty_strided=_zeroed("new_empty_strided"),
     empty_like=lambda torch, x, **kwargs: torch.zeros_like(x, **kwargs),
+)
+
+differences(
+    Difference(
+        ("linspace", "logspace"),
+        "call",
+        "PyTorch takes any dtype for no steps, and some of them for none only",
+        lambda sample: sample.args[2] == 0,
+    )
 )
 
 _STREAM = "its own stream of numbers (RNG-12)"
