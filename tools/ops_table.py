@@ -15,9 +15,9 @@ sys.path.insert(0, str(ROOT))
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.op import OPS, Op, PureOp, Source
-from tests.laws.forward import WITHOUT_SCALAR
-from tests.laws.gradient import CONSTANT, SAVED_FOR_SHAPE
+from tests.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
 from tests.laws.running import kernel_op, vjp_of
+from tests.laws.scalar import WITHOUT_SCALAR
 from tests.laws.symbolic import SPECIALIZES
 from tests.laws.table import LAWS, PENDING, WITHOUT_SAMPLES, class_of, laws_of
 from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN

@@ -19,7 +19,7 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from tests.laws import forward, gradient, lens, refusal, symbolic
+from tests.laws import forward, gradient, lens, refusal, scalar, symbolic
 from tests.laws.running import vjp_of
 from tests.samples import Sample
 
@@ -122,7 +122,7 @@ LAWS = (
         forward.in_place_is_functional_then_copy,
         ("in-place", "geometry"),
     ),
-    Law("L6", "scalar = kernel", forward.scalar_is_the_kernel, ("pointwise",)),
+    Law("L6", "scalar = kernel", scalar.scalar_is_the_kernel, ("pointwise",)),
     Law(
         "L7",
         "saved = what the vjp reads",
