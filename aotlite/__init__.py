@@ -55,9 +55,7 @@ if TYPE_CHECKING:
     from aotlite.eager.factories import zeros as zeros
     from aotlite.eager.functions import as_tensor as as_tensor
     from aotlite.eager.functions import asarray as asarray
-    from aotlite.eager.functions import cat as cat
     from aotlite.eager.functions import from_numpy as from_numpy
-    from aotlite.eager.functions import stack as stack
     from aotlite.eager.functions import tensor as tensor
     from aotlite.eager.functions import where as where
     from aotlite.eager.questions import can_cast as can_cast
@@ -146,7 +144,7 @@ _LAZY: dict[str, str] = {
         "aotlite.eager.factories": """
             arange empty empty_strided eye full linspace logspace ones scalar_tensor zeros
         """,
-        "aotlite.eager.functions": "as_tensor asarray cat from_numpy stack tensor where",
+        "aotlite.eager.functions": "as_tensor asarray from_numpy tensor where",
         "aotlite.eager.questions": """
             can_cast get_default_dtype is_complex is_floating_point is_tensor numel promote_types
             result_type

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.functional import grad
-from aotlite.eager.functions import ones_like, stack, zeros_like
+from aotlite.eager.functions import call, ones_like, zeros_like
 from aotlite.eager.state import enable_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, AutogradError, ShapeError, UnsupportedError
@@ -190,9 +190,7 @@ class _Call:
                 f"{self.name}: argument {what!r} has shapes {[t.shape for t in given]}, expected "
                 f"{[t.shape for t in like]}"
             )
-        if self.create_graph:
-            return given
-        return tuple([t.detach() for t in given])
+        return self.settled(given)
 
     def only_number(self) -> Tensor:
         """The result, if it is one real number."""
@@ -251,12 +249,12 @@ class _Call:
             for column, each in zip(rows, self.filled(row, self.inputs), strict=True):
                 column.append(each)
         made = [
-            stack(column).view((*out.shape, *t.shape))
+            call("stack", tuple(column)).view((*out.shape, *t.shape))
             if column
             else t.new_zeros((*out.shape, *t.shape))
             for column, t in zip(rows, self.inputs, strict=True)
         ]
-        return tuple([each if self.create_graph else each.detach() for each in made])
+        return self.settled(made)
 
     # --- what is given back
     def filled(self, found: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
@@ -264,18 +262,21 @@ class _Call:
         pairs = zip(found, like, strict=True)
         return [zeros_like(t) if each is None else each for each, t in pairs]
 
+    def settled(self, tensors: Sequence[Tensor]) -> Tensors:
+        """The tensors, with their history only where a graph of it was asked for."""
+        return tuple([each if self.create_graph else each.detach() for each in tensors])
+
     def shown(
         self, found: Sequence[Tensor | None], like: Tensors, *, like_many: bool | None = None
     ) -> Any:
         """What was found in the form of the inputs or, if `like_many` is given, as that says."""
         many = self.many_inputs if like_many is None else like_many
-        values = self.filled(found, like)
-        made = tuple([each if self.create_graph else each.detach() for each in values])
+        made = self.settled(self.filled(found, like))
         return made if many else made[0]
 
     def shown_outputs(self) -> Any:
         """The results of the function in its own form."""
-        made = tuple([each if self.create_graph else each.detach() for each in self.outputs])
+        made = self.settled(self.outputs)
         return made if self.many_outputs else made[0]
 
 

@@ -1,9 +1,8 @@
-"""Tensors from data: `tensor`, `as_tensor`, `from_numpy`; and `cat`, `stack`, `where`."""
+"""Tensors from data: `tensor`, `as_tensor`, `from_numpy`; and `where`."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from aotlite.eager.calling import call
 from aotlite.eager.data_array import host_array
 from aotlite.eager.draws import rand
 from aotlite.eager.factories import arange, empty, full, ones, zeros
+from aotlite.eager.namespace import into
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -29,14 +29,12 @@ __all__ = [
     "as_tensor",
     "asarray",
     "call",
-    "cat",
     "empty",
     "from_numpy",
     "full",
     "ones",
     "ones_like",
     "rand",
-    "stack",
     "tensor",
     "where",
     "zeros",
@@ -157,19 +155,20 @@ def _flat(array: np.ndarray, span: int) -> np.ndarray:
     return flat.view(np.uint8)
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors joined along an existing dimension."""
-    return call("cat", tuple(tensors), dim)
+def where(
+    condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Any:
+    """`input` where the condition holds, `other` elsewhere; of a condition alone, where it holds.
 
-
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """The tensors joined along a new dimension."""
-    return call("stack", tuple(tensors), dim)
-
-
-def where(condition: Tensor, value: Any, other: Any) -> Tensor:
-    """`value` where the condition holds, `other` elsewhere."""
-    return call("where", condition, value, other)
+    Written out since the method, `input.where(condition, other)`, has another order.
+    """
+    if not isinstance(condition, Tensor):
+        raise ArgumentError(f"where: argument 'condition' is {condition!r}, expected a tensor")
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if out is None:
+        return call("where", condition, input, other)
+    return into("where", call, ("where", condition, input, other), {}, out)
 
 
 def as_ndarray(tensor: Tensor) -> np.ndarray:

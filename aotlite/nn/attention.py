@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aotlite.eager.functions import cat, ones
+from aotlite.eager.functions import call, ones
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
@@ -282,11 +282,12 @@ def _extended(heads: Heads, bias_k: Tensor | None, bias_v: Tensor | None, zero: 
     batch, count, _, size = key.shape
     if bias_k is not None and bias_v is not None:
         key, value = (
-            cat((old, bias.view(1, count, 1, size).expand(batch, count, 1, size)), 2)
+            call("cat", (old, bias.view(1, count, 1, size).expand(batch, count, 1, size)), 2)
             for old, bias in ((key, bias_k), (value, bias_v))
         )
     if zero:
-        key, value = (cat((old, old.new_zeros((batch, count, 1, size))), 2) for old in (key, value))
+        hollow = key.new_zeros((batch, count, 1, size))
+        key, value = (call("cat", (old, hollow), 2) for old in (key, value))
     return query, key, value
 
 
@@ -297,7 +298,7 @@ def _attended(
     query, key, value = heads
     if mask is not None:
         more = key.size(2) - mask.size(-1)
-        mask = cat((mask, mask.new_zeros((*mask.shape[:-1], more))), -1) if more else mask
+        mask = call("cat", (mask, mask.new_zeros((*mask.shape[:-1], more))), -1) if more else mask
     if not need_weights:
         return scaled_dot_product_attention(query, key, value, mask, p, causal), None
     dtype = query.dtype

@@ -125,5 +125,6 @@ def test_cat_and_stack_join():
     a, b = al.ones(1, 2), al.zeros(2, 2)
     assert [[1, 1], [0, 0], [0, 0]] == al.cat([a, b]).tolist()
     assert (2, 1, 2) == al.stack([a, a]).shape
+    assert (1, 2, 2) == al.stack([a, a], axis=1).shape
     with pytest.raises(al.ShapeError, match="^cat: "):
         al.cat([a, b], 1)

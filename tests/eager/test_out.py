@@ -25,6 +25,26 @@ def test_out_holds_the_result_and_is_returned(name, args):
     assert 1 == out.version
 
 
+@pytest.mark.parametrize("name", ["cat", "concat", "stack"])
+def test_out_holds_what_is_joined(name):
+    tensors = [al.tensor([0.5, 1.0]), al.tensor([2.0, 3.0])]
+    expected = getattr(al, name)(tensors)
+    out = al.empty(*expected.shape)
+    assert getattr(al, name)(tensors, out=out) is out
+    assert expected.tolist() == out.tolist()
+
+
+def test_where_fills_out_and_finds_places():
+    condition = al.tensor([True, False])
+    out = al.zeros(2)
+    assert al.where(condition, input=2.0, other=al.ones(2), out=out) is out
+    assert [2, 1] == out.tolist()
+    (places,) = al.where(condition)
+    assert [0] == places.tolist()
+    with pytest.raises(al.ArgumentError, match="^where: argument 'condition' is True, expected"):
+        al.where(True)
+
+
 def test_several_results_go_to_several_destinations():
     x = al.tensor([[3.0, 1.0], [0.0, 2.0]])
     values, indices = al.empty(2), al.empty(2, dtype=al.int64)
