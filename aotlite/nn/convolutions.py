@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from aotlite.eager.functions import empty
 from aotlite.eager.tensor import Tensor
@@ -108,6 +109,11 @@ class _Convolution(Module):
             parts.append(f"padding_mode={self.padding_mode}")
         return ", ".join(parts)
 
+    def _convolved(self, function: Callable[..., Tensor], input: Tensor) -> Tensor:
+        input, padding = self._padded(input)
+        rest = (self.bias, self.stride, padding, self.dilation, self.groups)
+        return function(input, self.weight, *rest)
+
     def _padded(self, input: Tensor) -> tuple[Tensor, tuple[int, ...] | str]:
         """The input, with the values around it that are not zeros, and what else to pad."""
         if self.padding_mode == "zeros":
@@ -134,20 +140,14 @@ class Conv1d(_Convolution):
     rank = 1
 
     def forward(self, input: Tensor) -> Tensor:
-        input, padding = self._padded(input)
-        rest = (self.bias, self.stride, padding, self.dilation, self.groups)
-        result: Tensor = conv1d(input, self.weight, *rest)
-        return result
+        return self._convolved(conv1d, input)
 
 
 class Conv2d(_Convolution):
     """A convolution over images: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
 
     def forward(self, input: Tensor) -> Tensor:
-        input, padding = self._padded(input)
-        rest = (self.bias, self.stride, padding, self.dilation, self.groups)
-        result: Tensor = conv2d(input, self.weight, *rest)
-        return result
+        return self._convolved(conv2d, input)
 
 
 class _Transposed(_Convolution):
@@ -185,6 +185,13 @@ class _Transposed(_Convolution):
             dtype,
         )
 
+    def _turned(
+        self, function: Callable[..., Tensor], input: Tensor, output_size: Ints | None
+    ) -> Tensor:
+        extra = self._extra(input, output_size)
+        rest = (self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        return function(input, self.weight, *rest)
+
     def _extra(self, input: Tensor, output_size: Ints | None) -> tuple[int, ...]:
         """The output padding that gives this size. Raises ArgumentError if none does."""
         if output_size is None:
@@ -218,17 +225,11 @@ class ConvTranspose1d(_Transposed):
     rank = 1
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
-        extra = self._extra(input, output_size)
-        rest = (self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
-        result: Tensor = conv_transpose1d(input, self.weight, *rest)
-        return result
+        return self._turned(conv_transpose1d, input, output_size)
 
 
 class ConvTranspose2d(_Transposed):
     """What Conv2d's gradient does: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
-        extra = self._extra(input, output_size)
-        rest = (self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
-        result: Tensor = conv_transpose2d(input, self.weight, *rest)
-        return result
+        return self._turned(conv_transpose2d, input, output_size)

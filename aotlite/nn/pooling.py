@@ -115,45 +115,38 @@ class AvgPool2d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AdaptiveAvgPool1d(Module):
-    """The means of stretches that cover lines evenly, `output_size` of them."""
-
-    def __init__(self, output_size: int | Sequence[int]) -> None:
+class _Adaptive(Module):
+    def __init__(self, output_size: int | Sequence[int | None]) -> None:
         self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """The means of stretches that cover lines evenly, `output_size` of them."""
 
     def forward(self, input: Tensor) -> Tensor:
         result: Tensor = adaptive_avg_pool1d(input, self.output_size)
         return result
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveAvgPool2d(Module):
+class AdaptiveAvgPool2d(_Adaptive):
     """The means of windows that cover images evenly; None keeps a size."""
-
-    def __init__(self, output_size: int | Sequence[int | None]) -> None:
-        self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
         result: Tensor = adaptive_avg_pool2d(input, self.output_size)
         return result
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveMaxPool2d(Module):
+class AdaptiveMaxPool2d(_Adaptive):
     """The maxima of windows that cover images evenly; None keeps a size."""
 
     def __init__(
         self, output_size: int | Sequence[int | None], return_indices: bool = False
     ) -> None:
-        self.output_size = output_size
+        super().__init__(output_size)
         self.return_indices = return_indices
 
     def forward(self, input: Tensor) -> Any:
         return adaptive_max_pool2d(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"

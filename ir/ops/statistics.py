@@ -88,61 +88,27 @@ def _settled(name: str, dim: Any, unbiased: Any, correction: Any) -> tuple[Any, 
     return dim, int(unbiased)
 
 
-def _face(
-    name: str, self: Any, args: tuple[Any, Any, Any], keepdim: bool, *, mean: bool = False
-) -> Any:
-    dim, correction = _settled(f"{name}_mean" if mean else name, *args)
-    spread = self._do(name, dim, correction=correction, keepdim=keepdim)
-    return (spread, self._do("mean", dim, keepdim)) if mean else spread
+def _face(op: str, doc: str, *, with_mean: bool = False) -> None:
+    """Declares what users meet, which takes all forms; with the mean it gives a pair."""
+    name = f"{op}_mean" if with_mean else op
+
+    def face(
+        self: Any,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: Any = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        dim, correction = _settled(name, dim, unbiased, correction)
+        spread = self._do(op, dim, correction=correction, keepdim=keepdim)
+        return (spread, self._do("mean", dim, keepdim)) if with_mean else spread
+
+    face.__doc__ = doc
+    composite(name=name, is_method=not with_mean)(face)
 
 
-@composite()
-def var(
-    self: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: Any = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """The mean squared distance from the mean, divided by n - correction (default 1)."""
-    return _face("var", self, (dim, unbiased, correction), keepdim)
-
-
-@composite()
-def std(
-    self: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: Any = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """The root of the variance, whose sum is divided by n - correction (default 1)."""
-    return _face("std", self, (dim, unbiased, correction), keepdim)
-
-
-@composite(is_method=False)
-def var_mean(
-    self: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: Any = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """(variance, mean)."""
-    return _face("var", self, (dim, unbiased, correction), keepdim, mean=True)
-
-
-@composite(is_method=False)
-def std_mean(
-    self: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: Any = False,
-    *,
-    correction: Any = None,
-) -> Any:
-    """(standard deviation, mean)."""
-    return _face("std", self, (dim, unbiased, correction), keepdim, mean=True)
+_face("var", "The mean squared distance from the mean, divided by n - correction (default 1).")
+_face("std", "The root of the variance, whose sum is divided by n - correction (default 1).")
+_face("var", "(variance, mean).", with_mean=True)
+_face("std", "(standard deviation, mean).", with_mean=True)
