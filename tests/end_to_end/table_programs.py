@@ -333,8 +333,13 @@ class Rereading(ReferenceBackend):
         return super().compile(loaded if len(graph.nodes) % 2 else printed)
 
 
-ALL_MODES: dict[str, dict[str, Any]] = {**MODES, "reread": {"backend": Rereading()}}
-SAMPLED = {"verified": 10, "reread": 5}
+ALL_MODES: dict[str, dict[str, Any]] = {
+    **MODES,
+    "reread": {"backend": Rereading()},
+    "decomposed": {"decompositions": al.decompositions.core_table()},
+    "writing": {"keep_inference_input_mutations": True},
+}
+SAMPLED = {"verified": 10, "reread": 5, "decomposed": 5, "writing": 5}
 """Modes that are run for every so many programs only, where there are other ones."""
 
 

@@ -13,6 +13,7 @@ from tests.end_to_end.observing import differences, observe
 from tests.end_to_end.random_programs import (
     ALL_GRADIENTS,
     DEAD,
+    EARLIER,
     FREED,
     MODES,
     Tally,
@@ -258,6 +259,12 @@ def test_an_op_whose_result_nothing_uses_does_not_raise_for_its_values() -> None
     found = outcome(used, play(used, eager_form), {})
     assert found.refused is None
     assert found.raised
+
+
+def test_a_capture_meets_the_error_of_a_shape_before_that_of_a_value() -> None:
+    lines = ["al.index_select(b, 0, i)", "b.view(7)"]
+    both = script(lines, "a * 2", ["i = al.tensor([5])", *MAKE])
+    assert EARLIER == outcome(both, play(both, eager_form), {}).refused
 
 
 def test_grad_of_some_inputs_may_check_what_others_need() -> None:
