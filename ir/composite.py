@@ -101,14 +101,29 @@ def _checked(made: Composite) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AotliteError as error:
             raise in_op(error, name) from error.__cause__
-        except TypeError:
+        except (TypeError, AttributeError) as error:
             again = respelled(kwargs, parameters)
             if again.keys() != kwargs.keys():
                 return call(*args, **again)
             _check_fits(name, function, args, kwargs)
-            raise
+            _check_tensors(name, function, args, kwargs)
+            raise error
 
     return call
+
+
+_TENSORS = frozenset("self input tensor target A".split())
+"""Parameters that are tensors wherever a composite without a schema has them."""
+
+
+def _check_tensors(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Says which tensor is none, where that is why the function failed. Raises ArgumentError."""
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    for parameter, value in given.items():
+        if parameter in _TENSORS and not hasattr(value, "meta"):
+            raise ArgumentError(f"{name}: argument '{parameter}' is {value!r}, expected a tensor")
 
 
 def _check_fits(

@@ -38,7 +38,7 @@ class finfo:
     dtype: str
 
     def __init__(self, dtype: DType = default_dtype) -> None:
-        if not dtype.is_differentiable:
+        if not isinstance(dtype, DType) or not dtype.is_differentiable:
             raise DTypeError(f"finfo: dtype is {dtype}, expected a floating or complex one")
         found = _float_limits(dtype.to_real())
         tiny = float(found.smallest_normal)
@@ -76,7 +76,7 @@ class iinfo:
     dtype: str
 
     def __init__(self, dtype: DType) -> None:
-        if dtype.is_differentiable or dtype.kind == BOOL:
+        if not isinstance(dtype, DType) or dtype.is_differentiable or dtype.kind == BOOL:
             raise DTypeError(f"iinfo: dtype is {dtype}, expected an integer one")
         found = np.iinfo(dtype.numpy)  # type: ignore[type-var]
         self.__attrs_init__(int(found.bits), int(found.min), int(found.max), dtype.name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aotlite.ir import sizes
 from aotlite.ir.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.memory_format import MemoryFormat, contiguous_format, has_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op
@@ -200,10 +201,19 @@ class Operand:
         return self.positive()
 
     def __eq__(self, other: object) -> Any:
-        return self._do("eq", other)
+        return self._compared("eq", other)
 
     def __ne__(self, other: object) -> Any:
-        return self._do("ne", other)
+        return self._compared("ne", other)
+
+    def _compared(self, name: str, other: object) -> Any:
+        """Elements compared; what can equal no element (None, a str) goes Python's way."""
+        try:
+            return self._do(name, other)
+        except ArgumentError:
+            if hasattr(other, "meta") or hasattr(other, "__array__"):
+                raise
+            return NotImplemented
 
     def __lt__(self, other: Any) -> Any:
         return self._do("lt", other)

@@ -48,7 +48,7 @@ _to_tensor: Converter = partial(_to_having, "meta")
 
 
 def _to_number(value: object) -> object:
-    value = _unwrapped(value)
+    value = _number_of(_unwrapped(value))
     if isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -63,13 +63,24 @@ def _unwrapped(value: object) -> object:
     return value
 
 
+def _number_of(value: object) -> object:
+    """The number in a tensor of no dimensions, which is asked for it; else `value` itself.
+
+    One that requires grad is no number: what depends on it would lose its gradient unsaid.
+    """
+    asked = getattr(value, "item", None)
+    if asked is None or getattr(value, "requires_grad", False) or getattr(value, "shape", 0) != ():
+        return value
+    return asked()
+
+
 def _to_int(value: object) -> object:
     size = as_size(_unwrapped(value))
     return UNFIT if size is None else size
 
 
 def _to_float(value: object) -> object:
-    value = _unwrapped(value)
+    value = _number_of(_unwrapped(value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return UNFIT
     return float(value)

@@ -44,7 +44,8 @@ def _drawn(
 
 
 def rand(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: DType | None = None,
     device: Place = None,
@@ -52,11 +53,12 @@ def rand(
     out: Tensor | None = None,
 ) -> Tensor:
     """Uniform numbers in [0, 1)."""
-    return _drawn("rand", (size_of(size),), (dtype, device), generator, requires_grad, out)
+    return _drawn("rand", (size_of(sizes, size),), (dtype, device), generator, requires_grad, out)
 
 
 def randn(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: DType | None = None,
     device: Place = None,
@@ -64,7 +66,7 @@ def randn(
     out: Tensor | None = None,
 ) -> Tensor:
     """Normal numbers of mean 0 and variance 1."""
-    return _drawn("randn", (size_of(size),), (dtype, device), generator, requires_grad, out)
+    return _drawn("randn", (size_of(sizes, size),), (dtype, device), generator, requires_grad, out)
 
 
 def randint(

@@ -40,8 +40,10 @@ def made(
     return result.requires_grad_() if requires_grad else result
 
 
-def size_of(given: tuple[Any, ...]) -> Any:
-    """The size of `zeros(2, 3)` and of `zeros((2, 3))` alike."""
+def size_of(given: tuple[Any, ...], size: Any = None) -> Any:
+    """The size of `zeros(2, 3)`, of `zeros((2, 3))` and of `zeros(size=(2, 3))` alike."""
+    if size is not None and not given:
+        return size
     return given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
 
 
@@ -59,36 +61,42 @@ def full(
 
 
 def zeros(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     dtype: DType | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Zeros, float32 unless said otherwise. `zeros(2, 3)` and `zeros((2, 3))` are the same."""
-    return made("full", (size_of(size), 0.0), (dtype, device), requires_grad, out)
+    return made("full", (size_of(sizes, size), 0.0), (dtype, device), requires_grad, out)
 
 
 def ones(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     dtype: DType | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Ones, float32 unless said otherwise."""
-    return made("full", (size_of(size), 1.0), (dtype, device), requires_grad, out)
+    return made("full", (size_of(sizes, size), 1.0), (dtype, device), requires_grad, out)
 
 
 def empty(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     dtype: DType | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     memory_format: MemoryFormat | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """A tensor whose values are not to be relied on; here it holds zeros, so runs repeat."""
-    result = zeros(*size, dtype=dtype, device=device)
+    if out is not None:
+        return zeros(size_of(sizes, size), dtype=dtype, device=device, out=out)
+    result = zeros(size_of(sizes, size), dtype=dtype, device=device)
     if memory_format is not None:
         stride = strides_in(memory_format, result.shape, result.stride(), op="empty")
         result = result if result.stride() == stride else result.restride(stride)
@@ -104,13 +112,22 @@ def empty_strided(
     requires_grad: builtins.bool = False,
 ) -> Tensor:
     """`empty` with these strides, in elements."""
-    stride = tuple(stride)
+    stride, size = _ints("stride", stride), _ints("size", size)
     if len(stride) != len(size) or any(step < 0 for step in stride):
         raise ShapeError(
             f"empty_strided: stride is {stride}, expected {len(size)} numbers, none negative"
         )
     result: Tensor = zeros(tuple(size), dtype=dtype, device=device).restride(stride)
     return result.requires_grad_() if requires_grad else result
+
+
+def _ints(argument: str, given: Any) -> tuple[int, ...]:
+    listed = isinstance(given, (tuple, list)) and None not in map(sizes.as_size, given)
+    if not listed:
+        raise ArgumentError(
+            f"empty_strided: argument '{argument}' is {given!r}, expected a tuple of integers"
+        )
+    return tuple(given)
 
 
 def scalar_tensor(
@@ -168,7 +185,7 @@ def logspace(
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -186,6 +203,10 @@ def arange(
     """
     if end is None:
         start, end = 0, start
+    start = 0 if start is None else start
+    start, end, step = [
+        v.item() if isinstance(v, Tensor) and not v.shape else v for v in (start, end, step)
+    ]
     bounds = {"start": start, "end": end, "step": step}
     for name, value in bounds.items():
         if not isinstance(value, (int, float)) and sizes.as_size(value) is None:

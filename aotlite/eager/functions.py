@@ -56,12 +56,14 @@ def tensor(
     >>> tensor([[1, 2], [3, 4]]).shape
     (2, 2)
     """
+    if dtype is not None and not isinstance(dtype, DType):
+        raise ArgumentError(f"tensor: argument 'dtype' is {dtype!r}, expected a dtype")
+    place = device_of("tensor", device)
     if isinstance(data, Tensor):
         out: Tensor = data.detach().clone().to(dtype or data.dtype)
         return out.requires_grad_(requires_grad) if requires_grad else out
     host, inferred = host_array(data, dtype)
     dtype = dtype or inferred
-    place = device_of("tensor", device)
     meta = tensor_meta(np.shape(host), None, dtype, place)
     made = Tensor(Storage(copied(place.arrays, host, meta)), meta)
     recorder = STATE.recorder
@@ -76,6 +78,8 @@ def device_of(op: str, device: Device | str | None) -> Device:
         if device != CPU.name:
             raise DeviceError(f"{op}: device is {device!r}, expected 'cpu' or a device object")
         return CPU
+    if device is not None and not isinstance(device, Device):
+        raise ArgumentError(f"{op}: argument 'device' is {device!r}, expected a device or its name")
     return device or CPU
 
 

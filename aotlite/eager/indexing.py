@@ -134,16 +134,19 @@ def _span(picks: Picks) -> int:
 
 
 def _sliced(part: Tensor, dim: int, item: slice, op: str) -> Tensor:
-    if item == slice(None):
+    if item.start is None and item.stop is None and item.step is None:
         return part
-    step = 1 if item.step is None else item.step
-    if step < 1:
+    step = 1 if item.step is None else _bound(item.step, op)
+    if step is None or step < 1:
         raise ArgumentError(f"{op}: a slice has step {item.step}, expected at least 1")
-    return part.slice(dim, _bound(item.start), _bound(item.stop), step)
+    return part.slice(dim, _bound(item.start, op), _bound(item.stop, op), step)
 
 
-def _bound(value: Any) -> int | None:
-    return None if value is None else value.__index__()
+def _bound(value: Any, op: str) -> int | None:
+    bound = None if value is None else sizes.as_size(value)
+    if bound is None and value is not None:
+        raise ArgumentError(f"{op}: a bound of a slice is {value!r}, expected an integer or None")
+    return bound
 
 
 def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:

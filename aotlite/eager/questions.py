@@ -26,6 +26,9 @@ def promote_types(type1: DType, type2: DType) -> DType:
     >>> promote_types(dtypes.uint8, dtypes.int8)
     aotlite.int16
     """
+    for given in (type1, type2):
+        if not isinstance(given, DType):
+            raise ArgumentError(f"promote_types: a dtype is {given!r}, expected a dtype")
     return dtypes.promote(type1, type2)
 
 

@@ -161,11 +161,23 @@ class Tensor(Differentiable):
 
     def __int__(self) -> int:
         _forbid_capture(self, "int", "keep the number in a tensor")
-        return int(self.item())
+        return int(self._real_item("int"))
 
     def __float__(self) -> float:
         _forbid_capture(self, "float", "keep the number in a tensor")
-        return float(self.item())
+        return float(self._real_item("float"))
+
+    def _real_item(self, name: str) -> Any:
+        value = self.item()
+        if self.dtype.is_complex:
+            if value.imag:
+                raise ArgumentError(f"{name}: the element is {value}, expected a real one")
+            return value.real
+        return value
+
+    def __complex__(self) -> complex:
+        _forbid_capture(self, "complex", "keep the number in a tensor")
+        return complex(self.item())
 
     def __index__(self) -> int:
         _forbid_capture(self, "index", "use gather or where")
@@ -177,6 +189,10 @@ class Tensor(Differentiable):
         if not self.meta.shape:
             raise ArgumentError("len: the tensor has no dimensions, expected at least 1")
         return self.meta.shape[0]
+
+    def __contains__(self, element: Any) -> bool:
+        """Whether some element equals this one, which may be a tensor that is broadcast."""
+        return bool(self.eq(element).any())
 
     def __iter__(self) -> Any:
         return iter(self.unbind(0))

@@ -31,9 +31,13 @@ def embedding(
     it, in place and without history. Raises IndexOutOfRangeError for a position that is no row's.
     """
     _refuse_sparse("embedding", sparse)
+    if not isinstance(weight, Tensor):
+        raise ArgumentError(f"embedding: argument 'weight' is {weight!r}, expected a tensor")
+    if weight.ndim != 2:
+        raise ShapeError(
+            f"embedding: argument 'weight' has shape {weight.shape}, expected 2 dimensions"
+        )
     if max_norm is not None:
-        if weight.ndim != 2:
-            raise ShapeError(f"embedding: weight has shape {weight.shape}, expected 2 dimensions")
         with no_grad():
             _shorten(weight, input, max_norm, norm_type)
     padding = _row("embedding", padding_idx, weight.size(0))

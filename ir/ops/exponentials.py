@@ -12,12 +12,14 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import Formulas, pure, to_float
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, is_complex, wide
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims
 
 
 def _peak(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:
     """The maximum, which is taken out before exponentials; 0 for an infinite one: no inf - inf."""
+    if is_complex(a):  # a shift by real numbers leaves the logarithm's imaginary part in -pi to pi
+        a = xp.real(a)
     peak = xp.max(a, axis=axes, keepdims=True)
     return xp.where(xp.isinf(peak), xp.zeros_like(peak), peak)
 

@@ -7,7 +7,7 @@ from typing import Any
 from aotlite.ir import layout, sizes
 from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import bool_
-from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
@@ -41,6 +41,8 @@ def _roll_rule(self: TensorMeta, shifts: tuple[int, ...], dims: tuple[int, ...])
     if len(shifts) != expected:
         raise ShapeError(f"roll: shifts is {shifts}, expected {expected} for dims {dims}")
     for dim in dims:  # a dimension may be rolled twice
+        if not self.shape:
+            raise IndexOutOfRangeError(f"roll: dim is {dim}, expected none of no dimensions")
         sizes.wrap_dim(dim, len(self.shape), op="roll")
     if self.numel == 0 and (dims or len(self.shape) == 1):
         return self  # PyTorch clones an empty tensor, and flattens it first where no dim is given
@@ -126,10 +128,10 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
     if n < 0:
         raise ArgumentError(f"diff: argument 'n' is {n}, expected at least 0")
     dim = sizes.wrap_dim(dim, len(self.shape), op="diff")
+    if n == 0:  # what is put before and after has no part in it then
+        return self.clone()
     parts = tuple([t for t in (prepend, self, append) if t is not None])
     whole = self if len(parts) == 1 else self._apply(OPS["cat"], (parts, dim))
-    if n == 0:
-        return whole.clone() if whole is self else whole
     for _ in range(n):
         if whole.shape[dim] == 0:
             break

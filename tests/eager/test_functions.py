@@ -128,3 +128,13 @@ def test_cat_and_stack_join():
     assert (1, 2, 2) == al.stack([a, a], axis=1).shape
     with pytest.raises(al.ShapeError, match="^cat: "):
         al.cat([a, b], 1)
+
+
+def test_a_tensor_of_no_dimensions_stands_for_a_number():
+    x, two = al.ones(2), al.tensor(2.0)
+    assert x.add(x, alpha=two).tolist() == [3.0, 3.0]
+    assert x.fill_(two).tolist() == [2.0, 2.0]
+    with pytest.raises(al.ArgumentError, match="add: argument 'alpha' is a .*Tensor, expected Sca"):
+        x.add(x, alpha=al.tensor(2.0, requires_grad=True))
+    with pytest.raises(al.UnsupportedError, match="item"):
+        al.compile(lambda x, n: x.add(x, alpha=n))(x, two)

@@ -14,6 +14,8 @@ import aotlite as al
         ("sum", ([[0.5, 1.0], [2.0, 3.0]], 1)),
         ("matmul", ([[0.5, 1.0], [2.0, 3.0]], [1.0, 2.0])),
         ("flatten", ([[0.5, 1.0]],)),
+        ("zeros", (2, 3)),
+        ("empty", (2, 3)),
     ],
 )
 def test_out_holds_the_result_and_is_returned(name, args):

@@ -1,5 +1,7 @@
 """A tensor by itself: its values in Python, its errors, and any array library below it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,9 @@ import aotlite as al
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
 from tests.eager.listarrays import LISTS, ListArray
+
+WORD: Any = "a"
+NUMBER: Any = 3
 
 
 def test_an_unknown_method_names_the_nearest():
@@ -30,6 +35,21 @@ def test_an_unknown_method_names_the_nearest():
         (lambda: al.ones(2)[0, 0], al.IndexOutOfRangeError, "^getitem: 2 indices are given"),
         (lambda: al.ones(2)[..., ...], al.ArgumentError, "^getitem: ... is given twice"),
         (lambda: al.ones(2)["a"], al.ArgumentError, "^getitem: an index is 'a', expected"),
+        (lambda: al.ones(2)[:1.5], al.ArgumentError, "^getitem: a bound of a slice is 1.5"),
+        (lambda: al.ones(()).roll(1, 0), al.IndexOutOfRangeError, "^roll: dim is 0, expected"),
+        (lambda: al.linalg.norm(3), al.ArgumentError, "^linalg_norm: argument 'A' is 3, exp"),
+        (lambda: al.cat(NUMBER), al.ArgumentError, "^cat: argument 'tensors' is 3, expected"),
+        (lambda: al.tensor(1, dtype=WORD), al.ArgumentError, "^tensor: argument 'dtype' is 'a'"),
+        (lambda: al.tensor(1, device=NUMBER), al.ArgumentError, "^tensor: argument 'device' is 3"),
+        (lambda: al.empty_strided((2,), NUMBER), al.ArgumentError, "^empty_strided: arg"),
+        (lambda: al.promote_types(WORD, al.int8), al.ArgumentError, "^promote_types: a dtype"),
+        (lambda: al.finfo(WORD), al.DTypeError, "^finfo: dtype is a, expected"),
+        (lambda: al.iinfo(NUMBER), al.DTypeError, "^iinfo: dtype is 3, expected"),
+        (
+            lambda: al.nn.functional.embedding(al.tensor([0]), al.ones(())),
+            al.ShapeError,
+            r"^embedding: argument 'weight' has shape \(\), expected 2 dimensions",
+        ),
         (lambda: al.ones(2)[::-1], al.ArgumentError, "^getitem: a slice has step -1"),
         (lambda: [1, 2][al.ones(())], al.DTypeError, "^index: the tensor has dtype float32"),
         (lambda: al.ones(2).copy_(1), al.ArgumentError, "^copy_: argument 'src' is 1, expected"),
@@ -176,3 +196,27 @@ def test_tensors_over_sets_every_slot_and_gives_a_buffer_one_storage():
     assert a.storage is c.storage is d.storage is not b.storage
     assert_set_alike(Tensor(Storage(second), metas[2], 0), b)
     assert_set_alike(Tensor(Storage(first), meta, 4), c)
+
+
+# ------------------------------------------------------------------------------- Python's protocols
+def test_none_and_strings_equal_no_tensor():
+    x = al.ones(2)
+    assert (x == None) is False  # noqa: E711  (the operator is what is tested)
+    assert (x != None) is True  # noqa: E711
+    assert (x == "a") is False
+    assert x in [None, x]
+    with pytest.raises(al.ArgumentError, match="eq: argument 'other' is a numpy"):
+        assert x == np.ones(2)
+
+
+def test_in_asks_the_elements():
+    x = al.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert 2.0 in x and 5.0 not in x and x[0, 0] in x and 1.0 in x[0, 0]
+
+
+def test_complex_numbers_are_asked_for_as_such():
+    assert complex(al.tensor(1 + 2j)) == 1 + 2j
+    assert float(al.tensor(3 + 0j)) == 3.0
+    for kind in (int, float):
+        with pytest.raises(al.ArgumentError, match=f"{kind.__name__}: the element is"):
+            kind(al.tensor(1 + 2j))

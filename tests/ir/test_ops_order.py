@@ -200,3 +200,14 @@ def test_bad_arguments_say_what_is_expected(call, error, message):
     with pytest.raises(error) as caught:
         call(al.ones(2, 3))
     assert str(caught.value) == message
+
+
+def test_diff_of_order_0_leaves_out_what_is_put_around():
+    x = al.tensor([1.0, 2.0])
+    assert x.diff(0, prepend=x).tolist() == [1.0, 2.0]
+
+
+def test_the_imaginary_part_of_logsumexp_is_that_of_a_logarithm():
+    x = al.tensor([1 + 4j, 2 - 9j, 0.5j])
+    expected = np.log(np.exp(x.numpy().astype(np.complex128)).sum())
+    np.testing.assert_allclose(x.logsumexp(0).numpy(), expected, rtol=1e-5)

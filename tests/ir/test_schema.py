@@ -328,7 +328,7 @@ def test_long_arguments_are_shortened_in_messages():
     ],
 )
 def test_an_ndarray_for_a_tensor_is_refused_with_what_to_call(refused):
-    with pytest.raises(ArgumentError, match="is a (numpy.ndarray|tuple), exp") as caught:
+    with pytest.raises(ArgumentError, match="is a (numpy.ndarray|list), exp") as caught:
         refused(al.ones(2), np.ones(2))
     advice = "from_numpy(array) is a tensor on the same memory, tensor(array) a copy"
     assert advice in caught.value.__notes__
