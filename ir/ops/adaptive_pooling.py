@@ -7,10 +7,11 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
-from aotlite.ir.errors import DTypeError, ShapeError
+from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.memory_format import formatted_like, image_like
 from aotlite.ir.ops.pooling import check_grad, check_line, lowest, to_maxima
 from aotlite.ir.ops.precision import cast, wide
@@ -23,8 +24,7 @@ Wished = int | Sequence[int | None]
 def _image(name: str, self: TensorMeta, output_size: Ints) -> TensorMeta:
     """The meta of the result: an image like the operand, of this height and width."""
     _check_image(name, self.shape)
-    if not self.dtype.is_floating_point:
-        raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
+    require_floating(name, self.dtype)
     return image_like(self, (*self.shape[:-2], *_checked_size(name, output_size)))
 
 

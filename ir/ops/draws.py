@@ -17,6 +17,7 @@ from aotlite.ir.limits import finfo, iinfo
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.factories import check_size
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.random import Stream, consumed, draw, random_meta
 
 _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
@@ -170,8 +171,7 @@ RANDPERM = draw(
 
 # ---------------------------------------------------------------------------------------- truths
 def _bernoulli_rule(self: TensorMeta) -> TensorMeta:
-    if not self.dtype.is_floating_point:
-        raise DTypeError(f"bernoulli: dtype is {self.dtype}, expected a floating one")
+    require_floating("bernoulli", self.dtype)
     return random_meta("bernoulli", self.shape, self.dtype, self.device)
 
 

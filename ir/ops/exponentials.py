@@ -7,10 +7,10 @@ from typing import Any
 
 from aotlite.ir import sizes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import Formulas, pure, to_float
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import cast, is_complex, wide
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims
@@ -57,9 +57,7 @@ LOGSUMEXP: PureOp = pure(
 def _softmax_op(name: str, compute: Callable[..., Any], vjp: Formulas) -> PureOp:
     def rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
         sizes.wrap_dim(dim, len(self.shape), op=name)
-        dtype = dtype or self.dtype
-        if not dtype.is_floating_point:
-            raise DTypeError(f"{name}: dtype is {dtype}, expected a floating one")
+        dtype = require_floating(name, dtype or self.dtype)
         return tensor_meta(self.shape, None, dtype, self.device)
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:

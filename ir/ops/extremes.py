@@ -17,16 +17,9 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp, schema_of
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.kinds import require_real
 from aotlite.ir.ops.precision import accumulator, cast, wide
-from aotlite.ir.ops.reduce import (
-    Dims,
-    kept,
-    namespaced,
-    reduced,
-    reduced_dims,
-    refuse_empty,
-    require_real,
-)
+from aotlite.ir.ops.reduce import Dims, kept, namespaced, reduced, reduced_dims, refuse_empty
 from aotlite.ir.results import results_type
 
 Two = tuple[TensorMeta, TensorMeta]

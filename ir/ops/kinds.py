@@ -1,4 +1,4 @@
-"""Which kinds of dtype a pointwise op refuses, and how it says so.
+"""Which kinds of dtype ops take, and how they refuse the others.
 
 What PyTorch refuses is refused here too: bool where an op has no meaning for it, and the dtypes
 that are for storage, of which PyTorch has next to no arithmetic: 8-bit floats, and unsigned
@@ -16,7 +16,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS
 
 Refused = frozenset[str]
-"""Kinds of dtype that an op has no meaning for."""
+"""Kinds of dtype that a pointwise op has no meaning for."""
 
 NOTHING: Refused = frozenset()
 BOOL: Refused = frozenset(("bool",))
@@ -47,6 +47,29 @@ _EXPECTED = {
 }
 
 
+# ----------------------------------------------------------------------------------- one dtype
+def require_floating(name: str, dtype: DType) -> DType:
+    """The dtype. Raises DTypeError for all but real floating ones."""
+    if not dtype.is_floating_point:
+        raise DTypeError(f"{name}: dtype is {dtype}, expected a floating one")
+    return dtype
+
+
+def require_inexact(name: str, dtype: DType) -> DType:
+    """The dtype. Raises DTypeError for bool and integers."""
+    if not dtype.is_differentiable:
+        raise DTypeError(f"{name}: dtype is {dtype}, expected a floating or complex one")
+    return dtype
+
+
+def require_real(name: str, dtype: DType) -> DType:
+    """The dtype. Raises DTypeError for complex ones."""
+    if dtype.is_complex:
+        raise DTypeError(f"{name}: dtype is {dtype}, expected a real one: complex has no order")
+    return dtype
+
+
+# -------------------------------------------------------------------------------- pointwise ops
 def kind_of(dtype: DType) -> str:
     """The kind of dtype, as refusals name it."""
     if dtype in _FLOAT8:

@@ -10,6 +10,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, S
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.losses import bad_reduction, reduced
 from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.sizes import Shape
@@ -31,8 +32,7 @@ def _nll_rule(
 ) -> TensorMeta:
     name = "nll_loss"
     _check_labels(name, self, target)
-    if not self.dtype.is_floating_point:
-        raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
+    require_floating(name, self.dtype)
     if weight is not None:
         _check_class_weight(name, self, weight)
     device = common_device(name, [self, target])

@@ -5,6 +5,8 @@ The gradients of the targets are as good as those of the inputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -15,6 +17,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 from aotlite.ir.ops.declare import pointwise, pointwise_rule
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.precision import cast, wide, widened
 
 
@@ -53,13 +56,9 @@ def _check_weight(name: str, weight: Any, losses: Any) -> None:
         )
 
 
-def _floating(name: str) -> Any:
-    def result(dtype: DType) -> DType:
-        if not dtype.is_floating_point:
-            raise DTypeError(f"{name}: dtype is {dtype}, expected a floating one")
-        return dtype
-
-    return result
+def _floating(name: str) -> Callable[[DType], DType]:
+    """The dtype of a result that is the operands', which must be a floating one."""
+    return partial(require_floating, name)
 
 
 def _rounded_once(compute: Any) -> Any:
@@ -341,8 +340,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     Source: Kullback and Leibler, "On information and sufficiency" (1951).
     """
     for operand in (input, target):
-        if not operand.is_floating_point():
-            raise DTypeError(f"kl_div: dtype is {operand.dtype}, expected a floating one")
+        require_floating("kl_div", operand.dtype)
     if log_target:
         losses = target.exp() * (target - input)
     else:

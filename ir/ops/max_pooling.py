@@ -10,6 +10,7 @@ from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.pooling import (
     check_image,
@@ -121,8 +122,7 @@ def max_pool1d(
     """The largest value of each window of a line: (n, c, l) -> (n, c, l'); with indices, a pair."""
     name = "max_pool1d"
     check_line(name, input)
-    if not input.is_floating_point():
-        raise DTypeError(f"{name}: dtype is {input.dtype}, expected a floating one")
+    require_floating(name, input.dtype)
     window = on_a_line(name, kernel_size, stride, padding)
     gaps = (1, *along_a_line(name, "dilation", dilation))
     pair = input.unsqueeze(-2)._do("max_pool2d_with_indices", *window, gaps, ceil_mode)

@@ -10,6 +10,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
@@ -29,8 +30,7 @@ def _layer_norm_rule(
             f"layer_norm: normalized_shape is {normalized_shape}, expected one or more of the last "
             f"sizes of the input's shape {input.shape}"
         )
-    if not input.dtype.is_floating_point:
-        raise DTypeError(f"layer_norm: dtype is {input.dtype}, expected a floating one")
+    require_floating("layer_norm", input.dtype)
     for argument, meta in (("weight", weight), ("bias", bias)):
         if meta is not None:
             check_affine("layer_norm", argument, meta, normalized_shape, input)
@@ -161,8 +161,7 @@ def check_channels(name: str, input: TensorMeta) -> None:
         raise ShapeError(
             f"{name}: the input has shape {input.shape}, expected at least 2 dimensions"
         )
-    if not input.dtype.is_floating_point:
-        raise DTypeError(f"{name}: dtype is {input.dtype}, expected a floating one")
+    require_floating(name, input.dtype)
 
 
 def per_channel(xp: Any, values: Any, rank: int) -> Any:
@@ -235,8 +234,7 @@ def _rms_norm_rule(
             f"rms_norm: normalized_shape is {normalized_shape}, expected one or more of the last "
             f"sizes of the input's shape {input.shape}"
         )
-    if not input.dtype.is_differentiable:
-        raise DTypeError(f"rms_norm: dtype is {input.dtype}, expected a floating or complex one")
+    require_inexact("rms_norm", input.dtype)
     if weight is not None:
         check_affine("rms_norm", "weight", weight, normalized_shape, input)
     return image_like(input, input.shape)

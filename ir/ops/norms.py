@@ -12,9 +12,10 @@ from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg_forms import linalg_matrix_norm
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims, refuse_empty, require_float
+from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims, refuse_empty
 
 _NAME = "linalg_vector_norm"
 
@@ -31,7 +32,7 @@ def _norm_rule(
 
 
 def _computed_dtype(own: DType, dtype: DType | None) -> DType:
-    require_float(_NAME, own)
+    require_inexact(_NAME, own)
     if dtype is None:
         return own
     wider = dtypes.promote(own, dtype) is dtype and dtype.is_complex == own.is_complex

@@ -16,8 +16,9 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.extremes import choosing, chosen_all_vjp, chosen_vjp, refuse_keepdim
+from aotlite.ir.ops.kinds import require_real
 from aotlite.ir.ops.precision import wide
-from aotlite.ir.ops.reduce import reduced, refuse_empty, require_real
+from aotlite.ir.ops.reduce import reduced, refuse_empty
 from aotlite.ir.ops.scans import running
 from aotlite.ir.results import results_type
 

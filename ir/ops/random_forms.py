@@ -11,9 +11,10 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.draws import whole_range
+from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.like import made_like
 
 _GENERATOR = "generator? generator=None"
@@ -128,8 +129,7 @@ def check_deviation(op: str, std: float) -> None:
 
 # -------------------------------------------------------------------------------------- in place
 def _uniform_numbers(op: str, self: Any, generator: Any) -> Any:
-    if not self.dtype.is_floating_point:
-        raise DTypeError(f"{op}: dtype is {self.dtype}, expected a floating one")
+    require_floating(op, self.dtype)
     return _of_size(self, "rand", (self.shape, self.dtype, self.device), generator)
 
 
@@ -152,8 +152,7 @@ def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
 
 def _normal_numbers(op: str, self: Any, mean: float, std: float, generator: Any) -> Any:
     check_deviation(op, std)
-    if not self.dtype.is_differentiable:
-        raise DTypeError(f"{op}: dtype is {self.dtype}, expected a floating or complex one")
+    require_inexact(op, self.dtype)
     args = (self.shape, self.dtype, self.device)
     return _of_size(self, "randn", args, generator) * std + mean
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
+from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator
 
@@ -74,20 +74,6 @@ def refuse_empty(name: str, self: TensorMeta, dims: tuple[int, ...]) -> None:
 def summed(dtype: DType) -> DType:
     """Sums and products of bool and integers are int64."""
     return dtype if dtype.is_differentiable else dtypes.int64
-
-
-def require_float(name: str, dtype: DType) -> DType:
-    """The dtype. Raises DTypeError for bool and integers."""
-    if not dtype.is_differentiable:
-        raise DTypeError(f"{name}: dtype is {dtype}, expected a floating or complex one")
-    return dtype
-
-
-def require_real(name: str, dtype: DType) -> DType:
-    """The dtype. Raises DTypeError for complex ones."""
-    if dtype.is_complex:
-        raise DTypeError(f"{name}: dtype is {dtype}, expected a real one: complex has no order")
-    return dtype
 
 
 # --------------------------------------------------------------------------------- kernels

@@ -14,9 +14,10 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import accumulator, cast, wide
-from aotlite.ir.ops.reduce import require_float, require_real, summed
+from aotlite.ir.ops.reduce import summed
 
 
 # -------------------------------------------------------------------------------- cumsum, cumprod
@@ -161,7 +162,7 @@ CUMMIN = _running_extreme("cummin", "minimum")
 # --------------------------------------------------------------------------- exponential sums
 def _logcumsumexp_rule(self: TensorMeta, dim: int) -> TensorMeta:
     sizes.wrap_dim(dim, len(self.shape), op="logcumsumexp")
-    dtype = require_float("logcumsumexp", self.dtype)
+    dtype = require_inexact("logcumsumexp", self.dtype)
     return tensor_meta(self.shape, None, dtype, self.device)
 
 

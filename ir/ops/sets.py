@@ -15,8 +15,8 @@ from aotlite.ir.layout import contiguous_strides
 from aotlite.ir.meta import Outline, TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, DataOp, PureOp
 from aotlite.ir.ops.declare import common_device, data_dependent, pure
+from aotlite.ir.ops.kinds import require_floating, require_real
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.reduce import require_real
 
 
 # ------------------------------------------------------------------------------------ unique
@@ -161,8 +161,7 @@ BINCOUNT: DataOp = data_dependent(
 
 # ------------------------------------------------------------------------------------- histc
 def _histc_rule(self: TensorMeta, bins: int, min: float, max: float) -> TensorMeta:
-    if not self.dtype.is_floating_point:
-        raise DTypeError(f"histc: dtype is {self.dtype}, expected a floating one")
+    require_floating("histc", self.dtype)
     if bins < 1:
         raise ShapeError(f"histc: argument 'bins' is {bins}, expected at least 1")
     if not min <= max:

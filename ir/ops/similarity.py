@@ -6,7 +6,8 @@ from typing import Any
 
 from aotlite.ir import layout
 from aotlite.ir.composite import composite
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.memory_format import formatted_like
 from aotlite.ir.sizes import broadcast_shapes
 
@@ -24,10 +25,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     Norms are at least `eps`.
     """
     for operand in (x1, x2):
-        if not operand.is_floating_point():
-            raise DTypeError(
-                f"cosine_similarity: dtype is {operand.dtype}, expected a floating one"
-            )
+        require_floating("cosine_similarity", operand.dtype)
     shape = broadcast_shapes(x1.shape, x2.shape, op="cosine_similarity")
     first, second = (
         x / x.norm(2, dim, True).clamp(eps, None) for x in (x1.expand(shape), x2.expand(shape))

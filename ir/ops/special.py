@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
-from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import DTypeError
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, to_float
-from aotlite.ir.ops.kinds import COMPLEX, FLOAT8
+from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, require_floating
 from aotlite.ir.ops.precision import cast, horner, wide, widened
 
 # erf(x) is x T(x^2) / U(x^2) up to 1, and 1 - exp(-x^2) P(x) / Q(x) from there on; highest power
@@ -263,18 +262,12 @@ def _gelu_vjp(grad: Any, self: Any, tanh: bool) -> Any:
     return grad * ((bent + 1 + self * slope) * 0.5)
 
 
-def _floating(dtype: DType) -> DType:
-    if not dtype.is_floating_point:
-        raise DTypeError(f"gelu: dtype is {dtype}, expected a floating one")
-    return dtype
-
-
 GELU = pointwise(
     "gelu(Tensor self, bool tanh=False) -> Tensor",
     kernel=_gelu_kernel,
     scalar=_gelu_scalar,
     vjp={"self": _gelu_vjp},
-    rule=pointwise_rule("gelu", _floating),
+    rule=pointwise_rule("gelu", partial(require_floating, "gelu")),
 )
 """self times the normal distribution function at self; `tanh` for its approximation by a tanh.
 

@@ -10,8 +10,9 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.reduce import Dims, count, kept, reduced, reduced_dims, require_float
+from aotlite.ir.ops.reduce import Dims, count, kept, reduced, reduced_dims
 
 
 def _degrees(count: Any, correction: Any) -> Any:
@@ -55,7 +56,7 @@ def _std_vjp(grad: Any, self: Any, result: Any, dim: Dims, correction: Any, keep
 def _spread_op(name: str, kernel: Any, vjp: Any) -> PureOp:
     def rule(self: TensorMeta, dim: Dims, correction: type | None, keepdim: bool) -> TensorMeta:
         dims = reduced_dims(name, dim, len(self.shape))
-        return reduced(self, dims, keepdim, real_of(require_float(name, self.dtype)))
+        return reduced(self, dims, keepdim, real_of(require_inexact(name, self.dtype)))
 
     return pure(
         f"{name}(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"

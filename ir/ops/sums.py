@@ -15,19 +15,10 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.reduce import (
-    Dims,
-    count,
-    namespaced,
-    reduced,
-    reduced_dims,
-    require_float,
-    require_real,
-    spread,
-    summed,
-)
+from aotlite.ir.ops.reduce import Dims, count, namespaced, reduced, reduced_dims, spread, summed
 
 
 # ------------------------------------------------------------------------------ sums and products
@@ -54,7 +45,7 @@ SUM: PureOp = pure(
 
 def _mean_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -> TensorMeta:
     dims = reduced_dims("mean", dim, len(self.shape))
-    return reduced(self, dims, keepdim, require_float("mean", dtype or self.dtype))
+    return reduced(self, dims, keepdim, require_inexact("mean", dtype or self.dtype))
 
 
 def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
@@ -118,8 +109,8 @@ NANSUM: PureOp = pure(
 )
 def nanmean(self: Any, dim: Dims, keepdim: bool, dtype: DType | None) -> Any:
     """The mean of what is not nan."""
-    require_float("nanmean", self.dtype)
-    require_float("nanmean", dtype or self.dtype)
+    require_inexact("nanmean", self.dtype)
+    require_inexact("nanmean", dtype or self.dtype)
     found = self.isnan().logical_not().sum(dim, keepdim)
     return self.nansum(dim, keepdim, dtype=dtype) / found
 
