@@ -183,14 +183,10 @@ _INT = frozenset((int,))
 def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
     rest = args[1:]
-    if _INT.issuperset(map(type, rest)):
-        return (args[0], rest) if args else args
     if len(rest) == 1 and type(rest[0]) is tuple:
         return args
-    if rest and _INT.issuperset(map(type, rest)):
+    if args and (_INT.issuperset(map(type, rest)) or all(as_size(v) is not None for v in rest)):
         return args[0], rest
-    if all(as_size(value) is not None for value in rest):
-        return (args[0], rest) if args else args
     return args
 
 

@@ -130,13 +130,18 @@ def _pure_of_several(
         outs = fakes(recorder, recorder.record(op, args, metas), metas)
     node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
     if node is not None:
-        node.result = metas
-        node.save_results(outs)
+        _link_each(node, outs, metas)
         note_origin(node, outs[0].value, recorder)
-        for k, out in enumerate(outs):
-            if out.meta.dtype.is_differentiable:
-                out._node, out._index, out.facts = node, k, None
     return outs
+
+
+def _link_each(node: OpNode, outs: tuple[Tensor, ...], metas: Any) -> None:
+    """Gives each result that can have a gradient its place at the tape node."""
+    node.result = metas
+    node.save_results(outs)
+    for k, out in enumerate(outs):
+        if out.meta.dtype.is_differentiable:
+            out._node, out._index, out.facts = node, k, None
 
 
 def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
@@ -151,18 +156,12 @@ def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
     found = run_kernel(op, args, outlines, arrays)
     results = (found,) if single else found
     metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
-    outs = tuple(
-        [Tensor(Storage(arrays.adopt(a, m)), m) for a, m in zip(results, metas, strict=True)]
-    )
+    outs = _adopted(results, metas, arrays)
     node = None
     if op.vjp is not None and STATE.grad_mode:
         node = _tape_node(op, op.vjp, args, op.key(args))
     if node is not None:
-        node.result = metas[0] if single else metas
-        node.save_results(outs)
-        for k, out in enumerate(outs):
-            if out.meta.dtype.is_differentiable:
-                out._node, out._index, out.facts = node, k, None
+        _link_each(node, outs, metas[0] if single else metas)
     return outs[0] if single else outs
 
 
@@ -196,10 +195,13 @@ def _computed(
     op: PureOp, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]
 ) -> tuple[Tensor, ...]:
     arrays = metas[0].device.arrays
-    results = run_kernel(op, args, metas, arrays)
-    return tuple(
-        [Tensor(Storage(arrays.adopt(one, m)), m) for one, m in zip(results, metas, strict=True)]
-    )
+    return _adopted(run_kernel(op, args, metas, arrays), metas, arrays)
+
+
+def _adopted(results: Any, metas: tuple[TensorMeta, ...], arrays: Any) -> tuple[Tensor, ...]:
+    """Tensors that hold what a kernel gave."""
+    pairs = zip(results, metas, strict=True)
+    return tuple([Tensor(Storage(arrays.adopt(result, meta)), meta) for result, meta in pairs])
 
 
 def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
