@@ -217,10 +217,13 @@ def _logit_scalar(a: Any, eps: float | None) -> Any:
 
 def _logit_vjp(grad: Any, self: Any, eps: float | None) -> Any:
     """Outside of the domain nan, or 0 where eps holds what comes near its ends."""
-    low, other = (0.0, math.nan) if eps is None else (eps, 0.0)
+    low = 0.0 if eps is None else eps
     inside = (self >= low).logical_and(self <= 1 - low)
     # The size, for at -0.0 the slope is infinite upwards, as at 0.
-    return inside.where(grad / (self * (1 - self)).abs(), other)
+    size = (self * (1 - self)).abs()
+    if eps is None:  # a multiple of grad: where there is none, there is none of the operand
+        return grad / inside.where(size, math.nan)
+    return inside.where(grad / size, 0.0)
 
 
 LOGIT = pointwise(

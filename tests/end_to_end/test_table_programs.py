@@ -31,6 +31,17 @@ FOUND: dict[str, Script] = {
         [SQUARE, "r = f(a)", "r[0].backward()"],
         head="def f(a):",
     ),
+    "no gradient of a result, where the slope is nan": script(
+        ["v = a.mean()", "a.logit_()"],
+        "(v,)",
+        [
+            "b = L([0.5, -0.5], dtype=al.float64, grad=True)",
+            "a = b.clone()",
+            "r = f(a)",
+            "r[0].backward()",
+        ],
+        head="def f(a):",
+    ),
 }
 
 
