@@ -16,6 +16,7 @@ from aotlite.ir import layout, sizes
 from aotlite.ir.assumption import concrete
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, float32
+from aotlite.ir.errors import ShapeError
 from aotlite.ir.symbol_table import SymbolTable, table_of
 
 
@@ -107,6 +108,8 @@ class TensorMeta:
 
 _ON_DEMAND = {"span": layout.span, "contiguous": layout.is_contiguous}
 _INTERNED: dict[tuple[Any, ...], TensorMeta] = {}
+MOST_DIMENSIONS = 64
+"""What NumPy's arrays have at most, and what PyTorch's ops take at most."""
 
 
 def _intern(
@@ -115,6 +118,10 @@ def _intern(
     key = (shape, stride, dtype, device)
     found = _INTERNED.get(key)
     if found is None:
+        if len(shape) > MOST_DIMENSIONS:
+            raise ShapeError(
+                f"shape: there are {len(shape)} dimensions, expected at most {MOST_DIMENSIONS}"
+            )
         # Metas with symbols live as long as their symbols do.
         table = table_of((*shape, *stride))
         interned = _INTERNED if table is None else table.cache

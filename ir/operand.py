@@ -74,12 +74,12 @@ class Operand:
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
-        return self.shape if dim is None else self.shape[sizes.wrap_dim(dim, self.ndim)]
+        return self.shape if dim is None else self.shape[sizes.wrap_dim(dim, self.ndim, op="size")]
 
     def stride(self, dim: int | None = None) -> Any:
         """The strides in elements, or the stride of one dimension."""
         stride = self.meta.stride
-        return stride if dim is None else stride[sizes.wrap_dim(dim, len(stride))]
+        return stride if dim is None else stride[sizes.wrap_dim(dim, len(stride), op="stride")]
 
     def is_contiguous(self, *, memory_format: MemoryFormat = contiguous_format) -> bool:
         """Whether the elements lie in this order, without gaps."""

@@ -206,6 +206,10 @@ def wrap_dim(dim: int, ndim: int, *, op: str = "dim") -> int:
     >>> wrap_dim(-1, 3)
     2
     """
+    if type(dim) is not int and not isinstance(dim, bool):
+        given, dim = dim, as_size(dim)  # type: ignore[assignment]
+        if dim is None:
+            raise ArgumentError(f"{op}: a dimension is {given!r}, expected an integer")
     room = ndim or 1
     if -room <= dim < room:
         return dim + room if dim < 0 else dim

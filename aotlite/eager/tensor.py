@@ -235,6 +235,10 @@ class Tensor(Differentiable):
         self, the_template: Tensor, *, memory_format: MemoryFormat | None = None
     ) -> Tensor:
         """`resize_` to the size of another tensor; `preserve_format` takes its format too."""
+        if not isinstance(the_template, Tensor):
+            raise ArgumentError(
+                f"resize_as_: argument 'the_template' is {the_template!r}, expected a tensor"
+            )
         if memory_format is preserve_format:
             memory_format = suggested_format(the_template.meta)
         return self.resize_(the_template.shape, memory_format=memory_format)

@@ -91,7 +91,7 @@ def bernoulli(self: Any, p: float | None, generator: Any) -> Any:
 
 
 def _truths(self: Any, shape: tuple[int, ...], p: float, generator: Any) -> Any:
-    if not 0 <= p <= 1:
+    if isinstance(p, complex) or not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p is {p}, expected 0 <= p <= 1")
     args = (shape, dtypes.default_dtype, self.device)
     return _of_size(self, "rand", args, generator) < p
