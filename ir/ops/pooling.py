@@ -28,7 +28,7 @@ def pool_window(
 def pool_size(name: str, shape: Ints, window: Window, ceil_mode: bool) -> Ints:
     """The result's shape. Raises ShapeError where no window fits."""
     out = tuple([_count(shape[axis - 2], window, axis, ceil_mode) for axis in (0, 1)])
-    if min(out) < 1:
+    if any(n < 1 for n in out):
         raise ShapeError(
             f"{name}: the result's size is {out}, expected at least 1: the window {window.kernel} "
             f"is larger than shape {shape}"

@@ -23,7 +23,7 @@ def along_a_line(name: str, argument: str, value: Given) -> Ints:
 def pair(name: str, argument: str, value: Ints, least: int) -> tuple[int, int]:
     """The value for height and width, from one number or two."""
     both = value * 2 if len(value) == 1 else value
-    if len(both) != 2 or min(both) < least:
+    if len(both) != 2 or any(n < least for n in both):
         raise ArgumentError(
             f"{name}: argument '{argument}' is {value}, expected 1 or 2 numbers of at least {least}"
         )

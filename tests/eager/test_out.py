@@ -167,3 +167,15 @@ def _takes(library, result, target, error):
 
 def _dtype(library, name):
     return getattr(library, "bool_" if name == "bool" and library is al else name)
+
+
+def test_no_destination_is_written_where_another_is_bad():
+    """OPS-11: every one is checked first."""
+    values, x = al.zeros(2), al.tensor([[3.0, 1.0], [0.0, 2.0]])
+    for indices, kind in (
+        (al.zeros(3, dtype=al.int64), al.ShapeError),
+        (al.zeros(2, dtype=al.bool_), al.DTypeError),
+    ):
+        with pytest.raises(kind, match="^max: argument 'out' has "):
+            al.max(x, 1, out=(values, indices))
+        assert ([0, 0], 0, 0) == (values.tolist(), values.version, indices.version)

@@ -21,6 +21,14 @@ def _asks_for_the_value(result: Any, key: Any) -> Any:
     return result
 
 
+def _bounds_the_value(result: Any, key: Any) -> Any:
+    """From both sides, so that no assumption says that it has one value."""
+    for size in _symbols_in(key):
+        next(n for n in range(size.hint, -1, -1) if size >= n)
+        next(n for n in range(size.hint, 10_000) if size <= n)
+    return result
+
+
 def _gives_the_hint(result: Any, key: Any) -> Any:
     found = _symbols_in(key)
     return concrete(result, found[0].table.hints) if found else result
@@ -67,6 +75,7 @@ _OF_THE_PARTS = {"unbind": "split_with_sizes"}
 for _name in _ONE_OF_EACH_CLASS:
     _sized = _OF_THE_PARTS.get(_name, _name)
     plant("L12", "it asks for the value of a size", with_rule(_asks_for_the_value), _sized)
+    plant("L12", "it bounds a size from both sides", with_rule(_bounds_the_value), _sized)
     plant("L12", "it gives the size of one call", with_rule(_gives_the_hint), _sized)
 plant(
     "L12", "it gives another size", with_rule(_gives_another_size), "add", "sum", "matmul", "full"

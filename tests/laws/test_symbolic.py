@@ -25,6 +25,13 @@ def test_op_that_may_specialize_does(name, monkeypatch):
         symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
 
 
+@pytest.mark.parametrize("name", [n for n in symbolic.TELLS_APART if n not in symbolic.SPECIALIZES])
+def test_op_that_may_take_a_size_for_another_case_does(name, monkeypatch):
+    monkeypatch.delitem(symbolic.TELLS_APART, name)
+    with pytest.raises(AssertionError, match=f"^{name}.* expected some, since the rule takes"):
+        symbolic.symbolic_is_concrete(OPS[name], samples_of(name))
+
+
 # ---------------------------------------------------------------------------------- composites
 def traced(name, sample, make):
     """The metas of what a composite gives for operands that `make` gives metas for."""
