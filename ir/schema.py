@@ -95,8 +95,16 @@ def _literal(default: object) -> str:
     return repr(default)
 
 
-SPELLINGS: Final = {"axis": "dim", "keepdims": "keepdim", "input": "self"}
-"""Other names that PyTorch takes for parameters: NumPy's, and that of a function's first one."""
+SPELLINGS: Final = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "input": "self",
+    "tensor": "self",
+    "split_size_or_sections": "split_size",
+    "sections": "indices_or_sections",
+    "indices": "indices_or_sections",
+}
+"""Other names that PyTorch takes for parameters: NumPy's, and those that its functions have."""
 
 
 def respelled(kwargs: Mapping[str, object], names: Collection[str]) -> Mapping[str, object]:

@@ -138,3 +138,11 @@ def test_a_tensor_of_no_dimensions_stands_for_a_number():
         x.add(x, alpha=al.tensor(2.0, requires_grad=True))
     with pytest.raises(al.UnsupportedError, match="item"):
         al.compile(lambda x, n: x.add(x, alpha=n))(x, two)
+
+
+def test_parts_are_asked_for_by_the_names_of_functions():
+    x = al.arange(4)
+    halves = [[0, 1], [2, 3]]
+    assert [part.tolist() for part in al.split(tensor=x, split_size_or_sections=2)] == halves
+    assert [part.tolist() for part in al.tensor_split(x, sections=2)] == halves
+    assert [part.tolist() for part in al.tensor_split(x, indices=(2,))] == halves
