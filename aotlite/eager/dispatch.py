@@ -238,8 +238,8 @@ def check_destination(
         raise no_data(name)
     for other in others:
         if other.storage is storage and not (other.meta is meta and other.offset == target.offset):
-            if _layout(target) != _layout(other) and overlaps_bytes(
-                *_layout(target), *_layout(other)
+            if layout_of(target) != layout_of(other) and overlaps_bytes(
+                *layout_of(target), *layout_of(other)
             ):
                 raise noted(
                     AliasError(
@@ -250,7 +250,7 @@ def check_destination(
                 )
 
 
-def _layout(tensor: Tensor) -> tuple[Geometry, int]:
+def layout_of(tensor: Tensor) -> tuple[Geometry, int]:
     """The places of the elements, and their size."""
     meta = tensor.meta
     return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize

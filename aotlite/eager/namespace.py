@@ -6,19 +6,28 @@ Rules: TEN-7, TEN-9, TEN-10. Spec: `specs/op_declaration.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
-from aotlite.eager.dispatch import check_destination, dispatch
+from aotlite.eager.dispatch import check_destination, dispatch, layout_of
 from aotlite.eager.memory import check_room, take_room
 from aotlite.eager.state import is_grad_enabled, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES, described
 from aotlite.ir.dtypes import can_cast_in_place
-from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, ShapeError, noted
+from aotlite.ir.errors import (
+    AliasError,
+    ArgumentError,
+    AutogradError,
+    DTypeError,
+    ShapeError,
+    noted,
+)
 from aotlite.ir.op import OPS
 from aotlite.ir.operand import Operand
+from aotlite.ir.overlap import overlaps_bytes
 from aotlite.ir.results import results_of
 from aotlite.ir.schema import Schema
 
@@ -92,6 +101,7 @@ def into(
             )
         for target, result in zip(targets, results, strict=True):
             _check_target(name, target, result, operands)
+        _check_apart(name, targets)
         for target, result in zip(targets, results, strict=True):
             _store(target, result)
     return out
@@ -117,9 +127,7 @@ def _check_no_history(name: str, tensors: list[Tensor]) -> None:
 def _check_target(name: str, target: Tensor, result: Tensor, operands: list[Tensor]) -> None:
     if target.shape != result.shape and target.numel():
         raise noted(
-            ShapeError(
-                f"{name}: argument 'out' has shape {target.shape}, expected {result.shape}"
-            ),
+            ShapeError(f"{name}: argument 'out' has shape {target.shape}, expected {result.shape}"),
             "An empty tensor takes the result's shape.",
         )
     if not can_cast_in_place(result.dtype, target.dtype):
@@ -131,6 +139,15 @@ def _check_target(name: str, target: Tensor, result: Tensor, operands: list[Tens
         check_room(target, target.meta.as_contiguous(result.shape))
     else:
         check_destination(name, target, [t for t in operands if t is not target])
+
+
+def _check_apart(name: str, targets: Sequence[Tensor]) -> None:
+    for a, b in combinations(targets, 2):
+        if a is b or (a.storage is b.storage and overlaps_bytes(*layout_of(a), *layout_of(b))):
+            raise AliasError(
+                f"{name}: two tensors of argument 'out' share memory, expected one place for each "
+                "result"
+            )
 
 
 def _store(target: Tensor, result: Tensor) -> None:

@@ -172,3 +172,10 @@ def test_a_gradient_is_of_an_input_at_least(lib):
     x = leaf(lib)
     with raises(lib, (RuntimeError, ValueError), "^grad: argument 'inputs' is empty, expected a"):
         lib.autograd.grad((x * 2).sum(), [])
+
+
+def test_a_tensor_is_not_its_own_gradient(lib):
+    x = leaf(lib)
+    with raises(lib, RuntimeError, "^grad: the value is the tensor itself, expected another"):
+        x.grad = x
+    assert x.grad is None

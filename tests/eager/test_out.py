@@ -112,6 +112,18 @@ BAD = {
         al.AliasError,
         "exp: an operand .* overlaps the destination .* in part, expected the same memory",
     ),
+    "the same twice": (
+        lambda out: al.aminmax(al.ones(2, 2), dim=1, out=(out, out)),
+        lambda: al.zeros(2),
+        al.AliasError,
+        "aminmax: two tensors of argument 'out' share memory, expected one place for each result",
+    ),
+    "overlap each other": (
+        lambda out: al.aminmax(al.ones(2, 2), dim=1, out=(out[:2], out[1:])),
+        lambda: al.zeros(3),
+        al.AliasError,
+        "aminmax: two tensors of argument 'out' share memory",
+    ),
     "history": (
         lambda out: al.exp(al.ones(2, requires_grad=True), out=out),
         lambda: al.zeros(2),
