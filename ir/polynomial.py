@@ -8,6 +8,7 @@ Every function gives new dicts and leaves its operands as they are.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -26,6 +27,7 @@ __all__ = [
     "multiply",
     "scaled",
     "substitute",
+    "subtract",
 ]
 
 
@@ -35,12 +37,20 @@ class Atom:
     Atoms are compared by identity. Bounds become tighter as more is learned, never wider.
     """
 
-    __slots__ = ("lower", "number", "upper")
+    __slots__ = ("lower", "number", "point", "upper")
 
     def __init__(self, number: int, lower: int | None, upper: int | None) -> None:
         self.number = number
         self.lower = lower
         self.upper = upper
+        self.point = point(number)
+        """Where polynomials are evaluated to tell them apart."""
+
+
+@functools.cache
+def point(number: int) -> int:
+    """A large number without relation to those of other atoms, but ascending."""
+    return (number << 61) + pow(0x2545F4914F6CDD1D, number + 1, (1 << 61) - 1)
 
 
 Monomial: TypeAlias = tuple[Atom, ...]
@@ -60,6 +70,11 @@ def add(a: Terms, b: Terms, factor: int = 1) -> dict[Monomial, int]:
         else:
             result.pop(monomial, None)
     return result
+
+
+def subtract(a: Terms, b: Terms) -> dict[Monomial, int]:
+    """a - b."""
+    return add(a, b, -1)
 
 
 def scaled(a: Terms, factor: int) -> dict[Monomial, int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from operator import eq
+from operator import eq, is_
 from typing import Any, TypeAlias
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
@@ -89,6 +89,8 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
     if len(a) != len(b):
         return False
     if is_symbolic(a) or is_symbolic(b):
+        if all(map(is_, a, b)):
+            return True
         return not any((x != y) is True for x, y in zip(a, b, strict=True)) and all(map(eq, a, b))
     return tuple(a) == tuple(b)
 
@@ -108,7 +110,8 @@ def at_least_one(size: Size) -> Size:
     """Returns the size, or 1 if it is 0."""
     if type(size) is int:
         return size if size > 1 else 1
-    return maximum(size, 1)
+    known: object = size > 1  # of most symbols
+    return size if known is True else maximum(size, 1)
 
 
 def minimum(a: Size, b: Size) -> Size:

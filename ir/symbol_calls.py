@@ -82,7 +82,7 @@ def _extreme(table: SymbolTable, function: str, left: Value, right: Value) -> Va
         greater = None if smaller is None else not smaller
     if greater is not None:
         return left if greater == (function == "max") else right
-    left, right = sorted((left, right), key=lambda value: getattr(value, "number", -1))
+    left, right = sorted((left, right), key=lambda value: getattr(value, "key", value))
     (low_a, high_a), (low_b, high_b) = table.range(left), table.range(right)
     best = max if function == "max" else min
     low, high = _best(best, low_a, low_b), _best(best, high_a, high_b)

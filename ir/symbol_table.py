@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from types import FrameType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import attrs
 
@@ -19,10 +20,20 @@ from aotlite.ir import symbol_calls
 from aotlite.ir.assumption import Answer, Assumption, concrete
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.location import Location
-from aotlite.ir.polynomial import Atom, Monomial, Range, Terms, add, evaluate, multiply, scaled
+from aotlite.ir.polynomial import (
+    Atom,
+    Monomial,
+    Range,
+    Terms,
+    add,
+    evaluate,
+    multiply,
+    scaled,
+    subtract,
+)
 from aotlite.ir.symbol_calls import FUNCTIONS, Call
 from aotlite.ir.symbol_proofs import Facts, equation
-from aotlite.ir.symbols import RELATIONS, SymBool, SymInt
+from aotlite.ir.symbols import ABOVE, BELOW, RELATIONS, Combine, SymBool, SymInt
 
 __all__ = ["Symbol", "SymbolTable", "table_of"]
 
@@ -71,9 +82,8 @@ class SymbolTable:
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
     """Every symbol by name."""
-    sums: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
-    differences: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
-    products: dict[tuple[Any, Any], Any] = attrs.field(factory=dict, init=False)
+    interned: dict[int, SymInt] = attrs.field(factory=dict, init=False)
+    """Each number by its key."""
     truths: dict[tuple[str, Any, Any], Any] = attrs.field(factory=dict, init=False)
     """Comparisons that are known to hold or not to, for good."""
     open: dict[tuple[str, Any, Any], SymBool] = attrs.field(factory=dict, init=False)
@@ -83,7 +93,10 @@ class SymbolTable:
     op: str | None = attrs.field(default=None, init=False)
     """The op whose rule runs."""
     _facts: Facts = attrs.field(factory=Facts, init=False)
-    _interned: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
+    _namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
+    """By their terms, those whose key another number had before."""
+    _results: dict[Any, Any] = attrs.field(factory=dict, init=False)
+    """Of sums, differences and products that are no new numbers."""
     _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
     _answers: dict[Any, Any] = attrs.field(factory=dict, init=False)
     _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
@@ -141,13 +154,22 @@ class SymbolTable:
         """The one object for these terms; a plain int where there is no symbol in them."""
         if not terms:
             return 0
-        if len(terms) == 1 and () in terms:
-            return terms[()]
-        key = frozenset(terms.items())
-        found = self._interned.get(key)
+        constant = terms.get((), 0)
+        if constant and len(terms) == 1:
+            return constant
+        key = evaluate(terms, _POINT)
+        found = self.interned.get(key)
         if found is None:
-            found = self._interned[key] = SymInt(self, terms, len(self._interned))
+            found = self.interned[key] = self._by_terms(key, terms)
+        elif found.terms != terms:  # as good as never: two polynomials meet at the points
+            made = self._by_terms(key, terms)
+            found = self._namesakes.setdefault(frozenset(terms.items()), made)
         return found
+
+    def _by_terms(self, key: int, terms: Terms) -> SymInt:
+        made = SymInt(self, key, terms.get((), 0), _least(terms), None, None, None)
+        made._terms = terms
+        return made
 
     def terms_of(self, value: Value) -> Terms:
         """The terms of an int or of a symbolic int of this table."""
@@ -157,19 +179,63 @@ class SymbolTable:
             return value.terms
         return {(): int(value)} if value else {}
 
-    def add(self, a: SymInt, b: Value) -> Any:
-        """a + b, which `sums` does not have yet."""
-        result = self.sums[a, b] = self.of(add(a.terms, self.terms_of(b)))
-        return result
+    # Arithmetic that no other number has the key of. So there is none with its terms; and where the
+    # key is more than the constant, there are terms beside it, which are found when asked for.
+    def add(self, key: int, a: SymInt, b: Value) -> Any:
+        """a + b, whose key is new."""
+        least = a.least
+        if type(b) is SymInt:
+            constant = a.constant + b.constant
+            least = None if least is None or b.least is None else least + b.least
+            if key == constant or b.table is not self:
+                return self.met(key, add, a, b)
+        else:
+            constant = a.constant + b
+            least = None if least is None else least + b
+        made = self.interned[key] = SymInt(self, key, constant, least, add, a, b)
+        return made
 
-    def subtract(self, a: SymInt, b: Value) -> Any:
-        """a - b, which `differences` does not have yet."""
-        result = self.differences[a, b] = self.of(add(a.terms, self.terms_of(b), -1))
-        return result
+    def subtract(self, key: int, a: SymInt, b: Value) -> Any:
+        """a - b, whose key is new."""
+        if type(b) is SymInt:
+            constant, least = a.constant - b.constant, None
+            if key == constant or b.table is not self:
+                return self.met(key, subtract, a, b)
+        else:
+            constant = a.constant - b
+            least = None if a.least is None else a.least - b
+        made = self.interned[key] = SymInt(self, key, constant, least, subtract, a, b)
+        return made
 
-    def multiply(self, a: SymInt, b: Value) -> Any:
-        """a * b, which `products` does not have yet."""
-        result = self.products[a, b] = self.of(multiply(a.terms, self.terms_of(b)))
+    def multiply(self, key: int, a: SymInt, b: Value) -> Any:
+        """a * b, whose key is new."""
+        if type(b) is SymInt:
+            constant, other = a.constant * b.constant, b.least
+            if b.table is not self:
+                self.refuse(b)
+        elif b:
+            constant, other = a.constant * b, int(b)
+        else:
+            return 0
+        least = a.least
+        if least is not None:
+            least = None if other is None or other < 0 or least < 0 else least * other
+        made = self.interned[key] = SymInt(self, key, constant, least, multiply, a, b)
+        return made
+
+    def met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
+        """function(a, b), whose key something else has: mostly the same, made in another way."""
+        if type(b) is int and b == _NEUTRAL[function]:
+            return a
+        found = self.interned.get(key)
+        if found is not None and found.left is b and found.right is a:
+            if found.function is function is not subtract:
+                return found
+        result = self._results.get((function, a, b))
+        if result is None:
+            terms = function(a.terms, self.terms_of(b))
+            same = found is not None and found.terms == terms
+            result = self._results[function, a, b] = found if same else self.of(terms)
         return result
 
     def call(self, function: str, left: Value, right: Value) -> Any:
@@ -222,6 +288,9 @@ class SymbolTable:
     # --------------------------------------------------------------------------------- questions
     def known(self, fact: SymBool) -> bool | None:
         """Whether a comparison holds, or does not, for all values; None where it depends."""
+        answer = _known_by_bounds(fact.left, fact.relation, fact.right)
+        if answer is not None:
+            return answer
         difference = self.terms_of(fact.left - fact.right)
         if fact.relation == "==":
             return self._facts.zero(difference)
@@ -303,6 +372,38 @@ class SymbolTable:
     def __repr__(self) -> str:
         shown = ", ".join(f"{s}={s.hint}" for s in self.symbols.values())
         return f"SymbolTable({shown}; {len(self.log)} assumptions)"
+
+
+_NEUTRAL: Final[dict[Combine, int]] = {add: 0, subtract: 0, multiply: 1}
+_POINT = attrgetter("point")
+
+
+def _least(terms: Terms) -> int | None:
+    """A number that no value is below, where one atom says so."""
+    (monomial, c), *others = terms.items()
+    return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None
+
+
+def _known_by_bounds(left: SymInt, relation: str, right: Value) -> bool | None:
+    """Whether a comparison holds, as far as that shows without any polynomial."""
+    for greater, less, where in ((left, right, ABOVE), (right, left, BELOW)):
+        excess = _excess(greater, less)
+        if excess is not None and excess > 0:
+            return relation in where
+    return None
+
+
+def _excess(a: Value, b: Value) -> int | None:
+    """A number that a - b is not below: strides are products of the strides after them."""
+    if type(a) is not SymInt:
+        return None
+    if type(b) is not SymInt:
+        return None if a.least is None else a.least - b
+    if a.function is not multiply or b.least is None or b.least < 0:
+        return None
+    factor = a.right if a.left is b else a.left if a.right is b else None
+    times = factor.least if type(factor) is SymInt else factor
+    return None if times is None or times < 1 else (times - 1) * b.least
 
 
 def _said_simply(fact: SymBool) -> SymBool:

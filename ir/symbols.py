@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.polynomial import Terms
+from aotlite.ir.polynomial import Terms, add, multiply, subtract
 
 if TYPE_CHECKING:
     from aotlite.ir.symbol_table import SymbolTable
 
-__all__ = ["RELATIONS", "SymBool", "SymInt"]
+__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt"]
 
 RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
     "==": operator.eq,
@@ -30,6 +30,12 @@ RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+Combine: TypeAlias = Callable[[Terms, Terms], Terms]
+
+ABOVE: Final = frozenset(("!=", ">", ">="))
+"""The relations of a number to those below it."""
+BELOW: Final = frozenset(("!=", "<", "<="))
+
 NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -48,14 +54,62 @@ class SymInt:
     True
     """
 
-    __slots__ = ("__weakref__", "_hint", "number", "table", "terms")
+    __slots__ = (
+        "__weakref__",
+        "_hint",
+        "_terms",
+        "constant",
+        "function",
+        "key",
+        "least",
+        "left",
+        "right",
+        "table",
+    )
 
-    def __init__(self, table: SymbolTable, terms: Terms, number: int) -> None:
+    def __init__(
+        self,
+        table: SymbolTable,
+        key: int,
+        constant: int,
+        least: int | None,
+        function: Combine | None,
+        left: SymInt | None,
+        right: Any,
+    ) -> None:
         self.table = table
-        self.terms = terms
-        self.number = number
-        """Interned as the so-and-so-manieth of its table."""
+        self.key = key
+        """The value of the polynomial where each atom is its point: what it is found by."""
+        self.constant = constant
+        """The term without symbols."""
+        self.least = least
+        """A number that no value is below; None where none has been found yet."""
+        # How it was made first. Most numbers are never asked for more than that (`terms`).
+        self.function = function
+        self.left = left
+        self.right = right
+        self._terms: Terms | None = None
         self._hint: int | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """The polynomial."""
+        return self._terms or self._expand()
+
+    def _expand(self) -> Terms:
+        """Finds the terms; without recursion, since sums of many sizes are made of each other."""
+        waiting, terms = [self], self._terms
+        while waiting:
+            last = waiting[-1]
+            assert last.function is not None and last.left is not None
+            unknown = [v for v in (last.left, last.right) if type(v) is SymInt and not v._terms]
+            if unknown:
+                waiting += unknown
+            else:
+                terms = last.function(last.left.terms, self.table.terms_of(last.right))
+                waiting.pop()._terms = terms
+        assert terms is not None
+        return terms
 
     @property
     def hint(self) -> int:
@@ -66,27 +120,48 @@ class SymInt:
 
     # ------------------------------------------------------------------------------- arithmetic
     def __add__(self, other: Any) -> Any:
-        if type(other) is int or type(other) is SymInt:
-            found = self.table.sums.get((self, other))
-            return self.table.add(self, other) if found is None else found
-        return self._otherwise(operator.add, other)
+        if type(other) is SymInt:
+            key = self.key + other.key
+        elif type(other) is int:
+            key = self.key + other
+        else:
+            return self._otherwise(operator.add, other)
+        found = self.table.interned.get(key)
+        if found is None:
+            return self.table.add(key, self, other)
+        same = found.right is other and found.left is self and found.function is add
+        return found if same else self.table.met(key, add, self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        if type(other) is int or type(other) is SymInt:
-            found = self.table.differences.get((self, other))
-            return self.table.subtract(self, other) if found is None else found
-        return self._otherwise(operator.sub, other)
+        if type(other) is SymInt:
+            key = self.key - other.key
+        elif type(other) is int:
+            key = self.key - other
+        else:
+            return self._otherwise(operator.sub, other)
+        found = self.table.interned.get(key)
+        if found is None:
+            return self.table.subtract(key, self, other)
+        same = found.right is other and found.left is self and found.function is subtract
+        return found if same else self.table.met(key, subtract, self, other)
 
     def __rsub__(self, other: Any) -> Any:
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
-        if type(other) is int or type(other) is SymInt:
-            found = self.table.products.get((self, other))
-            return self.table.multiply(self, other) if found is None else found
-        return self._otherwise(operator.mul, other)
+        if type(other) is SymInt:
+            key = self.key * other.key
+        elif type(other) is int:
+            key = self.key * other
+        else:
+            return self._otherwise(operator.mul, other)
+        found = self.table.interned.get(key)
+        if found is None:
+            return self.table.multiply(key, self, other)
+        same = found.right is other and found.left is self and found.function is multiply
+        return found if same else self.table.met(key, multiply, self, other)
 
     __rmul__ = __mul__
 
@@ -168,7 +243,10 @@ class SymInt:
         return self._compared(">=", other)
 
     def _compared(self, relation: str, other: Any) -> Any:
-        if type(other) is int or type(other) is SymInt:
+        kind = type(other)
+        if kind is int and self.least is not None and self.least > other:
+            return relation in ABOVE
+        if kind is int or kind is SymInt:
             key, table = (relation, self, other), self.table
             found = table.truths.get(key)
             found = table.open.get(key) if found is None else found
