@@ -16,10 +16,12 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, Op, PureOp
 from aotlite.ir.operand import Operand, install_method
 from aotlite.ir.ops import declare
 from aotlite.ir.schema import Schema, parse_schema
+from aotlite.ir.sizes import as_size
 
 _RESULTS: Mapping[str, Callable[[DType], DType]] = {
     "same": declare.same,
@@ -111,8 +113,67 @@ def _declared(
     if scalar is not None:
         return declare.pointwise(text, kernel=kernel, vjp=vjp, scalar=scalar, result=result)
     if put is not None:
-        return declare.view(text, meta=meta, put=put, vjp=vjp)
-    return declare.pure(text, meta=meta, kernel=kernel, vjp=vjp, cost=_cost(schema, cost))
+        return declare.view(text, meta=_checked_window(schema, meta), put=put, vjp=vjp)
+    return declare.pure(
+        text,
+        meta=_checked_meta(schema, meta),
+        kernel=_checked_kernel(schema, kernel),
+        vjp=vjp,
+        cost=_cost(schema, cost),
+    )
+
+
+# ------------------------------------------------------------------------ what own parts give
+def _checked_meta(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any]:
+    count = len(schema.returns)
+
+    def rule(*key: Any) -> Any:
+        found = meta(*key)
+        metas = found if type(found) is tuple else (found,)
+        if len(metas) != count or not all(isinstance(each, TensorMeta) for each in metas):
+            what = "a TensorMeta" if count == 1 else f"a tuple of {count} TensorMetas"
+            raise ArgumentError(f"{schema.name}: its 'meta' gives {found!r}, expected {what}")
+        return found
+
+    return rule
+
+
+def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(*key: Any) -> Any:
+        found = meta(*key)
+        fits = type(found) is tuple and len(found) == 2 and isinstance(found[0], TensorMeta)
+        if not fits or as_size(found[1]) is None:
+            raise ArgumentError(
+                f"{schema.name}: its 'meta' gives {found!r}, expected a TensorMeta and where the "
+                "view starts"
+            )
+        return found
+
+    return rule
+
+
+def _checked_kernel(schema: Schema, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def run(xp: Any, meta: Any, *args: Any) -> Any:
+        result = kernel(xp, meta, *args)
+        metas = meta if type(meta) is tuple else (meta,)
+        arrays = result if type(meta) is tuple else (result,)
+        if type(arrays) is not tuple or len(arrays) != len(metas):
+            raise ArgumentError(
+                f"{schema.name}: its kernel gives {type(arrays).__name__}, expected a tuple of "
+                f"{len(metas)} arrays"
+            )
+        for array, each in zip(arrays, metas, strict=True):
+            _check_array(schema, array, each)
+        return result
+
+    return run
+
+
+def _check_array(schema: Schema, array: Any, meta: TensorMeta) -> None:
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    if shape != meta.shape or dtype != meta.dtype.numpy:
+        got = type(array).__name__ if shape is None else f"{dtype}{list(shape)}"
+        raise ArgumentError(f"{schema.name}: its kernel gives {got}, expected {meta} as its 'meta'")
 
 
 # -------------------------------------------------------------------------------------- the checks

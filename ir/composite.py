@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from keyword import iskeyword
 from typing import Any
 
 import attrs
@@ -201,5 +202,22 @@ def described(
 ) -> None:
     """Gives a function that was made the name and the help text of what it stands for."""
     function.__name__ = function.__qualname__ = name
+    if schema is not None and not any(iskeyword(each.name) for each in schema.parameters):
+        function.__signature__ = _signature(schema)  # type: ignore[attr-defined]
     shown = "" if schema is None else str(schema)
     function.__doc__ = "\n\n".join(dict.fromkeys(text for text in (doc, shown) if text))
+
+
+def _signature(schema: Schema) -> inspect.Signature:
+    """The schema as Python's own help shows it."""
+    kinds = inspect.Parameter
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                each.name,
+                kinds.KEYWORD_ONLY if each.keyword_only else kinds.POSITIONAL_OR_KEYWORD,
+                default=kinds.empty if each.default is REQUIRED else each.default,
+            )
+            for each in schema.parameters
+        ]
+    )

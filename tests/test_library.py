@@ -174,3 +174,44 @@ def test_a_name_is_given_once(registered):
     softclip(registered)
     with pytest.raises(al.ArgumentError, match="the name is 'my_softclip', expected one"):
         softclip(registered)
+
+
+def _own(register, **parts):
+    declared = {
+        "schema": "my_op(Tensor self) -> Tensor",
+        "meta": lambda self: self,
+        "kernel": lambda xp, meta, a: a + 0,
+        "vjp": None,
+    }
+    return register(**{**declared, **parts})
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"meta": lambda self: 3}, "my_op: its 'meta' gives 3, expected a TensorMeta"),
+        ({"meta": lambda self: (self, self)}, "my_op: its 'meta' gives .*, expected a TensorMeta"),
+        (
+            {"kernel": lambda xp, meta, a: a[:1]},
+            r"my_op: its kernel gives float32\[1\], expected f32\[2\] as its 'meta'",
+        ),
+        (
+            {"kernel": lambda xp, meta, a: a.astype("float64")},
+            r"my_op: its kernel gives float64\[2\], expected f32\[2\]",
+        ),
+        ({"kernel": lambda xp, meta, a: 1.0}, "my_op: its kernel gives float, expected f32"),
+        (
+            {
+                "schema": "my_op(Tensor(a) self) -> Tensor(a)",
+                "meta": lambda self: self,
+                "kernel": None,
+                "put": lambda parent, value: value,
+            },
+            "my_op: its 'meta' gives .*, expected a TensorMeta and where the view starts",
+        ),
+    ],
+)
+def test_parts_that_give_something_else_are_told_at_the_first_call(registered, parts, message):
+    own = _own(registered, **parts)
+    with pytest.raises(al.ArgumentError, match=message):
+        own(al.ones(2))

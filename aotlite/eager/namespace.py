@@ -68,7 +68,10 @@ def _compute(name: str) -> Callable[..., Any]:
     named = None if op is None else results_of(op.schema)
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        first = args[0] if args else kwargs.get("self")
+        for word in ("self", "input") if not args else ():
+            if isinstance(kwargs.get(word), Operand):
+                args = (kwargs.pop(word),)
+        first = args[0] if args else None
         face = getattr(type(first), name, None) if isinstance(first, Operand) else None
         if callable(face) and args:
             return face(*args, **kwargs)
