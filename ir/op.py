@@ -225,6 +225,8 @@ class PureOp(Op):
     vjp: Vjp | None = attrs.field(kw_only=True)
     scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the result's element as an expression of the operands' (`ir/scalar.py`)."""
+    compute: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    """Pointwise: `compute(xp, *operands)`, what the kernel is on operands that need no cast."""
     function: str | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the function of the array namespace that the kernel is, on operands that have the
     dtype `computes(promoted dtype)`; None where it does more."""

@@ -167,6 +167,9 @@ def set_item(tensor: Tensor, index: Any, value: Any) -> None:
     has to have their dtype.
     """
     _check_value(tensor, value)
+    if type(index) is int and tensor.meta.shape and not isinstance(value, Tensor):
+        get_item(tensor, index).fill_(value)
+        return
     items = _items(index)
     mask = _only_mask(items)
     if mask is not None and (not isinstance(value, Tensor) or value.numel() == 1):

@@ -220,6 +220,8 @@ def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
         return partial(function, **found[1]), len(op.tensors) + len(op.lists)
     if op.function is not None and is_plain_call(op, key):
         return fresh(op.function), len(key)
+    if op.function is None and op.compute is not None and is_plain_call(op, key):
+        return partial(op.compute, meta.device.arrays.namespace), None
     return None, None
 
 

@@ -173,6 +173,7 @@ def pointwise(
             vjp=parse_vjp(parsed, vjp),
             scalar=scalar,
             function=kernel if isinstance(kernel, str) else None,
+            compute=None if isinstance(kernel, str) or literal or rounds else kernel,
             numbers=numbers,
             computes=(lambda dtype: accumulator(wanted(dtype))) if widens else wanted,
         )
@@ -238,8 +239,8 @@ def number_in(dtype: DType, number: Any) -> Any:
 
 
 def is_plain_call(op: PureOp, key: tuple[Any, ...]) -> bool:
-    """Whether the kernel is but the op's `function` on the operands as they are (no casts)."""
-    if op.function is None or op.computes is None:
+    """Whether the kernel is but the op's `function`, or `compute`, on the operands as they are."""
+    if op.computes is None:
         return False
     computed = op.computes(common_dtype(key))
     if any(type(a) is TensorMeta and a.dtype is not computed for a in key):
