@@ -67,6 +67,13 @@ def _compute(name: str) -> Callable[..., Any]:
     made, op = COMPOSITES.get(name), OPS.get(name)
     named = None if op is None else results_of(op.schema)
 
+    def bare(*args: Any, **kwargs: Any) -> Any:
+        result = dispatch(op, op.bind(args, kwargs))  # type: ignore[arg-type, union-attr]
+        return result if named is None else named(*result)
+
+    if made is None and op is not None and op.schema.parameters[0].name != "self":
+        return bare  # no tensor has it as a method
+
     def compute(*args: Any, **kwargs: Any) -> Any:
         for word in ("self", "input") if not args else ():
             if isinstance(kwargs.get(word), Operand):
@@ -77,9 +84,7 @@ def _compute(name: str) -> Callable[..., Any]:
             return face(*args, **kwargs)
         if made is not None:
             return made(*args, **kwargs)
-        assert op is not None
-        result = dispatch(op, op.bind(args, kwargs))
-        return result if named is None else named(*result)
+        return bare(*args, **kwargs)
 
     return compute
 

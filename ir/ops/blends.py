@@ -72,7 +72,7 @@ def rsub(self: Any, other: Any, alpha: Any) -> Any:
 
 def _sum(name: str, self: Any, other: Any, alpha: Any, end: str = "") -> Any:
     if type(alpha) is int and alpha == 1:
-        return self._do(name + end, other)
+        return self._run(name + end, other)
     _check_alpha(name, alpha, _promoted(self, other))
     return self._do(f"{name}_scaled{end}", other, alpha)
 
