@@ -30,6 +30,7 @@ from aotlite.stages.facts import (
     Plain,
     Repeated,
     SavedValue,
+    ViewFacts,
 )
 
 
@@ -119,11 +120,11 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
         case IsInput(role):
             return f"is {meta.input_of(role).place} itself, the same object"
         case AliasOfInput(role):
-            return _alias_text(meta.input_of(role).place, output)
+            return _alias_text(meta.input_of(role).place, output.view)
         case AliasOfBase(base):
-            return _alias_text(f"intermediate base {base}", output)
+            return _alias_text(f"intermediate base {base}", output.view)
         case AliasOfOutput(index):
-            return _alias_text(f"result {index}", output)
+            return _alias_text(f"result {index}", output.view)
         case Repeated(index):
             return f"is result {index} again, the same object"
         case Fixed(ArgumentLeaf(index)):
@@ -133,7 +134,7 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
     raise TypeError(f"unknown kind of result {output!r}")
 
 
-def _alias_text(of: str, view: AliasOfInput | AliasOfBase | AliasOfOutput) -> str:
+def _alias_text(of: str, view: ViewFacts) -> str:
     how = f"rebuilt at each call by {_chain_text(view.chain)}" if view.chain else "the whole of it"
     made = f", and is {view.kind.value}" if view.kind is not None else ""
     stale = ", written since" if view.kind is not None and view.stale else ""

@@ -123,11 +123,11 @@ class IsInput:
 
 
 @attrs.frozen(eq=False)
-class AliasOfInput:
-    """A result to be rebuilt from an input by replaying a chain of views (META-6)."""
+class ViewFacts:
+    """How a result is a view of what it is rebuilt from (META-5)."""
 
-    role: InputRole
     chain: Chain
+    """The views from there to it (META-11)."""
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
@@ -141,17 +141,19 @@ class AliasOfInput:
 
 
 @attrs.frozen(eq=False)
+class AliasOfInput:
+    """A result to be rebuilt from an input by replaying a chain of views (META-6)."""
+
+    role: InputRole
+    view: ViewFacts
+
+
+@attrs.frozen(eq=False)
 class AliasOfBase:
     """A result to be rebuilt from intermediate base number `base`."""
 
     base: int
-    chain: Chain
-    kind: CreationKind | None
-    requires_grad: bool
-    stale: bool = False
-    under_grad: bool = True
-    is_dead_end: bool = False
-    geometry_steps: Chain = EMPTY_CHAIN
+    view: ViewFacts
 
 
 @attrs.frozen(eq=False)
@@ -159,13 +161,7 @@ class AliasOfOutput:
     """A result to be rebuilt from another result, which is the base of its storage."""
 
     output: int
-    chain: Chain
-    kind: CreationKind | None
-    requires_grad: bool
-    stale: bool = False
-    under_grad: bool = True
-    is_dead_end: bool = False
-    geometry_steps: Chain = EMPTY_CHAIN
+    view: ViewFacts
 
 
 @attrs.frozen
@@ -182,6 +178,7 @@ class Fixed:
     value: Any
 
 
+Alias = AliasOfInput | AliasOfBase | AliasOfOutput
 OutputMeta = Plain | IsInput | AliasOfInput | AliasOfBase | AliasOfOutput | Repeated | Fixed
 
 

@@ -25,9 +25,8 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.stages.facts import AliasOfBase, AliasOfInput, AliasOfOutput
+from aotlite.stages.facts import ViewFacts
 
-View = AliasOfInput | AliasOfBase | AliasOfOutput
 Detached = dict[int, Tensor]
 """The detached aliases made so far, by the step that made them: their views are one family."""
 
@@ -93,7 +92,7 @@ def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> N
         )
 
 
-def is_simple(view: View) -> bool:
+def is_simple(view: ViewFacts) -> bool:
     """Whether a view may be rebuilt by `plain_view`: no history, and steps relative to its source.
 
     A view under no_grad has a kind that says so; there is nothing else to it either.
@@ -126,7 +125,7 @@ def plain_view(source: Tensor, steps: tuple[Step, ...], start: int, kind: Any) -
     return out
 
 
-def rebuilt(source: Tensor, view: View, detached: Detached) -> Tensor:
+def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
     """RT-6: the view of `source` that eager's result is."""
     kind = view.kind
     mode = STATE.grad_mode

@@ -28,6 +28,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
 from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved, Seed
 from aotlite.stages.facts import (
+    Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -38,6 +39,7 @@ from aotlite.stages.facts import (
     IsInput,
     Plain,
     Repeated,
+    ViewFacts,
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.s10_effects import (
@@ -369,8 +371,10 @@ class _Writer:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
         changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
         for name, output in zip(self.results, self.meta.outputs, strict=True):
-            if isinstance(output, (Plain, AliasOfInput, AliasOfBase, AliasOfOutput)):
+            if isinstance(output, Plain):
                 changes.append((name, output.geometry_steps))
+            elif isinstance(output, Alias):
+                changes.append((name, output.view.geometry_steps))
         self.source.use(change_geometry_of)
         for name, steps in changes:
             if steps:
@@ -387,10 +391,10 @@ class _Writer:
                         self.source.add(f"{name}._leaf, {name}.facts = True, None")
                 case IsInput(role):
                     self.results[index] = name_of(role)
-                case AliasOfInput(role):
-                    self._rebuild(index, name_of(role), output)
-                case AliasOfBase(base):
-                    self._rebuild(index, self.values[IntermediateBase(base)], output)
+                case AliasOfInput(role, view):
+                    self._rebuild(index, name_of(role), view)
+                case AliasOfBase(base, view):
+                    self._rebuild(index, self.values[IntermediateBase(base)], view)
                 case Fixed(ArgumentLeaf(leaf)):
                     self.results[index] = f"a{leaf}"
                 case Fixed(value):
@@ -399,7 +403,7 @@ class _Writer:
                     later.append((index, output))
         for index, output in later:
             if isinstance(output, AliasOfOutput):
-                self._rebuild(index, self.results[output.output], output)
+                self._rebuild(index, self.results[output.output], output.view)
         for index, output in later:
             if isinstance(output, Repeated):
                 self.results[index] = self.results[output.output]
@@ -408,7 +412,7 @@ class _Writer:
         exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
         return repr(value) if exact else self.source.constant(value, "V", _words(value))
 
-    def _rebuild(self, index: int, origin: str, view: Any) -> None:
+    def _rebuild(self, index: int, origin: str, view: ViewFacts) -> None:
         """RT-6: the line that makes the view which eager's result is."""
         name = self.results[index] = f"r{index}"
         if self.plan.fast_paths and is_simple(view) and len(view.chain):

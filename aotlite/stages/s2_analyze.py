@@ -35,6 +35,7 @@ from aotlite.stages.facts import (
     OutputMeta,
     Plain,
     Repeated,
+    ViewFacts,
 )
 from aotlite.stages.histories import is_dead_end, view_nodes
 from aotlite.stages.source_place import describe
@@ -241,7 +242,7 @@ class _Outputs:
             self._check_history(index, result, sight)
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
-            return AliasOfInput(role, *self._view(result, sight))
+            return AliasOfInput(role, self._view(result, sight))
         if sight.object is sight.root:
             return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
         if len(self.sharing[sight.root]) > 1 or result._kind is not None:
@@ -249,27 +250,27 @@ class _Outputs:
             return self._alias(sight, result)
         return _plain(result, result.meta, EMPTY_CHAIN)
 
-    def _view(self, result: Tensor, sight: Sight) -> tuple[Any, ...]:
+    def _view(self, result: Tensor, sight: Sight) -> ViewFacts:
         """What is said of every result that is rebuilt as a view."""
-        return (
-            self.seen[sight.object].chain,
-            result._kind,
-            result.requires_grad_outside(),
-            is_stale(result),
-            result._kind is not CreationKind.NO_GRAD or result._node is not None,
-            is_dead_end(result),
-            sight.moves,
+        return ViewFacts(
+            chain=self.seen[sight.object].chain,
+            kind=result._kind,
+            requires_grad=result.requires_grad_outside(),
+            stale=is_stale(result),
+            under_grad=result._kind is not CreationKind.NO_GRAD or result._node is not None,
+            is_dead_end=is_dead_end(result),
+            geometry_steps=sight.moves,
         )
 
     def _alias(self, sight: Sight, result: Tensor) -> OutputMeta:
         output = self.made.get(sight.root)
         if output is not None:
-            return AliasOfOutput(output, *self._view(result, sight))
+            return AliasOfOutput(output, self._view(result, sight))
         base = self.base_of.get(sight.root)
         if base is None:
             base = self.base_of[sight.root] = len(self.bases)
             self.bases.append(self._base(sight))
-        return AliasOfBase(base, *self._view(result, sight))
+        return AliasOfBase(base, self._view(result, sight))
 
     def _base(self, sight: Sight) -> BaseMeta:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]

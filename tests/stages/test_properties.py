@@ -270,14 +270,15 @@ def _check_output(
     elif isinstance(kind, AliasOfInput):
         assert isinstance(kind.role, Primal)
         assert kind.role.index in owner
-        assert kind.requires_grad == result.requires_grad
+        assert kind.view.requires_grad == result.requires_grad
     else:
         assert not owner
-        assert kind.requires_grad == result.requires_grad
         if isinstance(kind, (AliasOfBase, AliasOfOutput)):
-            assert len(sharing) > 1 or kind.kind is not None
+            assert kind.view.requires_grad == result.requires_grad
+            assert len(sharing) > 1 or kind.view.kind is not None
         else:
             assert isinstance(kind, Plain)
+            assert kind.requires_grad == result.requires_grad
             assert result.version == kind.version
 
 
