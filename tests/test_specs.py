@@ -63,7 +63,8 @@ def test_links_of_a_page_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-RULE = re.compile(r"^- \*\*([A-Z]+-\d+)\*\*", re.MULTILINE)
+RULE = re.compile(r"^(?:- \*\*|### )([A-Z]+-\d+)(?:\*\*| · )", re.MULTILINE)
+"""A rule as a line of a list, and as a heading of a page of `specs/rules`."""
 
 
 def test_each_rule_is_stated_on_one_page():
@@ -97,6 +98,7 @@ def test_every_rule_that_is_cited_is_stated():
 
 def test_every_page_of_the_specs_is_in_their_index():
     index = (ROOT / "specs" / "README.md").read_text("utf-8")
+    index += (ROOT / "specs" / "rules.md").read_text("utf-8").replace("#", ")")
     pages = [page for page in ROOT.glob("specs/**/*.md") if page.name != "README.md"]
     missing = [relative(p) for p in pages if f"({p.relative_to(ROOT / 'specs')})" not in index]
     assert [] == missing
