@@ -1,0 +1,296 @@
+"""What a user observes of a program of `alias_data` call by call, and what differs (GEN-11).
+
+Works for any library: two libraries, or a function and its compiled form, can be compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import attrs
+import numpy as np
+
+from tests.end_to_end.alias_data import Library, Program, numbers, setup_of
+
+Body = Callable[..., list[Any]]
+
+
+@attrs.frozen
+class Seen:
+    """What can be observed of one tensor."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    dtype: str
+    requires_grad: bool
+    leaf: bool | str
+    """Whether it is a leaf; the error's name where asking raises."""
+    node: bool | str
+    """Whether it has a tape node; the error's name where asking raises."""
+    version: int
+    storage: int
+    base: int | None
+    """The number of its base, -1 for one that is not among the values."""
+    values: bytes
+
+
+@attrs.frozen
+class Gradient:
+    """What can be observed of a `.grad`; strides where they tell something."""
+
+    values: bytes
+    dtype: str
+    stride: tuple[int, ...]
+    storage: int
+    requires_grad: bool
+
+
+@attrs.define
+class World:
+    """All that can be observed of one call and what follows it. Objects and storages are numbered
+    as they first appear."""
+
+    error: Exception | None = None
+    untouched: bool = True
+    """Where the call raised: whether all that was there is as it was."""
+    plain: list[Any] = attrs.field(factory=list)
+    """The results that are no tensors, None for tensors."""
+    objects: list[int] = attrs.field(factory=list)
+    """Setup values, then results: which object each is."""
+    called: list[Seen] = attrs.field(factory=list)
+    backward: str | None = None
+    """The class of the error that the backward raised."""
+    grads: list[Gradient | None] = attrs.field(factory=list)
+    write: str | None = None
+    written: list[Seen] = attrs.field(factory=list)
+
+
+def play_call(library: Library, program: Program, number: int, body: Body) -> World:
+    """The world after one call of `body`."""
+    call = program["calls"][number]
+    values, args = setup_of(library, call)
+    world = World()
+    before = [_snapshot(library, value) for value in _tensors(library, values)]
+    try:
+        with nullcontext() if call["grad"] else library.no_grad():
+            results = body(*args)
+    except Exception as error:
+        world.error = error.with_traceback(None)
+        after = [_snapshot(library, value) for value in _tensors(library, values)]
+        world.untouched = before == after
+        return world
+    _continue(library, call, world, list(_tensors(library, values)), results)
+    return world
+
+
+def _tensors(library: Library, values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _tensors(library, list(value))
+        elif isinstance(value, library.tensor_type):
+            yield value
+
+
+def _snapshot(library: Library, value: Any) -> tuple[Any, ...]:
+    return (
+        tuple(value.shape),
+        tuple(value.stride()),
+        value.storage_offset(),
+        value.requires_grad,
+        library.version_of(value),
+        library.storage_of(value),
+        library.bytes_of(value.detach()),
+    )
+
+
+def _continue(
+    library: Library, call: dict[str, Any], world: World, values: list[Any], results: list[Any]
+) -> None:
+    """What the user does with the results."""
+    kind = library.tensor_type
+    world.plain = [None if isinstance(r, kind) else (type(r), r) for r in results]
+    returned = list(_tensors(library, results))
+    world.objects, kept = _distinct([*values, *returned])
+    world.called = _seen(library, kept)
+    world.backward = _backward(library, returned)
+    world.grads = _gradients(library, kept)
+    if call.get("write") and returned:
+        place, op = call["write"]
+        target = returned[place % len(returned)]
+        with library.no_grad():
+            world.write = _raised(getattr(target, op), 2)
+    world.written = _seen(library, kept)
+
+
+def _distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
+    found: dict[int, int] = {}
+    kept: list[Any] = []
+    for value in values:
+        if id(value) not in found:
+            found[id(value)] = len(kept)
+            kept.append(value)
+    return [found[id(value)] for value in values], kept
+
+
+def _seen(library: Library, kept: list[Any]) -> list[Seen]:
+    objects = {id(value): i for i, value in enumerate(kept)}
+    storages: dict[int, int] = {}
+    return [_seen_one(library, value, objects, storages) for value in kept]
+
+
+def _seen_one(
+    library: Library, value: Any, objects: dict[int, int], storages: dict[int, int]
+) -> Seen:
+    base = library.base_of(value)
+    return Seen(
+        tuple(value.shape),
+        tuple(value.stride()),
+        value.storage_offset(),
+        str(value.dtype),
+        value.requires_grad,
+        _asked(value, "is_leaf"),
+        _asked(value, "grad_fn"),
+        library.version_of(value),
+        storages.setdefault(library.storage_of(value), len(storages)),
+        None if base is None else objects.get(id(base), -1),
+        library.bytes_of(value.detach()),
+    )
+
+
+def _asked(value: Any, name: str) -> bool | str:
+    try:
+        found = getattr(value, name)
+    except Exception as error:
+        return type(error).__name__
+    return found if name == "is_leaf" else found is not None
+
+
+def _backward(library: Library, returned: list[Any]) -> str | None:
+    tracked = [result for result in returned if result.requires_grad]
+    if not tracked:
+        return None
+    cotangents = [_cotangent(library, result, i) for i, result in enumerate(tracked)]
+    return _raised(library.backward, tracked, cotangents)
+
+
+def _cotangent(library: Library, result: Any, place: int) -> Any:
+    dtype = str(result.dtype).rpartition(".")[2]
+    values = numbers(result.numel(), 11 + place, dtype)
+    return library.make(values, tuple(result.shape), dtype, grad=False)
+
+
+def _raised(action: Callable[..., Any], *args: Any) -> str | None:
+    try:
+        action(*args)
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def _gradients(library: Library, kept: list[Any]) -> list[Gradient | None]:
+    storages = {library.storage_of(value): -1 - i for i, value in enumerate(kept)}
+    found: list[Gradient | None] = []
+    for value in kept:
+        grad = value.grad if _asked(value, "is_leaf") is True else None
+        if grad is None:
+            found.append(None)
+            continue
+        telling = [s for n, s in zip(grad.shape, grad.stride(), strict=True) if n > 1]
+        storage = storages.setdefault(library.storage_of(grad), len(storages))
+        values = library.bytes_of(grad.detach())
+        stride = tuple(telling) if grad.numel() else ()
+        found.append(Gradient(values, str(grad.dtype), stride, storage, grad.requires_grad))
+    return found
+
+
+# ------------------------------------------------------------------------------------ comparing
+def differences(mine: World, its: World) -> list[str]:
+    """What differs, one line each; empty if a user cannot tell the two apart."""
+    if its.error is not None or mine.error is not None:
+        return _error_differences(mine, its)
+    for name in ("plain", "objects", "backward", "write"):
+        a, b = getattr(mine, name), getattr(its, name)
+        if a != b:
+            return [f"{name}: {a}, eager {b}"]
+    found = _seen_differences("after the call", mine.called, its.called)
+    if its.backward is None:
+        found += _gradient_differences(mine.grads, its.grads)
+    found += _seen_differences("after the write", mine.written, its.written)
+    return found
+
+
+def _error_differences(mine: World, its: World) -> list[str]:
+    if mine.error is not None and not mine.untouched:
+        return [f"touched: the call raised {mine.error!r} and its inputs changed"]
+    if type(mine.error) is not type(its.error):
+        return [f"error: {mine.error!r}, eager {its.error!r}"]
+    return []
+
+
+def _seen_differences(when: str, mine: list[Seen], its: list[Seen]) -> list[str]:
+    if mine == its:
+        return []
+    found = []
+    shared = Counter(each.storage for each in its)
+    for i, (a, b) in enumerate(zip(mine, its, strict=True)):
+        if a == b:
+            continue
+        for field in attrs.fields(Seen):
+            x, y = getattr(a, field.name), getattr(b, field.name)
+            if x != y and not _is_hidden(field.name, a, b, alone=shared[b.storage] == 1):
+                x, y = _shown(x, b.dtype), _shown(y, b.dtype)
+                found.append(f"{field.name} of object {i} {when}: {x}, eager {y}")
+    return found
+
+
+def _is_hidden(name: str, mine: Seen, its: Seen, *, alone: bool) -> bool:
+    """META-10: of a view that nothing else shares memory with, the base is not compared."""
+    freed = mine.base is None and its.base == -1 and alone
+    return freed and name in ("base", "offset")
+
+
+def _gradient_differences(mine: list[Gradient | None], its: list[Gradient | None]) -> list[str]:
+    found = []
+    for i, (a, b) in enumerate(zip(mine, its, strict=True)):
+        if a == b:
+            continue
+        if a is None or b is None:
+            found.append(f"gradient of object {i}: {a}, eager {b}")
+            continue
+        same = attrs.evolve(a, values=b.values) == b and same_numbers(a.values, b.values, b.dtype)
+        if not same:
+            texts = [(_shown(g.values, g.dtype), attrs.astuple(g)[1:]) for g in (a, b)]
+            found.append(f"gradient of object {i}: {texts[0]}, eager {texts[1]}")
+    return found
+
+
+EXACT = 2.0**50
+
+
+def same_numbers(mine: bytes, its: bytes, dtype: str) -> bool:
+    """Equal, -0.0 as 0.0; beyond exact numbers, equal but for the order of sums."""
+    a, b = _array(mine, dtype), _array(its, dtype)
+    if a.shape != b.shape:
+        return False
+    with np.errstate(all="ignore"):
+        equal = (a == b) | ((a != a) & (b != b))
+        if equal.all():
+            return True
+        size = np.maximum(abs(a), abs(b))
+        exact = EXACT if "64" in dtype or "128" in dtype else 2.0**20
+        finite = size[np.isfinite(size)]
+        room = 1e-5 if exact < EXACT else 1e-9
+        inexact = finite.size and (finite.max() > exact or finite.min() < 1e-3)
+        return bool(inexact and (equal | (abs(a - b) <= room * finite.max())).all())
+
+
+def _array(values: bytes, dtype: str) -> np.ndarray:
+    return np.frombuffer(values, dtype.rpartition(".")[2].rstrip("_"))
+
+
+def _shown(value: Any, dtype: str) -> Any:
+    return _array(value, dtype).tolist() if isinstance(value, bytes) else value
