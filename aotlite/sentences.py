@@ -13,7 +13,7 @@ from aotlite.eager.autograd.chain import Chain
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.printer import literal, meta_text
+from aotlite.ir.printer import meta_text
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal, Role, Saved
 from aotlite.stages.facts import (
     AliasOfBase,
@@ -32,6 +32,7 @@ from aotlite.stages.facts import (
     SavedValue,
     ViewFacts,
 )
+from aotlite.stages.record import chain_text
 
 
 # ------------------------------------------------------------------------------------- metadata
@@ -80,7 +81,7 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
     what = f"{each.place}, {meta_text(each.meta)}{reached}"
     yield f"{each.role} is {what}; {_requires_grad_text(each)}."
     if each.writes_metadata:
-        steps = _chain_text(each.geometry_steps)
+        steps = chain_text(each.geometry_steps)
         moved = f", {each.final_start} elements further on" if each.final_start else ""
         yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
     if each.writes_data:
@@ -135,7 +136,7 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
 
 
 def _alias_text(of: str, view: ViewFacts) -> str:
-    how = f"rebuilt at each call by {_chain_text(view.chain)}" if view.chain else "the whole of it"
+    how = f"rebuilt at each call by {chain_text(view.chain)}" if view.chain else "the whole of it"
     made = f", and is {view.kind.value}" if view.kind is not None else ""
     stale = ", written since" if view.kind is not None and view.stale else ""
     grad = _grad_text(view.requires_grad)
@@ -146,16 +147,11 @@ def _moves_text(steps: Chain) -> str:
     """The geometry ops that the object itself went through."""
     if not steps:
         return ""
-    return f"; then its geometry becomes {meta_text(steps[-1].result)}, by {_chain_text(steps)}"
+    return f"; then its geometry becomes {meta_text(steps[-1].result)}, by {chain_text(steps)}"
 
 
 def _grad_text(requires_grad: bool) -> str:
     return "; it requires grad" if requires_grad else ""
-
-
-def _chain_text(chain: Chain) -> str:
-    calls = (f".{s.op.name}({', '.join(literal(a, {}) for a in s.args)})" for s in chain)
-    return "".join(calls)
 
 
 def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:

@@ -260,6 +260,12 @@ class Graph:
 
         verify(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the text of a file (SER-1): without code objects and nodes of other graphs."""
+        from aotlite.ir.serialize import dumps, loads
+
+        return loads, (dumps(self),)
+
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes>"
 

@@ -7,7 +7,7 @@ Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,13 +18,17 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Hidden, IntermediateBase, MutatedInput, Output, Primal, Result
+from aotlite.stages.record import Record
+
+if TYPE_CHECKING:
+    from aotlite.stages.counts import Counts
 
 InputRole = Primal | Hidden
 
 
 # ------------------------------------------------------------------------------- 1 capture
-@attrs.frozen(eq=False)
-class CapturedInput:
+@attrs.frozen(eq=False, repr=False)
+class CapturedInput(Record):
     """A tensor that the captured function was given, or reached."""
 
     role: InputRole
@@ -41,8 +45,8 @@ class CapturedInput:
     """How a person finds it: `argument 0['x']`, `model.weight`."""
 
 
-@attrs.frozen(eq=False)
-class Captured:
+@attrs.frozen(eq=False, repr=False)
+class Captured(Record):
     """One run of the user's function on fake tensors: the graph it recorded, and its living
     tape.
     """
@@ -56,16 +60,16 @@ class Captured:
     grad_mode_after: bool | None
 
 
-@attrs.frozen
-class ArgumentLeaf:
+@attrs.frozen(repr=False)
+class ArgumentLeaf(Record):
     """A result that is the caller's own argument object number `index` and no tensor."""
 
     index: int
 
 
 # ------------------------------------------------------------------------------- 2 analyze
-@attrs.frozen(eq=False)
-class InputMeta:
+@attrs.frozen(eq=False, repr=False)
+class InputMeta(Record):
     """What the function does to one input (META-2)."""
 
     role: InputRole
@@ -97,8 +101,8 @@ class InputMeta:
         return self.writes_data or self.writes_metadata
 
 
-@attrs.frozen(eq=False)
-class Plain:
+@attrs.frozen(eq=False, repr=False)
+class Plain(Record):
     """A result with a storage of its own: the compiled forward returns it.
 
     Results that share the storage are rebuilt from this one (`AliasOfOutput`).
@@ -115,15 +119,15 @@ class Plain:
     """Made a leaf that requires grad by the function itself."""
 
 
-@attrs.frozen(eq=False)
-class IsInput:
+@attrs.frozen(eq=False, repr=False)
+class IsInput(Record):
     """A result that is an input object itself."""
 
     role: InputRole
 
 
-@attrs.frozen(eq=False)
-class ViewFacts:
+@attrs.frozen(eq=False, repr=False)
+class ViewFacts(Record):
     """How a result is a view of what it is rebuilt from (META-5)."""
 
     chain: Chain
@@ -140,50 +144,53 @@ class ViewFacts:
     """The geometry ops that the object went through after it was taken."""
 
 
-@attrs.frozen(eq=False)
-class AliasOfInput:
+@attrs.frozen(eq=False, repr=False)
+class AliasOfInput(Record):
     """A result to be rebuilt from an input by replaying a chain of views (META-6)."""
 
     role: InputRole
     view: ViewFacts
 
 
-@attrs.frozen(eq=False)
-class AliasOfBase:
+@attrs.frozen(eq=False, repr=False)
+class AliasOfBase(Record):
     """A result to be rebuilt from intermediate base number `base`."""
 
     base: int
     view: ViewFacts
 
 
-@attrs.frozen(eq=False)
-class AliasOfOutput:
+@attrs.frozen(eq=False, repr=False)
+class AliasOfOutput(Record):
     """A result to be rebuilt from another result, which is the base of its storage."""
 
     output: int
     view: ViewFacts
 
 
-@attrs.frozen
-class Repeated:
+@attrs.frozen(repr=False)
+class Repeated(Record):
     """A result that is the same object as an earlier one."""
 
     output: int
 
 
-@attrs.frozen(eq=False)
-class Fixed:
+@attrs.frozen(eq=False, repr=False)
+class Fixed(Record):
     """A result that is no tensor: a value, or an `ArgumentLeaf`."""
 
     value: Any
+
+    def __repr__(self) -> str:
+        return f"Fixed({self.value!r})"
 
 
 Alias = AliasOfInput | AliasOfBase | AliasOfOutput
 OutputMeta = Plain | IsInput | AliasOfInput | AliasOfBase | AliasOfOutput | Repeated | Fixed
 
 
-@attrs.frozen(eq=False)
-class BaseMeta:
+@attrs.frozen(eq=False, repr=False)
+class BaseMeta(Record):
     """A base that is returned for the results that are its views (META-9)."""
 
     node: Node | None
@@ -195,9 +202,14 @@ class BaseMeta:
     version: int = 0
     """How often the function wrote its storage."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """META-26: what is pickled has let go of the captured graph."""
+        fields = attrs.asdict(self, recurse=False)
+        return BaseMeta, tuple({**fields, "node": None}.values())
 
-@attrs.frozen(eq=False)
-class FunctionMeta:
+
+@attrs.frozen(eq=False, repr=False)
+class FunctionMeta(Record):
     """What a function does to its inputs, what its results alias, what is differentiable.
 
     `print(meta.explain())` says it in sentences.
@@ -226,6 +238,13 @@ class FunctionMeta:
         """The inputs whose bytes are written."""
         return tuple(each for each in self.inputs if each.writes_data)
 
+    @property
+    def counts(self) -> Counts:
+        """The numbers and orders that follow from the records (META-19)."""
+        from aotlite.stages.counts import counts_of
+
+        return counts_of(self)
+
     def explain(self) -> str:
         """The record as sentences, a line each."""
         from aotlite.inspect import explain_meta
@@ -234,8 +253,8 @@ class FunctionMeta:
 
 
 # --------------------------------------------------------------------------------- 4 joint
-@attrs.frozen
-class SavedOf:
+@attrs.frozen(repr=False)
+class SavedOf(Record):
     """A tensor that eager's tape saves and that shares memory with an input or result.
 
     Whoever writes that memory between call and backward is told so, as in eager.
@@ -245,8 +264,8 @@ class SavedOf:
     meta: TensorMeta
 
 
-@attrs.frozen(eq=False)
-class Joint:
+@attrs.frozen(eq=False, repr=False)
+class Joint(Record):
     """The joint graph, or the forward alone with the error that a backward is to raise."""
 
     graph: Graph
@@ -259,8 +278,8 @@ class Joint:
 
 
 # ----------------------------------------------------------------------------- 8 partition
-@attrs.frozen(eq=False)
-class SavedValue:
+@attrs.frozen(eq=False, repr=False)
+class SavedValue(Record):
     """A value kept for the backward (SAV-1)."""
 
     name: str
@@ -270,8 +289,8 @@ class SavedValue:
     reason: str
 
 
-@attrs.frozen(eq=False)
-class Partition:
+@attrs.frozen(eq=False, repr=False)
+class Partition(Record):
     """A joint graph cut in two. The forward's last outputs are the saved values, in order."""
 
     forward: Graph

@@ -13,10 +13,11 @@ import attrs
 from aotlite.ir.op import RandomOp
 from aotlite.ir.role import Hidden, Offset, Primal, Role, Seed
 from aotlite.stages.facts import Captured, FunctionMeta
+from aotlite.stages.record import Record
 
 
-@attrs.frozen
-class Convention:
+@attrs.frozen(repr=False)
+class Convention(Record):
     """The inputs of the compiled forward, by role."""
 
     inputs: tuple[Role, ...]

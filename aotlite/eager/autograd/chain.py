@@ -89,6 +89,9 @@ class Chain:
             return self._last
         return self.steps[index]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return chain_of, self.steps  # a list, linked, would be pickled as deep as it is long
+
     def __repr__(self) -> str:
         return f"Chain({', '.join(step.op.name for step in self)})"
 

@@ -1,0 +1,148 @@
+"""`Record`: the base of what stages hand to each other: one line as repr, compared by what shows.
+
+Read field by field, so that a new field is printed and compared without further work. Nodes, fakes
+and tape edges are living things of one compilation: neither printed nor compared.
+Rules: META-5, META-25. Spec: `specs/rules/meta.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.chain import Chain
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.printer import literal, meta_text
+from aotlite.ir.role import ROLES
+
+_MOST = 4
+"""Of a tuple as many are printed."""
+
+
+class Record:
+    """Base of the frozen records."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(_parts(self))})"
+
+    def differences(self, other: Any) -> list[str]:
+        """What tells another record from this one, a line each; empty where nothing does."""
+        return list(_differences("", self, other))
+
+
+def chain_text(chain: Chain) -> str:
+    """The views of a chain as calls: `.t().select(0, 0)`."""
+    calls = (f".{s.op.name}({', '.join(literal(a, {}) for a in s.args)})" for s in chain)
+    return "".join(calls)
+
+
+def _fields(record: Any) -> Any:
+    return attrs.fields(type(record))
+
+
+# --------------------------------------------------------------------------------------- printing
+def _parts(record: Any) -> Iterator[str]:
+    metas: list[TensorMeta] = []
+    for position, field in enumerate(_fields(record)):
+        value = getattr(record, field.name)
+        if field.name in _LIVING or (position and type(value) is int and value == 0):
+            continue
+        if isinstance(value, bool):
+            if value != (field.default is True):
+                yield field.name if value else f"not {field.name}"
+        elif isinstance(value, TensorMeta):
+            if value not in metas:  # the final geometry, where it is another
+                yield f"{field.name}={meta_text(value)}" if metas else meta_text(value)
+            metas.append(value)
+        elif value != field.default and value is not None:
+            yield from _part(field.name, value)
+
+
+def _part(name: str, value: Any) -> Iterator[str]:
+    """The text of a value that is no flag; none of a thing of one compilation."""
+    match value:
+        case Chain():
+            if value:
+                yield chain_text(value) if name == "chain" else f"{name}={chain_text(value)}"
+        case tuple() | frozenset() | dict():
+            if value:
+                yield _several(name, value)
+        case enum.Enum():
+            yield str(value.value)
+        case int() | float() | str():
+            yield f"{name}={value!r}"
+        case Record() | Graph():
+            yield repr(value)
+        case _ if isinstance(value, ROLES):
+            yield str(value)
+
+
+def _several(name: str, values: Any) -> str:
+    """Roles one by one, as long as they are few; of anything else how many there are."""
+    if all(isinstance(value, ROLES) for value in values) and len(values) <= _MOST:
+        return f"{name}=[{', '.join(map(str, values))}]"
+    return f"{len(values)} {name if len(values) > 1 else name.removesuffix('s')}"
+
+
+# -------------------------------------------------------------------------------------- comparing
+_LIVING = {"node", "witness"}
+"""Fields by which a stage finds what it reads; they say nothing of the function."""
+
+
+def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
+    if type(a) is not type(b):
+        yield f"{path or 'the record'} is {a!r}, expected {b!r}"
+    elif isinstance(a, Record):
+        for field in _fields(a):
+            if field.name not in _LIVING:
+                inner = f"{path}.{field.name}" if path else field.name
+                yield from _differences(inner, getattr(a, field.name), getattr(b, field.name))
+    elif isinstance(a, Chain):
+        if where_it_leads(a) != where_it_leads(b):
+            yield f"{path} is {chain_text(a) or 'none'}, expected {chain_text(b) or 'none'}"
+    elif isinstance(a, tuple):
+        if len(a) != len(b):
+            yield f"the number of {path} is {len(a)}, expected {len(b)}"
+        for index, (one, other) in enumerate(zip(a, b, strict=False)):
+            yield from _differences(f"{path}[{index}]", one, other)
+    elif not _same(a, b):
+        yield f"{path} is {a!r}, expected {b!r}"
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal values: a nan is itself, 0.0 is not -0.0."""
+    return a is b or (a == b and repr(a) == repr(b)) or (a != a and b != b)
+
+
+def where_it_leads(chain: Chain) -> tuple[TensorMeta, int, tuple[int, ...]] | None:
+    """The geometry at the end of a chain, elements from the root's first one, and the detaches.
+
+    Recipes are compared by it (META-25): `.t().t()` leads where no view does, to the root itself.
+    None for a chain that comes back to where it began.
+    """
+    start, family, cuts = 0, 0, []
+    for step in chain:
+        if step.op is AS_STRIDED:
+            start = family + step.args[2]
+            continue
+        start = step.op.at((_Operand(step.operand), *step.args), start)
+        if step.op.cuts_history:
+            family = start
+            cuts.append(start)
+    if not chain or (chain[-1].result is chain[0].operand and start == 0 and not cuts):
+        return None
+    return chain[-1].result, start, tuple(cuts)
+
+
+class _Operand:
+    __slots__ = ("meta",)
+
+    def __init__(self, meta: TensorMeta) -> None:
+        self.meta = meta
