@@ -6,53 +6,85 @@ Rules: GRD-2, DUP-5, ALI-1. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import combinations, islice
 
 import numpy as np
 
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.overlap import Geometry, overlaps
 
 
-def alias_pattern(tensors: Sequence[Tensor]) -> Any:
-    """Which tensors share a storage, at what distance, and which memory from outside is shared.
+def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """The positions of the tensors of each storage, in order.
 
-    None if nothing is. Two storages can lie on one memory where NumPy's arrays lead there.
+    >>> import aotlite as al
+    >>> x = al.ones(4)
+    >>> on_one_storage([x, al.ones(2), x[1:]])
+    [[0, 2], [1]]
     """
-    storages: dict[int, int] = {}
-    objects: dict[int, int] = {}
-    pattern = []
-    shared = False
+    groups: dict[int, list[int]] = {}
     for index, tensor in enumerate(tensors):
-        first = storages.setdefault(id(tensor.storage), index)
-        shared = shared or first != index
-        same = objects.setdefault(id(tensor), index)
-        pattern.append((first, _byte(tensor) - _byte(tensors[first]), same))
-    foreign = tuple(foreign_overlaps(tensors))
-    return (tuple(pattern) if shared else None, foreign) if shared or foreign else None
+        groups.setdefault(id(tensor.storage), []).append(index)
+    return list(groups.values())
 
 
-def _byte(tensor: Tensor) -> int:
+def first_byte(tensor: Tensor) -> int:
     """Where the tensor starts in its storage: tensors of one storage may differ in dtype."""
     return tensor.offset * tensor.meta.dtype.itemsize
 
 
-def are_apart(tensors: Sequence[Tensor]) -> bool:
-    """Whether no two of the tensors share memory, by storage and by the bounds of arrays."""
-    storages = [tensor.storage for tensor in tensors]
-    if len(set(map(id, storages))) != len(storages):
+def are_apart(*tensors: Tensor) -> bool:
+    """Whether no two of the tensors are on one storage, or on memory that NumPy shares."""
+    storages = {tensor.storage for tensor in tensors}
+    if len(storages) != len(tensors):
         return False
-    if sum([storage.exported for storage in storages]) < 2:
-        return True
-    return next(foreign_overlaps(tensors), None) is None
+    return sum([storage.exported for storage in storages]) < 2 or is_foreign(tensors, ())
+
+
+def is_foreign(tensors: Sequence[Tensor], expected: Sequence[tuple[int, int]]) -> bool:
+    """Whether the pairs of `foreign_overlaps` are the expected ones."""
+    return tuple(foreign_overlaps(tensors)) == expected
 
 
 def foreign_overlaps(tensors: Sequence[Tensor]) -> Iterator[tuple[int, int]]:
-    """Pairs of tensors on different storages whose memory overlaps, by bounds.
+    """Pairs of tensors on different storages that have a byte in common (ALI-5).
 
-    Only memory that is also an ndarray's can do that.
+    Two storages can lie on one memory where NumPy's arrays lead there.
     """
-    exported = [(i, t) for i, t in enumerate(tensors) if t.storage.exported]
-    for k, (i, a) in enumerate(exported):
-        for j, b in exported[k + 1 :]:
-            if a.storage is not b.storage and np.may_share_memory(a.array, b.array):
-                yield i, j
+    exported = [(i, t) for i, t in enumerate(tensors) if t.storage.exported and t.meta.numel]
+    for (i, a), (j, b) in _near(exported) if len(exported) > 1 else ():
+        if a.storage is not b.storage and overlaps(_in_bytes(a), _in_bytes(b)):
+            yield i, j
+
+
+_Numbered = tuple[int, Tensor]
+_FEW = 4
+
+
+def _near(tensors: list[_Numbered]) -> list[tuple[_Numbered, _Numbered]]:
+    """The pairs whose bounds meet, in order; of many found by sorting, not pair by pair."""
+    if len(tensors) <= _FEW:
+        pairs = combinations(tensors, 2)
+        return [(a, b) for a, b in pairs if np.may_share_memory(a[1].array, b[1].array)]
+    found = []
+    by_start = sorted([(_address(tensor), i, tensor) for i, tensor in tensors], key=_place)
+    for k, (start, i, a) in enumerate(by_start, 1):
+        end = start + a.meta.span * a.meta.dtype.itemsize
+        for later, j, b in islice(by_start, k, None):
+            if later >= end:
+                break
+            found.append(((i, a), (j, b)) if i < j else ((j, b), (i, a)))
+    return sorted(found, key=lambda pair: (pair[0][0], pair[1][0]))
+
+
+def _place(found: tuple[int, int, Tensor]) -> tuple[int, int]:
+    return found[:2]
+
+
+def _address(tensor: Tensor) -> int:
+    return int(tensor.array.__array_interface__["data"][0])
+
+
+def _in_bytes(tensor: Tensor) -> Geometry:
+    meta, size = tensor.meta, tensor.meta.dtype.itemsize
+    return (*meta.shape, size), (*[step * size for step in meta.stride], 1), _address(tensor)

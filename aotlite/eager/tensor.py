@@ -372,6 +372,27 @@ def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
     return made
 
 
+def tensor_on(storage: Storage, meta: TensorMeta, offset: int) -> Tensor:
+    """A tensor on a storage that others are on: its facts must be asked for."""
+    made = _new_tensor(Tensor)
+    made.storage = storage
+    made.meta = meta
+    made.offset = offset
+    made.value = made.facts = None
+    made._array = None
+    made._leaf = False
+    made._node = None
+    made._index = 0
+    made._root = None
+    made._chain = EMPTY_CHAIN
+    made._seen = 0
+    made._kind = None
+    made._base = None
+    made._grad = None
+    made._accumulator = None
+    return made
+
+
 def tensors_over(
     windows: Sequence[tuple[Any, int] | None], metas: Sequence[TensorMeta | None]
 ) -> list[Tensor | None]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import attrs
 import numpy as np
 
-from aotlite.eager.autograd.chain import Chain, Step
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.autograd.history import (
     CreationKind,
     change_geometry,
+    edge_of,
     root_of,
     view_node,
 )
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
@@ -93,15 +95,10 @@ def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> N
 
 
 def is_simple(view: ViewFacts) -> bool:
-    """Whether a view may be rebuilt by `plain_view`: no history, and steps relative to its source.
-
-    A view under no_grad has a kind that says so; there is nothing else to it either.
+    """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
+    source, and no write came between.
     """
-    return (
-        not (view.requires_grad or view.stale or view.is_dead_end)
-        and view.kind in (None, CreationKind.NO_GRAD)
-        and not any(map(_stands_apart, view.chain))
-    )
+    return not (view.stale or view.is_dead_end or any(map(_stands_apart, view.chain)))
 
 
 def _stands_apart(step: Step) -> bool:
@@ -110,18 +107,46 @@ def _stands_apart(step: Step) -> bool:
     return op.cuts_history or op is AS_STRIDED or op.recasts
 
 
-def plain_view(source: Tensor, steps: tuple[Step, ...], start: int, kind: Any) -> Tensor:
-    """RT-6: the view at the end of these steps, `start` elements from the source's first one."""
-    out = Tensor(source.storage, steps[-1].result, source.offset + start)
-    chain = source._chain
-    for step in steps:
-        chain = Chain(chain, step)
-    out._root = root_of(source)
+@attrs.frozen(eq=False)
+class QuickView:
+    """What is known of a view before the call: its steps, its meta, and where it starts."""
+
+    chain: Chain
+    steps: tuple[Step, ...]
+    meta: TensorMeta
+    start: int
+    """Elements from the source's first one."""
+    kind: CreationKind | None
+
+    @classmethod
+    def of(cls, view: ViewFacts) -> QuickView:
+        """Of a view that is simple."""
+        steps = view.chain.steps
+        start = sum([step.op.result_for((step.operand, *step.args))[1] for step in steps])
+        kind = None if view.kind is CreationKind.LEAF_VIEW else view.kind
+        return cls(view.chain, steps, steps[-1].result, start, kind)
+
+
+def plain_view(source: Tensor, how: QuickView) -> Tensor:
+    """RT-6: the view of a source without history, or one taken under no_grad: no tape node."""
+    storage = source.storage
+    out = tensor_on(storage, how.meta, source.offset + how.start)
+    out._root = source._root or root_of(source)
     out._base = source if source._base is None else source._base
-    out._chain = chain
-    out._seen = source.storage.version
-    out._kind = kind or source._kind
-    out.facts = None
+    before = source._chain
+    out._chain = how.chain if before is EMPTY_CHAIN else before.joined(how.steps)
+    out._seen = storage.version
+    out._kind = how.kind or source._kind
+    return out
+
+
+def linked_view(source: Tensor, how: QuickView) -> Tensor:
+    """RT-6: `plain_view` of a source that requires grad, with the tape nodes of its steps."""
+    edge = edge_of(source)
+    out = plain_view(source, how)
+    for step in how.steps:
+        edge = view_node(step, edge), 0
+    out._node = None if edge is None else edge[0]
     return out
 
 

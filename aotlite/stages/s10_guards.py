@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
-from aotlite.eager.sharing import alias_pattern, are_apart, foreign_overlaps
+from aotlite.eager.sharing import foreign_overlaps
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
@@ -28,6 +28,7 @@ from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import HiddenPlace, NoGradient, PlainValue, SamePlace, Surroundings
 from aotlite.stages.places import NOTHING, Place, take
 from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
+from aotlite.stages.s10_sharing import sharing_tests
 from aotlite.stages.s10_source import Source, listed
 
 InputRole = Primal | Hidden
@@ -75,7 +76,7 @@ def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[C
     writer.arguments(marks=marks)
     writer.outside()
     writer.memory()
-    source.use(facts_of, are_recognised, frozen_value, alias_pattern, are_apart, take)
+    source.use(facts_of, are_recognised, frozen_value, take)
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
@@ -352,26 +353,15 @@ class _Guards:
     def memory(self) -> None:
         """Where something is written: who shares memory with whom (GRD-2); offsets that count."""
         tensors = self.world.tensors()
-        names = [name_of(role) for role in tensors]
-        if self.world.writes and len(names) > 1:
-            pattern = alias_pattern(list(tensors.values()))
-            test = self._sharing(names, pattern)
-            self.check(test, "memory that the inputs share", None, "as at the first call")
+        if self.world.writes and len(tensors) > 1:
+            named = {name_of(role): tensor for role, tensor in tensors.items()}
+            for test, subject, expected in sharing_tests(self.source, named):
+                self.check(test, subject, None, expected)
         for role, tensor in tensors.items():
             if role in self.world.fixed_offsets:
                 name = name_of(role)
                 test = f"{name}.offset == {tensor.offset}"
                 self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
-
-    def _sharing(self, names: list[str], pattern: Any) -> str:
-        everything = listed(names)
-        if pattern is not None:
-            return f"alias_pattern({everything}) == {self.source.constant(pattern, 'V')}"
-        if len(names) > 2:
-            return f"are_apart({everything})"
-        a, b = [f"{name}.storage" for name in names]
-        quick = f"not ({a}.exported and {b}.exported)"
-        return f"{a} is not {b} and ({quick} or are_apart({everything}))"
 
 
 def _words(value: Any) -> str:

@@ -25,7 +25,6 @@ from aotlite.eager.random import GENERATOR
 from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import ViewOp
 from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved, Seed
 from aotlite.stages.facts import (
     Alias,
@@ -43,10 +42,12 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.s10_effects import (
+    QuickView,
     arrays_of,
     change_geometry_of,
     drawn,
     is_simple,
+    linked_view,
     plain_view,
     read_only,
     rebuilt,
@@ -416,12 +417,7 @@ class _Writer:
         """RT-6: the line that makes the view which eager's result is."""
         name = self.results[index] = f"r{index}"
         if self.plan.fast_paths and is_simple(view) and len(view.chain):
-            self.source.use(plain_view)
-            steps = view.chain.steps
-            start = sum(_start(step) for step in steps)
-            kind = self.source.constant(view.kind, "K") if view.kind else "None"
-            chain = self.source.constant(steps, "V", _chain_text(view.chain))
-            self.source.add(f"{name} = plain_view({origin}, {chain}, {start}, {kind})")
+            self.source.add(f"{name} = {self._quick_view(origin, view)}")
             return
         if not self._detached:
             self._detached = True
@@ -429,6 +425,12 @@ class _Writer:
         self.source.use(rebuilt)
         how = self.source.constant(view, "V", _chain_text(view.chain))
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
+
+    def _quick_view(self, origin: str, view: Any) -> str:
+        make = linked_view if view.requires_grad and view.under_grad else plain_view
+        self.source.use(make)
+        text = f"{_chain_text(view.chain)} -> {view.chain[-1].result}"
+        return f"{make.__name__}({origin}, {self.source.constant(QuickView.of(view), 'V', text)})"
 
     def _tree(self, spec: Any, names: Any) -> str:
         """The results in their containers."""
@@ -440,16 +442,6 @@ class _Writer:
         items = [next(names) for _ in range(spec.num_leaves)]
         self.source.scope["unflatten"] = optree.tree_unflatten
         return f"unflatten({self.source.constant(spec, 'V', str(spec)[:60])}, {listed(items)})"
-
-
-def _start(step: Any) -> int:
-    op: ViewOp = step.op
-    start: int = op.rule(*_key(op, step))[1]
-    return start
-
-
-def _key(op: ViewOp, step: Any) -> tuple[Any, ...]:
-    return (step.operand, *step.args)
 
 
 def _words(value: Any) -> str:

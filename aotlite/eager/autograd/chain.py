@@ -6,7 +6,7 @@ many, cost the same each. Rules: TEN-3, FUN-2. Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, overload
 
 import attrs
@@ -47,6 +47,13 @@ class Chain:
     def then(self, step: Step) -> Chain:
         """This chain and one step more."""
         return Chain(self, step)
+
+    def joined(self, steps: Iterable[Step]) -> Chain:
+        """This chain and these steps more."""
+        chain = self
+        for step in steps:
+            chain = Chain(chain, step)
+        return chain
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -102,10 +109,7 @@ EMPTY_CHAIN = Chain()
 
 def chain_of(*steps: Step) -> Chain:
     """The chain of these steps."""
-    chain = EMPTY_CHAIN
-    for step in steps:
-        chain = chain.then(step)
-    return chain
+    return EMPTY_CHAIN.joined(steps)
 
 
 def overlaps_itself(meta: TensorMeta) -> bool:
