@@ -100,6 +100,7 @@ def test_every_form_of_compiler_computes_what_eager_does(form):
     assert (its.stride(), v.grad.tolist()) == (mine.stride(), w.grad.tolist())
 
 
+@pytest.mark.rules("FUN-22", "FUN-23")
 @pytest.mark.parametrize("form", WRITES)
 @settings(max_examples=40, deadline=None)
 @given(case=cases())
@@ -182,6 +183,7 @@ def test_static_inputs_are_told_in_both_halves():
     assert 1 == len(seen["f_backward"])
 
 
+@pytest.mark.rules("BOX-1", "BOX-2")
 def test_inputs_die_when_the_boxed_function_lets_them_go():
     """BOX-1, BOX-2: nobody else holds them."""
     alive = []
@@ -287,6 +289,7 @@ def no_grad_write(x):
     return x.sum().detach()
 
 
+@pytest.mark.rules("FUN-21", "FUN-22", "META-3")
 @pytest.mark.parametrize(
     ("f", "args", "written"),
     [
@@ -307,6 +310,7 @@ def test_which_writes_stay_in_the_graph(f, args, written):
     assert expected == writes(graph)
 
 
+@pytest.mark.rules("FUN-22")
 def test_a_write_in_the_graph_is_shown_and_explained():
     seen = {}
     f = al.compile(
@@ -317,6 +321,7 @@ def test_a_write_in_the_graph_is_shown_and_explained():
     assert "Its bytes are written in place, by the graph itself" in f.meta.explain()
 
 
+@pytest.mark.rules("FUN-21")
 def test_training_graphs_write_nothing():
     f = al.aot_function(
         lambda x, w: (x.mul_(2.0) * w).sum(), nop, keep_inference_input_mutations=True
@@ -325,6 +330,7 @@ def test_training_graphs_write_nothing():
     assert [] == writes(f.forward_graph)
 
 
+@pytest.mark.rules("FUN-22")
 def test_inputs_that_swap_their_values_are_written_from_the_old_ones():
     def swap(x, y):
         old = x.clone()
@@ -337,6 +343,7 @@ def test_inputs_that_swap_their_values_are_written_from_the_old_ones():
         assert ([1.0] * 3, [0.0] * 3, 1, 1) == (x.tolist(), y.tolist(), x.version, y.version)
 
 
+@pytest.mark.rules("FUN-26")
 def test_a_closing_copy_is_of_the_line_that_wrote():
     """FUN-26."""
     (graph,) = graphs_of(lambda x: x.mul_(2.0), al.ones(2))

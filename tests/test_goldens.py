@@ -67,6 +67,7 @@ def test_every_stage_of_the_readme_has_a_golden(readme_loss):
     assert set(stages_of(readme_loss, *arguments()).names) == headers
 
 
+@pytest.mark.rules("FUN-35")
 def test_goldens_show_the_readers_source_lines():
     text = (GOLDENS / "loss_1_capture.txt").read_text("utf-8")
     assert "    # <README.md>:2 in loss: x[0].mul_(2.0)\n" in text

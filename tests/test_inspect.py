@@ -47,6 +47,7 @@ def test_stages_come_in_order():
     assert expected == stages_of(loss, *arguments()).names
 
 
+@pytest.mark.rules("GEN-8")
 def test_stages_leave_arguments_as_they_are():
     x, w = arguments()
     stages_of(loss, x, w)
@@ -89,6 +90,7 @@ def test_every_stage_prints_under_its_purpose():
 
 
 # ------------------------------------------------------------------------------- metadata: inputs
+@pytest.mark.rules("META-16")
 def test_meta_of_written_input_says_why_it_needs_no_tangent():
     expected = [
         "primals_0 is argument 0, f32[4, 3]; it does not require grad.",
@@ -113,6 +115,7 @@ def detached_write(x):
     return x.sum()
 
 
+@pytest.mark.rules("META-16", "FUN-20")
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -125,6 +128,7 @@ def test_meta_says_how_a_write_spares_the_history(function, reason):
     assert f"  Its new value needs no tangent: {reason}." in meta_lines(function, x)
 
 
+@pytest.mark.rules("META-2", "META-16")
 def test_meta_of_differentiable_write_has_a_tangent():
     lines = meta_lines(lambda x, w: x.mul_(w), al.ones(3), al.ones(3).requires_grad_())
     grad = "it does not require grad, and does afterwards"
@@ -136,6 +140,7 @@ def test_meta_of_differentiable_write_has_a_tangent():
     assert "Result 0 is argument 0 itself, the same object." in lines
 
 
+@pytest.mark.rules("FUN-18")
 def test_meta_of_geometry_change_names_its_steps():
     lines = meta_lines(lambda x: x.t_(), al.ones(2, 3))
     assert "  Its geometry becomes f32[3, 2][1, 3], by .t()." in lines
@@ -164,6 +169,7 @@ def results(function, *args):
     return [line for line in meta_lines(function, *args) if line.startswith("Result")]
 
 
+@pytest.mark.rules("META-6")
 def test_meta_of_results_says_what_each_is():
     def many(x):
         base = x * 2
@@ -231,6 +237,7 @@ def test_meta_of_a_view_under_no_grad_says_where_histories_end():
     assert "Inference: no gradient reaches an input, so no backward graph is made." == lines[-1]
 
 
+@pytest.mark.rules("META-9", "META-12")
 def test_meta_of_views_of_one_intermediate_names_their_base():
     lines = meta_lines(lambda x: (x * 2).unbind(0), al.ones(2, 3).requires_grad_())
     kind = "an output of an op that returns several views"
@@ -245,6 +252,7 @@ def test_meta_of_module_result_says_it_is_the_argument():
     assert ["Result 0 is argument 0 itself, which is no tensor."] == results(lambda m: m, Scale())
 
 
+@pytest.mark.rules("GEN-5")
 def test_meta_says_why_there_is_no_backward():
     x = al.ones(2, 3)
     no_input = "Inference: no input requires grad, so no backward graph is made."
@@ -253,6 +261,7 @@ def test_meta_says_why_there_is_no_backward():
     assert views[-1].startswith("Inference: all that is differentiable is inputs and views of")
 
 
+@pytest.mark.rules("META-24")
 def test_meta_says_that_grad_mode_is_left_changed():
     def switch(x):
         al.set_grad_enabled(False)
@@ -332,6 +341,7 @@ def test_dumped_graphs_read_back_as_the_same_graphs(tmp_path):
         assert structurally_equal(graph, graph_from_source(file.read_text("utf-8"))) is None
 
 
+@pytest.mark.rules("GEN-9")
 def test_dumps_are_numbered_through_the_process(tmp_path):
     """GEN-9; numbers before these belong to other tests of this process."""
     compiled = al.compile(loss, dump=str(tmp_path))
@@ -341,6 +351,7 @@ def test_dumps_are_numbered_through_the_process(tmp_path):
     assert 2 == len(numbers) and numbers[1] == numbers[0] + 1
 
 
+@pytest.mark.rules("GEN-9")
 def test_one_observer_numbers_each_compilation(tmp_path):
     compiled = al.compile(loss, observer=dump_to(tmp_path))
     compiled(*arguments())

@@ -33,6 +33,8 @@ HEADING = re.compile(r"^### (?:([A-Z]+)-(\d+) · )?(.*)$", re.MULTILINE)
 BULLET = re.compile(r"^- \*\*([A-Z]+-\d+)\*\*", re.MULTILINE)
 PENDING = re.compile(r"^Pending: (.*)$", re.MULTILINE)
 RANGE = re.compile(r"\b([A-Z]{2,4})-(\d+)(?:\.\.| to )\1-(\d+)\b")
+DRAWS = re.compile(r"\bgiven\(|\bholds\(|\brow_blocks\(|[rR]andom|\bseed\b")
+"""What a test that looks at random things has in its text."""
 SINGLE = re.compile(r"\b[A-Z]{2,4}-\d+\b")
 
 
@@ -70,7 +72,7 @@ class Shown:
     test: str
     rules: tuple[str, ...]
     is_drawn: bool = field(kw_only=True)
-    """Whether Hypothesis draws what it looks at."""
+    """Whether what it looks at is drawn, by Hypothesis or from a seed."""
 
 
 @define(frozen=True, slots=False)
@@ -148,7 +150,7 @@ def _shown(
             marks = around + _marks(statement.decorator_list, names)
             if marks:
                 rules = tuple(dict.fromkeys(name for call in marks for name in _named(call)))
-                drawn = any("given(" in ast.unparse(each) for each in statement.decorator_list)
+                drawn = DRAWS.search(ast.unparse(statement)) is not None
                 yield Shown(file, statement.name, rules, is_drawn=drawn)
 
 

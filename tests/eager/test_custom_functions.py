@@ -195,6 +195,7 @@ def test_the_same_input_returned_twice_is_two_views(lib):
         a.mul_(2)
 
 
+@pytest.mark.rules("META-8")
 def test_a_view_made_in_a_forward_has_the_gradient_of_the_backward(lib):
     """TEN-19, META-8: after a write of its base its history may not be asked for."""
     own = function(lib, lambda ctx, x: x.view(-1), lambda ctx, g: g.view(2, 2) * 3)
@@ -469,6 +470,7 @@ def test_a_backward_may_run_a_backward_of_its_own(compiled, way):
         assert given == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.rules("FUN-38")
 def test_a_compiled_function_with_a_write_in_a_forward():
     """TEN-30: the input's new history is the function's."""
 
@@ -488,6 +490,7 @@ def test_a_compiled_function_with_a_write_in_a_forward():
     assert found[0] == found[1]
 
 
+@pytest.mark.rules("META-8")
 def test_a_view_with_a_gradient_of_its_own_is_not_returned_beside_its_memory():
     """META-8: rebuilding it as a view of the input would lose the backward."""
     with pytest.raises(al.UnsupportedError, match="output 0 is a view that a custom function made"):

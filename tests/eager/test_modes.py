@@ -245,6 +245,7 @@ def test_a_compiled_call_meets_an_inference_tensor_as_eager_does():
     assert [[1, 1, 1, 1]] == values(made)
 
 
+@pytest.mark.rules("GEN-2")
 def test_the_mode_cannot_change_inside_a_captured_function():
     """TEN-22."""
 

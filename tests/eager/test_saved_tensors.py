@@ -106,6 +106,7 @@ def test_functions_save_through_the_hooks(lib):
     assert (["pack"], [[60, 60]]) == (log, values(x.grad))
 
 
+@pytest.mark.rules("SAV-7", "GEN-8")
 def test_a_compiled_call_packs_what_it_saves_and_not_while_it_is_captured():
     """SAV-7, GEN-8: the hooks meet real values only, on each call alike."""
     f = al.compile(lambda x, w: (x * w).sin())

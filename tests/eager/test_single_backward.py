@@ -81,6 +81,7 @@ PRESETS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.rules("RT-11")
 @pytest.mark.parametrize("preset", PRESETS)
 def test_gradients_collect_as_by_the_engine(preset: str, same_by_engine: Any) -> None:
     """Whatever `.grad` was before; values, layouts, versions, and which object it is."""
@@ -99,6 +100,7 @@ def test_gradients_collect_as_by_the_engine(preset: str, same_by_engine: Any) ->
     same_by_engine(session)
 
 
+@pytest.mark.rules("RT-11")
 def test_gradients_that_are_one_object_collect_as_by_the_engine(same_by_engine: Any) -> None:
     def session() -> list[Any]:
         x, w = pair()
@@ -112,6 +114,7 @@ def test_gradients_that_are_one_object_collect_as_by_the_engine(same_by_engine: 
     same_by_engine(session)
 
 
+@pytest.mark.rules("RT-11")
 @pytest.mark.parametrize("dtype", [al.float16, al.bfloat16, al.float32, al.float64, al.complex64])
 def test_sums_of_gradients_are_the_engines_bit_for_bit(dtype: Any, same_by_engine: Any) -> None:
     def session() -> list[Any]:
@@ -139,6 +142,7 @@ GRADIENTS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.rules("RT-11", "TAN-1")
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_gradients_arrive_as_at_the_engine(gradient: str, same_by_engine: Any) -> None:
     def session() -> list[Any]:
@@ -195,6 +199,7 @@ def test_grad_takes_inputs_from_an_iterator() -> None:
     assert [x.tolist(), w.tolist()] == [each.tolist() for each in found if each is not None]
 
 
+@pytest.mark.rules("RT-11", "SAV-5")
 def test_graphs_are_released_and_retained_as_by_the_engine(same_by_engine: Any) -> None:
     def session() -> list[Any]:
         x, w = pair()

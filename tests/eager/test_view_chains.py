@@ -90,6 +90,7 @@ def test_chains_of_views_are_those_of_torch(torch, chain, is_complex, write):
     assert np.allclose(theirs.grad.numpy(), ours.grad.numpy(), rtol=1e-12)
 
 
+@pytest.mark.rules("FUN-3", "FUN-7")
 @settings(deadline=None, max_examples=60)
 @given(CHAINS.filter(lambda chain: "window" not in chain), st.booleans(), st.booleans())
 def test_chains_of_views_compiled_are_those_of_eager(chain, is_complex, write):

@@ -261,6 +261,7 @@ def test_a_function_that_writes_its_inputs_is_stopped():
     assert ([2.0, 2.0], [1.0, 1.0], None) == (x.tolist(), w.tolist(), w.grad)
 
 
+@pytest.mark.rules("BOX-3")
 @pytest.mark.parametrize(
     ("compiler", "kind", "text"),
     [
@@ -295,6 +296,7 @@ def test_a_backward_that_fails_can_be_run_again(compiler, kind, text):
         assert w.grad is not None
 
 
+@pytest.mark.rules("RT-10", "FUN-22")
 def test_an_inference_graph_that_fails_has_written_nothing():
     """FUN-22: its copies come last."""
 

@@ -21,6 +21,7 @@ def modes_are_clean():
 
 
 # ------------------------------------------------------------------------------------ arguments
+@pytest.mark.rules("GEN-7")
 @pytest.mark.parametrize("leaf", [object(), {1, 2}, print, np.dtype("f4")])
 def test_an_argument_of_an_unknown_kind_is_refused_by_its_path(leaf):
     compiled = al.compile(lambda x, options: x)
@@ -34,6 +35,7 @@ def test_an_argument_of_an_unknown_kind_is_refused_by_its_path(leaf):
     assert [1.0, 1.0] == compiled(al.ones(2), {"deep": [None]}).tolist()
 
 
+@pytest.mark.rules("GEN-7")
 def test_a_result_of_an_unknown_kind_is_refused():
     with pytest.raises(al.UnsupportedError, match="capture: the function returns .*Holder"):
         al.compile(lambda x: Holder())(al.ones(2))
@@ -96,6 +98,7 @@ def test_a_wrong_option_is_refused_when_it_is_given(options, text):
 
 
 # ---------------------------------------------------------------------------------- op failures
+@pytest.mark.rules("GEN-2", "RT-10")
 @pytest.mark.parametrize(
     ("body", "kind", "text"),
     [
@@ -133,6 +136,7 @@ def test_a_leaf_that_requires_grad_cannot_be_written():
     assert 0 == x.version
 
 
+@pytest.mark.rules("SAV-1", "SAV-5")
 def test_backward_twice_is_refused_unless_the_graph_is_retained():
     x = al.ones(2, requires_grad=True)
     compiled = al.compile(lambda x: (x * x).sum())
@@ -144,6 +148,7 @@ def test_backward_twice_is_refused_unless_the_graph_is_retained():
         loss.backward()
 
 
+@pytest.mark.rules("SAV-2")
 def test_a_value_saved_and_then_written_by_the_caller_is_noticed():
     """SAV-2: an input, and a result that the backward reads."""
     x, w = al.ones(2), al.ones(2, requires_grad=True)
@@ -174,6 +179,7 @@ def test_a_value_saved_and_then_written_by_the_function_raises_in_the_backward_o
         bad.backward()
 
 
+@pytest.mark.rules("ALI-1")
 def test_overlapping_inputs_of_which_one_is_written_are_refused_before_any_effect():
     data = al.arange(6.0)
     compiled = al.compile(lambda a, b: a.mul_(2.0) + b)
@@ -199,6 +205,7 @@ def test_ndarrays_are_taken_written_and_returned():
     assert ([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]) == (a.tolist(), double.tolist())
 
 
+@pytest.mark.rules("FUN-7")
 def test_a_strided_ndarray_is_written_where_it_lies():
     base = np.zeros((4, 6))
     al.compile(lambda a: a.add_(1.0))(base[1:3, ::2])
@@ -206,6 +213,7 @@ def test_a_strided_ndarray_is_written_where_it_lies():
     assert [0.0, 0.0, 0.0] == base[1, 1::2].tolist()
 
 
+@pytest.mark.rules("ALI-1")
 def test_ndarrays_that_overlap_are_seen_to():
     base = np.arange(6.0)
     compiled = al.compile(lambda a, b: a.mul_(2.0).sum() + b.sum())
@@ -302,6 +310,7 @@ def test_endless_recursion_is_an_error_and_leaves_modes_clean():
 
 
 # --------------------------------------------------------------------------- interruptions, threads
+@pytest.mark.rules("GEN-8")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError, SystemExit])
 def test_an_exception_in_the_middle_leaves_modes_and_cache_clean(error):
     fail = True
@@ -323,6 +332,7 @@ def test_an_exception_in_the_middle_leaves_modes_and_cache_clean(error):
     assert [4.0, 4.0] == compiled(x).tolist()
 
 
+@pytest.mark.rules("GEN-8")
 @pytest.mark.parametrize(
     "stage", ["analyze", "joint", "functionalize", "simplify", "partition", "lower"]
 )
@@ -338,6 +348,7 @@ def test_an_interrupt_in_any_stage_leaves_modes_and_cache_clean(stage):
     assert ([1.0, 1.0], []) == (x.tolist(), compiled.entries)
 
 
+@pytest.mark.rules("RT-10")
 def test_a_backend_that_fails_is_named_and_nothing_is_done():
     def bad(graph):
         raise ValueError("no kernel for you")
@@ -383,6 +394,7 @@ class Three:
         return 3
 
 
+@pytest.mark.rules("RT-10")
 def test_a_kernel_that_raises_leaves_inputs_and_the_generator_as_they_were():
     def broken(graph):
         def run(*arrays):

@@ -213,6 +213,7 @@ FOUND = {
 }
 
 
+@pytest.mark.rules("GEN-1", "GEN-11")
 @pytest.mark.parametrize("name", FOUND)
 def test_programs_that_once_differed_agree(name: str) -> None:
     found, refused = check(FOUND[name])
@@ -250,6 +251,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.rules("GEN-2")
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_not_supported_is_refused_before_any_effect(text: str) -> None:
     """GEN-2: eager runs these; the compiled call raises, and its inputs are as they were."""
@@ -268,6 +270,7 @@ def test_overlapping_inputs_of_which_one_is_written_raise_alias_error() -> None:
     assert world.untouched
 
 
+@pytest.mark.rules("GEN-11")
 def test_a_difference_is_seen() -> None:
     """The comparison is not blind: a body that adds once more differs in each thing it touches."""
     program = FOUND["two inputs may be swapped"]
@@ -315,6 +318,7 @@ def _run_random(examples: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.rules("GEN-1", "GEN-11", "GEN-12", "GEN-13")
 def test_random_programs_compiled_equal_eager() -> None:
     """Each is called twice: other aliases, requires_grad, values and grad mode (GEN-13)."""
     tally = _run_random(1_500)
@@ -323,6 +327,7 @@ def test_random_programs_compiled_equal_eager() -> None:
     assert 0 == tally["missed version errors"]
 
 
+@pytest.mark.rules("GEN-1", "GEN-12", "GEN-13")
 @pytest.mark.long
 def test_many_random_programs_compiled_equal_eager() -> None:
     """Minutes: `pytest -m long`."""

@@ -95,6 +95,7 @@ def tripled(graph: Graph) -> Graph:
     return result
 
 
+@pytest.mark.rules("GEN-4")
 @pytest.mark.parametrize("half", ["forward", "backward"])
 def test_what_runs_is_the_partitioned_graphs(half: str) -> None:
     """One constant changed in either, just before it is lowered, changes what it computes."""

@@ -398,6 +398,7 @@ def squeezes(x: Any) -> Any:
     return y, x
 
 
+@pytest.mark.rules("GEN-1", "GEN-11")
 @pytest.mark.parametrize("name", HANDS)
 def test_a_function_leaves_the_world_that_eager_leaves(name: str) -> None:
     """Twice each: the second call reuses the entry of the first."""
@@ -418,6 +419,7 @@ def test_a_function_leaves_the_world_that_eager_leaves(name: str) -> None:
     assert len(compiled.entries) == 1
 
 
+@pytest.mark.rules("DUP-5")
 def test_an_argument_also_reached_through_the_closure_is_guarded() -> None:
     """The entry of a call in which both were one tensor is not used where they are two."""
     held = [al.ones(2)]
@@ -446,6 +448,7 @@ def test_a_tensor_at_two_places_of_the_closure_is_guarded_at_both() -> None:
     assert [23.0, 23.0] == compiled(al.zeros(2)).tolist()
 
 
+@pytest.mark.rules("GRD-1")
 def test_a_view_under_no_grad_and_a_view_of_it_do_not_share_an_entry() -> None:
     """Results of the one have a gradient that goes nowhere; the other has a node for it."""
     x = leaf(1) * 1

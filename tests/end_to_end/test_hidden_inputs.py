@@ -113,6 +113,7 @@ def test_an_entry_does_not_keep_a_module_argument_alive():
     assert 1 == len(compiled.entries)
 
 
+@pytest.mark.rules("GRD-1")
 def test_numbers_and_flags_read_from_a_module_are_guarded():
     """CAP-5: those that were read; others may change freely."""
     compiled = al.compile(lambda m, x: m(x))
@@ -165,6 +166,7 @@ def test_a_module_itself_and_its_method_can_be_compiled():
     assert [5.0, 5.0] == whole(al.ones(2)).tolist() == method(al.ones(2)).tolist()
 
 
+@pytest.mark.rules("DUP-5")
 def test_one_tensor_reached_by_two_ways_must_stay_one():
     """CAP-3: a parameter that is an argument too is one input; two objects compile again."""
     compiled = al.compile(lambda m, w: m.weight.detach().add_(1.0) + w)
@@ -318,6 +320,7 @@ def test_metadata_of_a_hidden_tensor_is_read_as_it_is_during_the_run():
     assert buffer.requires_grad
 
 
+@pytest.mark.rules("GRD-1")
 def test_another_offset_does_not_compile_again_unless_it_was_read():
     data = al.arange(12.0).view(6, 2)
     compiled = al.compile(lambda x: x.t().mul(2.0)[0])
@@ -328,6 +331,7 @@ def test_another_offset_does_not_compile_again_unless_it_was_read():
     assert [[0.0, 0.0], [4.0, 6.0]] == [reader(data[i]).tolist() for i in range(2)]
 
 
+@pytest.mark.rules("GRD-2")
 def test_two_unequal_distances_in_one_storage_are_two_entries():
     """GRD-2: the pattern of shared storages is part of the key, the place in it is not."""
     data = al.arange(12.0)

@@ -39,6 +39,7 @@ def test_a_decomposition_may_not_touch_tensors_from_outside(effect):
     assert state == al.get_rng_state()
 
 
+@pytest.mark.rules("GEN-6")
 def test_grad_mode_is_what_it_was_whatever_is_called():
     def off(value):
         al.set_grad_enabled(False)
@@ -56,6 +57,7 @@ def test_grad_mode_is_what_it_was_whatever_is_called():
     assert x.grad is not None
 
 
+@pytest.mark.rules("GRD-4")
 def test_static_arguments_have_the_limit_and_the_face():
     scaled = al.aot_function(
         lambda x, n: x * n, al.compilers.nop, static_argnums=1, recompile_limit=3

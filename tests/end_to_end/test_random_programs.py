@@ -118,6 +118,7 @@ def test_scripts_that_once_went_through_raise(name: str, mode: str) -> None:
     assert [] == outcome(RAISING[name], eager, MODES[mode]).found
 
 
+@pytest.mark.rules("GEN-1")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FOUND)
 def test_scripts_that_once_differed_agree(name: str, mode: str) -> None:
@@ -136,6 +137,7 @@ def report(tallies: dict[str, Tally]) -> str:
     )
 
 
+@pytest.mark.rules("GEN-1", "GEN-12", "GEN-13", "RT-12")
 @pytest.mark.parametrize("mode", MODES)
 def test_random_scripts_compiled_equal_eager(mode: str) -> None:
     """Most calls are of entries that are there already, which is where the fast paths are."""
@@ -179,6 +181,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 PLAIN = script([], "a.view(2, 3)", ["x = T(1, 2, 3)", "r = f(x)"], head="def f(a):")
 
 
+@pytest.mark.rules("GEN-11")
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_change_of_a_result_is_seen(what: str) -> None:
     mine, its = play(PLAIN, spoiled(CHANGES[what])), play(PLAIN, eager_form)
@@ -189,6 +192,7 @@ def test_a_change_of_a_result_is_seen(what: str) -> None:
         assert any(line.startswith(what) for line in found), found
 
 
+@pytest.mark.rules("GEN-11")
 def test_a_gradient_in_other_memory_is_seen() -> None:
     scope = new_scope(eager_form)
     run_text("x = T(1, 2, grad=True)\nz = T(2, 2)\nx.grad = z.clone()", scope)
@@ -198,6 +202,7 @@ def test_a_gradient_in_other_memory_is_seen() -> None:
     assert "z.storage: compiled 1, eager 2" == line
 
 
+@pytest.mark.rules("GRD-5")
 def test_looking_leaves_what_guards_remember() -> None:
     """Else the entries would never meet arguments that they have marked."""
     function = al.compile(lambda a, b, c, d: a + b + c + d)

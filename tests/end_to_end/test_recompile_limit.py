@@ -47,6 +47,7 @@ def written(a: Any, b: Any) -> Any:
     return a.clone().add_(b), b.detach().mul_(1.0)
 
 
+@pytest.mark.rules("GRD-4")
 @pytest.mark.parametrize(
     ("function", "first", "then", "expected"),
     [
@@ -76,6 +77,7 @@ def test_the_reason_is_named(
     assert expected in why
 
 
+@pytest.mark.rules("GRD-4")
 def test_every_entry_has_its_reason() -> None:
     compiled = al.compile(scaled, recompile_limit=3)
     for number in (1, 2.0, True):
@@ -111,6 +113,7 @@ def test_what_lies_outside_is_named_by_its_place() -> None:
     assert [5.0, 5.0] == compiled(X).tolist()
 
 
+@pytest.mark.rules("GRD-4")
 def test_the_limit_counts_entries_and_not_calls() -> None:
     compiled = al.compile(scaled, recompile_limit=2)
     for _ in range(5):

@@ -59,6 +59,7 @@ def nines():
     return al.full((2,), 9.0)
 
 
+@pytest.mark.rules("DUP-5")
 def test_an_argument_that_is_also_in_the_closure_must_stay_it():
     w = al.ones(2)
     compiled = al.compile(lambda x: x * w)
@@ -66,6 +67,7 @@ def test_an_argument_that_is_also_in_the_closure_must_stay_it():
     assert [9.0, 9.0] == compiled(nines()).tolist()
 
 
+@pytest.mark.rules("DUP-5")
 def test_one_tensor_at_two_places_may_become_two():
     shared = al.ones(2)
     pair = [shared, shared]
@@ -182,6 +184,7 @@ def test_arrays_of_a_subclass_are_arrays(tmp_path):
     assert [2.0, 2.0] == mapped.tolist()
 
 
+@pytest.mark.rules("ALI-1", "GRD-2")
 @pytest.mark.parametrize("make", [al.from_numpy, lambda a: a])
 def test_two_storages_on_one_memory_are_seen_to_overlap(make):
     memory = np.ones(4)
@@ -195,6 +198,7 @@ def test_two_storages_on_one_memory_are_seen_to_overlap(make):
     assert [1.0, 1.0] == compiled(al.from_numpy(memory[:2]), memory[2:]).tolist()
 
 
+@pytest.mark.rules("ALI-8", "GRD-2")
 def test_slices_at_any_distance_share_an_entry_where_nothing_is_written():
     data = al.arange(100.0).view(50, 2)
     compiled = al.compile(lambda a, b: (a * b).sum())

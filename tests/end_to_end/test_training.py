@@ -56,6 +56,7 @@ def train(loss_function, update_function, steps):
     return losses, {name: t.tolist() for name, t in model.state_dict().items()}
 
 
+@pytest.mark.rules("GEN-1")
 @pytest.mark.parametrize("verify", [1, 2])
 def test_twenty_steps_are_bit_equal_to_eagers(verify):
     """Another learning rate compiles nothing; eval mode compiles the loss once more."""
@@ -77,6 +78,7 @@ def test_losses_depend_on_the_learning_rate_and_on_the_mode():
     assert losses[1:3] != train(loss_of, frozen, 3)[0][1:]
 
 
+@pytest.mark.rules("META-2")
 def test_what_each_function_writes_is_in_its_metadata():
     compiled_loss, compiled_update = al.compile(loss_of), al.compile(update)
     train(compiled_loss, compiled_update, 1)

@@ -58,6 +58,7 @@ def second_part(z):
     return (z.imag * z.real).sum()
 
 
+@pytest.mark.rules("FUN-8")
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(
     ("function", "make"),
@@ -104,6 +105,7 @@ def writes_pairs(x):
     al.view_as_complex(x.view(-1, 2)).mul_(1j)
 
 
+@pytest.mark.rules("FUN-8", "FUN-17")
 @pytest.mark.parametrize("start", [0, 2])
 def test_inputs_are_written_through_views_of_their_bytes(start):
     for function, whole in (
@@ -119,6 +121,7 @@ def test_inputs_are_written_through_views_of_their_bytes(start):
         assert images == [images[0]] * 4
 
 
+@pytest.mark.rules("GRD-1")
 def test_another_offset_is_guarded_where_it_decides():
     """Pairs start at even places: an odd one is refused, compiled as in eager (TEN-6)."""
     x = reals(8, requires_grad=False)

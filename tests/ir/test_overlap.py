@@ -66,6 +66,7 @@ def closed_form(row, x, y, *, as_published):
 exhaustive = settings(max_examples=500, derandomize=True)
 
 
+@pytest.mark.rules("ALI-5", "ALI-2")
 @exhaustive
 @given(geometries(), geometries())
 @example(((5,), (2,), 0), ((5,), (2,), 1))
@@ -75,6 +76,7 @@ def test_overlaps_equals_the_intersection_of_address_sets(a, b):
     assert share(a, b) == overlaps(a, b)
 
 
+@pytest.mark.rules("TEN-8")
 @exhaustive
 @given(geometries())
 @example(((2, 2), (1, 1), 0))
@@ -88,6 +90,7 @@ def test_internal_overlap_says_that_an_address_occurs_twice(geometry):
     assert (len(set(found)) < len(found)) == has_internal_overlap(*geometry[:2])
 
 
+@pytest.mark.rules("ALI-5")
 @settings(max_examples=300, derandomize=True)
 @given(geometries(), st.sampled_from((1, 2, 4, 8)), geometries(), st.sampled_from((1, 2, 4, 16)))
 @example(((2,), (1,), 0), 4, ((4,), (1,), 4), 1)
@@ -96,6 +99,7 @@ def test_overlaps_bytes_equals_the_intersection_of_byte_sets(a, itemsize_a, b, i
     assert expected == overlaps_bytes(a, itemsize_a, b, itemsize_b)
 
 
+@pytest.mark.rules("ALI-5")
 @settings(max_examples=300, derandomize=True)
 @given(geometries(), geometries(), st.integers(0, 1000))
 def test_overlaps_is_symmetric_and_sees_only_the_distance_of_offsets(a, b, shift):
@@ -103,12 +107,14 @@ def test_overlaps_is_symmetric_and_sees_only_the_distance_of_offsets(a, b, shift
     assert overlaps(a, b) == overlaps(b, a) == overlaps(*shifted)
 
 
+@pytest.mark.rules("ALI-2")
 @settings(max_examples=100, derandomize=True)
 @given(geometries())
 def test_tensor_overlaps_itself_unless_it_is_empty(geometry):
     assert (0 not in geometry[0]) == overlaps(geometry, geometry)
 
 
+@pytest.mark.rules("ALI-4", "ALI-3")
 def test_closed_form_for_row_blocks_agrees():
     for row, x, y in row_blocks(seed=0, count=3000):
         assert closed_form(row, x, y, as_published=False) == overlaps(x, y), (x, y)
@@ -125,6 +131,7 @@ def test_published_closed_form_is_refuted_by_the_same_blocks():
     assert all(overlaps(x, y) for x, y in wrong)
 
 
+@pytest.mark.rules("ALI-5")
 def test_overlaps_equals_the_intersection_on_thousands_of_random_pairs():
     """Many of these pairs interleave without touching, so that no test of bounds could tell."""
     rng = random.Random(1)
@@ -153,6 +160,7 @@ def random_geometry(rng, *, rank, largest):
     return shape, tuple(rng.randint(1, largest) for _ in range(rank)), rng.randint(0, largest)
 
 
+@pytest.mark.rules("ALI-5")
 @pytest.mark.parametrize("rank", [4, 5, 6])
 def test_overlaps_is_exact_up_to_rank_six_without_a_work_limit(rank, monkeypatch):
     """A limit of one step would answer True at once, and half of these pairs are disjoint."""
@@ -166,6 +174,7 @@ def test_overlaps_is_exact_up_to_rank_six_without_a_work_limit(rank, monkeypatch
     assert not all(answers)
 
 
+@pytest.mark.rules("ALI-5")
 def test_work_limit_above_rank_six_answers_overlap(monkeypatch):
     rng = random.Random(7)
     hard = [
@@ -178,6 +187,7 @@ def test_work_limit_above_rank_six_answers_overlap(monkeypatch):
     assert has_internal_overlap((2,) * 8, (16, 15, 14, 13, 12, 11, 10, 9))
 
 
+@pytest.mark.rules("ALI-3", "ALI-5")
 def test_high_rank_and_huge_sizes_need_no_walk_along_a_dimension():
     """Nested dimensions merge, and congruences skip what cannot match: else this would not end."""
     deep = (2,) * 60, tuple(2**k for k in reversed(range(60))), 0

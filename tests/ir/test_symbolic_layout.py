@@ -156,6 +156,7 @@ def test_slices_are_pythons_for_every_size(data, start, end):
     assert not any(assumption.specializes for assumption in table.log)
 
 
+@pytest.mark.rules("ALI-7")
 @given(st.data())
 def test_overlap_of_windows_is_assumed_as_a_whole(data):
     table, shape = data.draw(shapes())

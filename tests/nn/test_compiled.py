@@ -85,6 +85,7 @@ def test_a_parameter_that_has_no_gradient_yet_compiles_a_variant_of_its_own():
     assert len(compiled.entries) == 2
 
 
+@pytest.mark.rules("FUN-13")
 def test_modes_compile_variants_and_dropout_in_eval_returns_its_argument():
     layer, x = nn.Dropout(0.5), al.ones(3)
     drop = al.compile(lambda layer, x: layer(x))

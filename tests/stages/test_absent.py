@@ -48,6 +48,7 @@ def pooled(a, b):
     return values.view(-1), al.stack([a, b]).amax((0,)), (a @ b).view(1)
 
 
+@pytest.mark.rules("TAN-8", "TAN-1")
 @pytest.mark.parametrize("function", [separate, shared, written, pooled])
 @pytest.mark.parametrize("chosen", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 def test_gradients_of_any_choice_of_results_are_eagers(function, chosen):
@@ -60,12 +61,14 @@ def test_gradients_of_any_choice_of_results_are_eagers(function, chosen):
         assert eager == gradients(al.compile(function), make, chosen)
 
 
+@pytest.mark.rules("TAN-8")
 def test_an_infinite_slope_that_nobody_asks_for_stays_out():
     """Zeros for the absent tangent would give 0 / 0."""
     assert [[2.0]] == gradients(al.compile(infinite_slope), lambda: [leaf(0.0)], (1,))
     assert [[math.inf]] == gradients(al.compile(infinite_slope), lambda: [leaf(0.0)], (0,))
 
 
+@pytest.mark.rules("TAN-8")
 def test_each_choice_is_specialised_once():
     lowered = []
 
@@ -79,6 +82,7 @@ def test_each_choice_is_specialised_once():
     assert 4 == len(lowered)
 
 
+@pytest.mark.rules("TAN-8")
 def test_a_specialised_graph_is_smaller_and_verifies():
     compiled = al.compile(shared)
     compiled(leaf(1.0, 2.0), leaf(3.0, 5.0))

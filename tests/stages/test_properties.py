@@ -57,6 +57,7 @@ def holds(check: Callable[[Journey], bool | None]) -> int:
 
 
 # ------------------------------------------------------------------------------ 6 functionalize
+@pytest.mark.rules("FUN-1", "FUN-25")
 def test_functionalize_gives_a_pure_graph() -> None:
     def check(journey: Journey) -> None:
         verify(journey.pure, functional=True)
@@ -64,6 +65,7 @@ def test_functionalize_gives_a_pure_graph() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.rules("FUN-4", "FUN-6", "FUN-7")
 def test_functionalize_computes_what_the_imperative_graph_computes() -> None:
     """Run by the interpreter, whose in-place ops write memory, on small integers: exactly."""
 
@@ -74,6 +76,7 @@ def test_functionalize_computes_what_the_imperative_graph_computes() -> None:
     assert holds(check) > ENOUGH
 
 
+@pytest.mark.rules("FUN-34")
 def test_functionalize_leaves_a_pure_graph_alone() -> None:
     """FUN-34: after the first time there is nothing left to do."""
 
@@ -224,6 +227,7 @@ def test_continuing_the_tape_is_interpreting_under_it() -> None:
 
 
 # ------------------------------------------------------------------------------------- 2 analyze
+@pytest.mark.rules("META-1", "META-2", "META-6", "META-7", "FUN-17", "FUN-23")
 def test_analyze_says_what_eager_does() -> None:
     """META against brute force: eager runs, and its storages, objects and bytes are looked at."""
 
@@ -296,6 +300,7 @@ def value() -> Any:
     return leaf() * 1
 
 
+@pytest.mark.rules("META-27", "META-6")
 def test_worked_kinds_of_results() -> None:
     """META-27, with the differences that META-13 makes."""
 
@@ -321,6 +326,7 @@ def test_worked_kinds_of_results() -> None:
             assert expected == [type(o) for o in _meta_of(function, made()).outputs]
 
 
+@pytest.mark.rules("META-28", "FUN-18")
 @pytest.mark.parametrize(
     ("function", "made", "facts"),
     [
@@ -346,6 +352,7 @@ def test_worked_writes_of_inputs(function: Any, made: Any, facts: str) -> None:
     assert set(facts.split()) == {name for name, holds in found.items() if holds}
 
 
+@pytest.mark.rules("META-28", "META-2", "META-16")
 def test_worked_write_of_an_input_by_a_differentiable_operand() -> None:
     """META-28: `x.mul_(w)`, only `w` requires grad: `x` requires grad afterwards, one tangent."""
     meta = _meta_of(lambda x, w: x.mul_(w), leaf().detach(), leaf())
@@ -354,6 +361,7 @@ def test_worked_write_of_an_input_by_a_differentiable_operand() -> None:
     assert 1 == len(meta.tangents)
 
 
+@pytest.mark.rules("META-28", "FUN-20")
 def test_worked_write_under_no_grad_and_with_grad() -> None:
     """META-28: both kinds of writes make a differentiable one."""
 

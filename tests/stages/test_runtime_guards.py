@@ -62,6 +62,7 @@ CHANGES: list[Any] = [
 ]
 
 
+@pytest.mark.rules("GRD-1", "GRD-5", "GRD-6", "DUP-5")
 @pytest.mark.parametrize("count", [2, 4])
 def test_arguments_that_change_between_calls_are_told_apart(count: int) -> None:
     """With four tensors entries know them by their marks, with two by their facts."""
@@ -83,6 +84,7 @@ def test_arguments_that_change_between_calls_are_told_apart(count: int) -> None:
     assert_same_session(session)
 
 
+@pytest.mark.rules("GRD-1", "GRD-5")
 def test_geometry_that_changes_between_calls_is_noticed() -> None:
     def session(wrap: Wrap) -> list[Any]:
         function = wrap(lambda a, b, c, d: (a * 2, b.t(), c + d), **MANY)
@@ -105,6 +107,7 @@ def test_geometry_that_changes_between_calls_is_noticed() -> None:
     assert_same_session(session)
 
 
+@pytest.mark.rules("GRD-6")
 def test_two_functions_that_are_called_by_turns_keep_their_arguments_apart() -> None:
     """The marks of one are not the other's."""
 
@@ -127,6 +130,7 @@ def test_two_functions_that_are_called_by_turns_keep_their_arguments_apart() -> 
 ORDERS = [(0, 1, 2, 3, 4), (0, 0, 2, 3, 4), (0, 1, 2, 2, 4), (0, 0, 0, 0, 0), (4, 3, 2, 1, 0)]
 
 
+@pytest.mark.rules("DUP-2", "DUP-5", "GRD-2")
 def test_which_arguments_are_one_object_is_as_it_was() -> None:
     """DUP-5, of which the function can ask."""
 
@@ -142,6 +146,7 @@ def test_which_arguments_are_one_object_is_as_it_was() -> None:
     assert_same_session(session)
 
 
+@pytest.mark.rules("GRD-1")
 def test_stale_views_and_views_made_without_grad_have_entries_of_their_own() -> None:
     def session(wrap: Wrap) -> list[Any]:
         function = wrap(lambda a: (a * 2, a.sum()), **MANY)
@@ -171,6 +176,7 @@ NUMBERS = [
 ]
 
 
+@pytest.mark.rules("GRD-1")
 def test_numbers_that_differ_in_type_or_bits_have_entries_of_their_own() -> None:
     """10**5000 is more than Python writes in digits."""
 
@@ -190,6 +196,7 @@ def test_a_number_too_long_to_print_is_named_by_its_length() -> None:
 
 
 # --------------------------------------------------------------------------------- the outside
+@pytest.mark.rules("DUP-5")
 def test_hidden_tensors_that_become_one_object_are_noticed() -> None:
     """Their gradients come together: an entry for two would give half to each."""
 
@@ -224,6 +231,7 @@ def test_a_compiled_function_with_entries_is_part_of_a_capture() -> None:
 
 
 # ---------------------------------------------------------------------------------------- marks
+@pytest.mark.rules("GRD-6", "DUP-5")
 def test_marks_are_given_to_different_objects_only() -> None:
     tensors = fours()
     marks = [Mark(facts_of(tensor)) for tensor in tensors]
@@ -237,6 +245,7 @@ def test_marks_are_given_to_different_objects_only() -> None:
     assert marks == [tensor.facts for tensor in tensors]
 
 
+@pytest.mark.rules("GRD-5", "GRD-6")
 def test_a_change_takes_the_mark_away() -> None:
     tensors = fours()
     compiled = al.compile(lambda a, b, c, d: a + b + c + d)
@@ -249,6 +258,7 @@ def test_a_change_takes_the_mark_away() -> None:
     assert [None] * 3 == [tensor.facts for tensor in tensors[:3]]
 
 
+@pytest.mark.rules("GRD-6")
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))]
 )

@@ -37,6 +37,7 @@ def writes() -> Callable[[], None]:
     return call
 
 
+@pytest.mark.rules("SAV-1")
 @pytest.mark.parametrize("made", [trains, writes])
 def test_calls_leave_neither_objects_nor_cycles(made: Any) -> None:
     call = made()
@@ -54,6 +55,7 @@ def test_calls_leave_neither_objects_nor_cycles(made: Any) -> None:
         gc.enable()
 
 
+@pytest.mark.rules("BOX-2")
 @pytest.mark.parametrize("count", [1, 5, 20])
 @pytest.mark.parametrize("calls", [1, 5])
 def test_entries_keep_no_argument_alive(count: int, calls: int) -> None:
@@ -80,6 +82,7 @@ def test_entries_keep_no_module_argument_alive() -> None:
     assert [None] * 3 == [each() for each in alive]
 
 
+@pytest.mark.rules("SAV-1", "BOX-3")
 def test_saved_values_go_with_the_backward() -> None:
     """SAV-1."""
     compiled = al.compile(lambda x: (x.exp() * x.exp()).sum())
@@ -111,6 +114,7 @@ class Stop(BaseException):
     """As Ctrl-C in the middle of a kernel."""
 
 
+@pytest.mark.rules("RT-10")
 def test_an_interrupt_in_a_call_leaves_everything_as_it_was() -> None:
     """RT-10; and the way into a quiet context is put back."""
     calls = []
@@ -132,6 +136,7 @@ def test_an_interrupt_in_a_call_leaves_everything_as_it_was() -> None:
     assert ([1.0, 1.0, 1.0], 0, state) == (x.tolist(), x._version, al.get_rng_state())
 
 
+@pytest.mark.rules("RT-10")
 def test_a_call_that_runs_out_of_stack_is_made_whole_or_not_at_all() -> None:
     compiled = al.compile(lambda x: (x * al.rand(2), x.add_(1)))
     for _ in range(4):

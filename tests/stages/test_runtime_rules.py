@@ -19,6 +19,7 @@ def plain(*values: float) -> Any:
 
 
 # --------------------------------------------------------------------------------- RT, in order
+@pytest.mark.rules("RT-1")
 def test_a_result_that_views_an_updated_input_sees_the_new_data() -> None:
     """RT-1: writes come before aliased results."""
     x = plain(1, 2, 3, 4)
@@ -34,6 +35,7 @@ def test_a_result_that_views_an_updated_input_sees_the_new_data() -> None:
     assert [2.0, 40.0, 60.0, 80.0] == x.tolist()
 
 
+@pytest.mark.rules("RT-2")
 def test_an_updated_input_carries_its_history_to_the_caller() -> None:
     """RT-2."""
     w = leaf(1, 2)
@@ -43,6 +45,7 @@ def test_an_updated_input_carries_its_history_to_the_caller() -> None:
     assert [18.0, 36.0] == w.grad.tolist()
 
 
+@pytest.mark.rules("RT-3")
 def test_geometry_and_data_of_an_input_both_change() -> None:
     """RT-3."""
     x = al.arange(6, dtype=al.float64).view(2, 3).clone()
@@ -52,6 +55,7 @@ def test_geometry_and_data_of_an_input_both_change() -> None:
     assert [0.0, 2.0, 4.0, 6.0, 8.0, 10.0] == other.tolist()
 
 
+@pytest.mark.rules("RT-4")
 def test_a_leaf_is_written_where_eager_allows_it() -> None:
     """RT-4: it stays a leaf, its history unchanged."""
     x = leaf(1, 2)
@@ -61,6 +65,7 @@ def test_a_leaf_is_written_where_eager_allows_it() -> None:
     assert x.requires_grad
 
 
+@pytest.mark.rules("RT-6")
 def test_aliased_results_are_views_of_the_callers_tensors() -> None:
     """RT-6."""
     x = leaf(1, 2) * 1
@@ -70,6 +75,7 @@ def test_aliased_results_are_views_of_the_callers_tensors() -> None:
     assert view.storage is x.storage
 
 
+@pytest.mark.rules("RT-6")
 def test_a_view_made_under_no_grad_is_one_afterwards() -> None:
     """RT-6: it requires grad, has a base and no node, and may not be written with grad on."""
     x = leaf(1, 2) * 1
@@ -87,6 +93,7 @@ def test_a_view_made_under_no_grad_is_one_afterwards() -> None:
         view.mul_(2)
 
 
+@pytest.mark.rules("RT-7")
 def test_rebuilt_views_have_the_nodes_of_views() -> None:
     """RT-7: replayed, not as_strided."""
     x = leaf(1, 2, 3, 4) * 1
@@ -94,6 +101,7 @@ def test_rebuilt_views_have_the_nodes_of_views() -> None:
     assert "TBackward" == view.grad_fn.name()
 
 
+@pytest.mark.rules("RT-8", "FUN-16", "META-10")
 def test_results_may_be_written_by_their_holder() -> None:
     """RT-8."""
     x = leaf(1, 2)
@@ -104,6 +112,7 @@ def test_results_may_be_written_by_their_holder() -> None:
     assert [10.0, 10.0] == x.grad.tolist()
 
 
+@pytest.mark.rules("RT-9")
 def test_an_input_without_a_gradient_is_not_walked() -> None:
     """RT-9: the history of `y`, freed before, is not entered."""
     x, w = leaf(1, 2), leaf(3, 4)
@@ -113,6 +122,7 @@ def test_an_input_without_a_gradient_is_not_walked() -> None:
     assert [9.0, 16.0] == x.grad.tolist()
 
 
+@pytest.mark.rules("RT-10", "GEN-2")
 def test_an_error_in_the_forward_leaves_inputs_untouched() -> None:
     """RT-10: no step of the epilogue runs."""
 
@@ -133,6 +143,7 @@ def test_an_error_in_the_forward_leaves_inputs_untouched() -> None:
 
 
 # ------------------------------------------------------------------------------------ tangents
+@pytest.mark.rules("TAN-3")
 def test_a_tangent_in_another_layout_is_brought_to_the_expected_one() -> None:
     """TAN-3."""
     x = leaf(1, 2, 3, 4).view(2, 2).detach().requires_grad_()
@@ -141,12 +152,14 @@ def test_a_tangent_in_another_layout_is_brought_to_the_expected_one() -> None:
     assert [[2.0, 6.0], [4.0, 8.0]] == x.grad.tolist()
 
 
+@pytest.mark.rules("TAN-3")
 def test_a_tangent_that_overlaps_itself_is_accepted() -> None:
     x = leaf(1, 2, 3)
     al.compile(lambda x: x * 2)(x).backward(plain(1).expand(3))
     assert [2.0, 2.0, 2.0] == x.grad.tolist()
 
 
+@pytest.mark.rules("TAN-9")
 def test_a_tangent_of_another_shape_is_refused_before_compiled_code_runs() -> None:
     """TAN-9."""
     x = leaf(1, 2)
@@ -156,6 +169,7 @@ def test_a_tangent_of_another_shape_is_refused_before_compiled_code_runs() -> No
     assert x.grad is None
 
 
+@pytest.mark.rules("TAN-8")
 def test_inputs_that_only_absent_tangents_reach_have_no_gradient() -> None:
     """TAN-8."""
     a, b = leaf(1), leaf(2)
@@ -177,6 +191,7 @@ def test_a_gradient_is_nobodys_memory_but_its_own() -> None:
 
 
 # --------------------------------------------------------------------------------- saved values
+@pytest.mark.rules("SAV-2")
 @pytest.mark.parametrize("write", [lambda x: x.mul_(2), lambda x: x.detach().mul_(2)])
 def test_a_saved_input_written_before_the_backward_is_found(write: Any) -> None:
     """SAV-2."""
@@ -189,6 +204,7 @@ def test_a_saved_input_written_before_the_backward_is_found(write: Any) -> None:
         result.sum().backward()
 
 
+@pytest.mark.rules("SAV-2")
 def test_a_saved_result_written_before_the_backward_is_found() -> None:
     """SAV-2: exp saves its result."""
     x = leaf(1, 2)
@@ -199,6 +215,7 @@ def test_a_saved_result_written_before_the_backward_is_found() -> None:
         result.sum().backward()
 
 
+@pytest.mark.rules("SAV-2")
 def test_a_value_that_is_not_saved_may_be_written() -> None:
     x, w = plain(1, 2), leaf(3, 4)
     result = al.compile(lambda x, w: x + w)(x, w)
@@ -207,6 +224,7 @@ def test_a_value_that_is_not_saved_may_be_written() -> None:
     assert [1.0, 1.0] == w.grad.tolist()
 
 
+@pytest.mark.rules("SAV-5", "SAV-1")
 def test_a_retained_backward_runs_again_and_adds() -> None:
     """SAV-5."""
     x = leaf(1, 2)
@@ -218,6 +236,7 @@ def test_a_retained_backward_runs_again_and_adds() -> None:
         result.backward()
 
 
+@pytest.mark.rules("META-12")
 def test_parts_of_an_input_have_backwards_of_their_own() -> None:
     """META-12: the first backward does not free the second's graph."""
     x = leaf(1, 2) * 1
@@ -253,6 +272,7 @@ def entries(*calls: tuple[Any, ...]) -> int:
     return len(compiled.entries)
 
 
+@pytest.mark.rules("GRD-1")
 def test_equal_metadata_shares_an_entry() -> None:
     """GRD-1; so do slices of one tensor that start elsewhere."""
     base = plain(1, 2, 3, 4)
@@ -260,6 +280,7 @@ def test_equal_metadata_shares_an_entry() -> None:
     assert 1 == entries((base[:2], plain(1, 2)), (base[2:], plain(1, 2)))
 
 
+@pytest.mark.rules("GRD-1", "DUP-5")
 @pytest.mark.parametrize(
     "other",
     [
@@ -277,6 +298,7 @@ def test_other_metadata_gets_another_entry(other: Any) -> None:
     assert 2 == entries((plain(1, 2), plain(3, 4)), other())
 
 
+@pytest.mark.rules("GRD-1", "GEN-6")
 def test_grad_mode_is_guarded() -> None:
     """GRD-1: an entry with a backward is not used under no_grad."""
     compiled = al.compile(lambda x: x * 2)
@@ -287,6 +309,7 @@ def test_grad_mode_is_guarded() -> None:
     assert 2 == len(compiled.entries)
 
 
+@pytest.mark.rules("GRD-2")
 def test_overlap_is_guarded() -> None:
     """GRD-2: what was compiled for separate inputs is not used for overlapping ones."""
     base = plain(1, 2, 3, 4)
@@ -298,6 +321,7 @@ def test_overlap_is_guarded() -> None:
     assert [2.0, 3.0, 3.0, 4.0] == base.tolist()
 
 
+@pytest.mark.rules("DUP-1", "DUP-2")
 def test_a_tensor_passed_twice_collects_both_gradients() -> None:
     """DUP-1, DUP-2."""
     a = leaf(3, 4)
@@ -307,6 +331,7 @@ def test_a_tensor_passed_twice_collects_both_gradients() -> None:
     assert [12.0, 16.0] == al.compile(lambda x, y: x.mul_(2) + y)(b, b).tolist()
 
 
+@pytest.mark.rules("ALI-8")
 def test_overlapping_inputs_that_nobody_writes_need_nothing() -> None:
     """ALI-8."""
     base = leaf(1, 2, 3) * 1

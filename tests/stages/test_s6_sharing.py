@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 import aotlite as al
 from aotlite.ir.graph import Graph
 from aotlite.stages.s6_functionalize import functionalize
@@ -24,11 +26,13 @@ def rebuilt(graph: Graph) -> list[str]:
     return [node.target.name for node in functionalize(graph).calls if node not in given]
 
 
+@pytest.mark.rules("FUN-3", "FUN-34")
 def test_a_graph_without_writes_keeps_its_nodes_views_too():
     graph = al.capture(loss)(al.ones(2, 3), al.ones(3, 3))
     assert rebuilt(graph) == []
 
 
+@pytest.mark.rules("FUN-6")
 def test_what_a_write_does_not_reach_keeps_its_nodes():
     graph = al.capture(write_between)(al.ones(3))
     assert rebuilt(graph) == ["add", "cos", "add"]
