@@ -86,9 +86,9 @@ def test_an_input_that_is_written_is_not_saved(way):
     elif way.is_ours:
         call = al.compile(write, partition=min_cut_rematerialization_partition)
     else:
-        from functorch import compile as functorch
+        from torch._functorch import partitioners
 
-        theirs = functorch.min_cut_rematerialization_partition
+        theirs = partitioners.min_cut_rematerialization_partition
         call = way.compiled(write, partition_fn=theirs)
     call(x, w).sum().backward()
     way.shows(w.grad.tolist(), [2, 3], pytorch=[1, 1])
