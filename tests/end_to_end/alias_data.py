@@ -22,6 +22,7 @@ result at a place under `no_grad`.
     getitem(x, index), setitem(x, index, value)   index: a list of ints, "1:3", "...", "none", "$k"
     index_put_(x, index, value)               index: a list of "$k" of int64 or bool tensors
     real(x), imag(x)                          the attributes
+    view_as_real(x), view_as_complex(x)       functions
     view_dtype(x, dtype), to(x, dtype)        dtypes are names: "float64"
     alias(x), hidden_alias(x)                 what a library's table calls so
 
@@ -54,6 +55,9 @@ class Library(Protocol):
 
     def dtype(self, name: str) -> Any:
         """The library's dtype of a name like "float64"."""
+
+    def function(self, name: str) -> Any:
+        """A function of the library's top level."""
 
     def alias(self, tensor: Any) -> Any:
         """A view of the same geometry, with history."""
@@ -100,6 +104,9 @@ class Aotlite:
 
     def dtype(self, name: str) -> Any:
         return getattr(self.al, "bool_" if name == "bool" else name)
+
+    def function(self, name: str) -> Any:
+        return getattr(self.al, name)
 
     def alias(self, tensor: Any) -> Any:
         return tensor.alias()
@@ -225,6 +232,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "imag": lambda _, x: x.imag,
     "view_dtype": lambda library, x, dtype: x.view(library.dtype(dtype)),
     "to": lambda library, x, dtype: x.to(library.dtype(dtype)),
+    "view_as_real": lambda library, x: library.function("view_as_real")(x),
+    "view_as_complex": lambda library, x: library.function("view_as_complex")(x),
     "alias": lambda library, x: library.alias(x),
     "hidden_alias": lambda library, x: library.hidden_alias(x),
 }
