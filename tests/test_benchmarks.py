@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from benchmarks import calls, common, eager, first_call, loops, overhead, pipeline, symbols
+from benchmarks import calls, common, eager, effects, first_call, loops, overhead, pipeline, symbols
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
 from benchmarks.programs import TorchLike, program
@@ -187,6 +187,25 @@ def test_overhead_prints_every_column_that_is_here(capsys, tmp_path, monkeypatch
     found = json.loads(file.read_text("utf-8"))["microseconds"]["plain"]
     assert set(found) == {"aotlite", "bare NumPy", "aotlite eager"}
     assert found["aotlite"] > found["bare NumPy"] > 0
+
+
+@pytest.mark.parametrize("effect", effects.EFFECTS, ids=lambda effect: effect.name)
+def test_plain_call_computes_what_the_call_with_the_effect_computes(effect):
+    made = effects.actions(effect, [])
+    mine, plain = as_lists(made["with"]()), as_lists(made["plain"]())
+    assert plain[0] == mine[0]
+
+
+def test_overhead_says_whether_an_effect_costs_what_is_asked(capsys, monkeypatch):
+    monkeypatch.setattr(loops, "LOOP_SECONDS", 1e-5)
+    overhead.main(["--rows", "+ aliased output", "--rounds", "2", "--ours-only"])
+    printed = capsys.readouterr().out
+    assert "microseconds a call" not in printed
+    row = next(line for line in printed.splitlines() if "| + aliased output" in line)
+    name, above, asked, met, mine, plain = (cell.strip() for cell in row.strip(" |").split("|"))
+    assert ("+ aliased output", "1.5") == (name, asked)
+    assert ("yes" if float(above) <= 1.5 else "no") == met
+    assert abs(float(above) - (float(mine) - float(plain))) < 0.02  # each is rounded
 
 
 # -------------------------------------------------------------------------------------------- eager

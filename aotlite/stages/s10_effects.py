@@ -20,6 +20,7 @@ from aotlite.eager.autograd.history import (
     root_of,
     view_node,
 )
+from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_on
@@ -117,6 +118,8 @@ class QuickView:
     start: int
     """Elements from the source's first one."""
     kind: CreationKind | None
+    nodes: tuple[TapeNodeParts, ...]
+    """What is known of the tape nodes of its steps; nothing if it has none."""
 
     @classmethod
     def of(cls, view: ViewFacts) -> QuickView:
@@ -124,7 +127,17 @@ class QuickView:
         steps = view.chain.steps
         start = sum([step.op.result_for((step.operand, *step.args))[1] for step in steps])
         kind = None if view.kind is CreationKind.LEAF_VIEW else view.kind
-        return cls(view.chain, steps, steps[-1].result, start, kind)
+        linked = view.requires_grad and view.under_grad
+        nodes = tuple([_node_parts(view_node(step, _NOWHERE)) for step in steps if linked])
+        return cls(view.chain, steps, steps[-1].result, start, kind, nodes)
+
+
+TapeNodeParts = tuple[Any, Any, tuple[Any, ...], Any, TensorMeta]
+_NOWHERE: Any = (None, 0)
+
+
+def _node_parts(node: OpNode) -> TapeNodeParts:
+    return node.op, node.plan, node.key, node.kept, node.result
 
 
 def plain_view(source: Tensor, how: QuickView) -> Tensor:
@@ -144,9 +157,13 @@ def linked_view(source: Tensor, how: QuickView) -> Tensor:
     """RT-6: `plain_view` of a source that requires grad, with the tape nodes of its steps."""
     edge = edge_of(source)
     out = plain_view(source, how)
-    for step in how.steps:
-        edge = view_node(step, edge), 0
-    out._node = None if edge is None else edge[0]
+    for op, plan, key, kept, result in how.nodes:
+        node = OpNode(op, plan, key, kept, (edge,))
+        node.result = result
+        if STATE.watch is not None:
+            STATE.watch.made(node)
+        edge = node, 0
+        out._node = node
     return out
 
 

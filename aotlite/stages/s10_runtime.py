@@ -427,10 +427,11 @@ class _Writer:
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
 
     def _quick_view(self, origin: str, view: Any) -> str:
-        make = linked_view if view.requires_grad and view.under_grad else plain_view
+        quick = QuickView.of(view)
+        make = linked_view if quick.nodes else plain_view
         self.source.use(make)
-        text = f"{_chain_text(view.chain)} -> {view.chain[-1].result}"
-        return f"{make.__name__}({origin}, {self.source.constant(QuickView.of(view), 'V', text)})"
+        text = f"{_chain_text(view.chain)} -> {quick.meta}"
+        return f"{make.__name__}({origin}, {self.source.constant(quick, 'V', text)})"
 
     def _tree(self, spec: Any, names: Any) -> str:
         """The results in their containers."""

@@ -1,0 +1,144 @@
+"""What side effects cost: calls with an effect, and the same kernels in a call without.
+
+Each effect is a function that has it and a plain one that makes the same calls of NumPy and returns
+the new values. The two take turns; their difference is what the run-time function adds: its guards,
+the copy of eight numbers into the caller's memory, the view that is made, the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+import aotlite as al
+from benchmarks.calls import SIZE, Action
+
+Inputs = list[Any]
+
+
+@attrs.frozen(kw_only=True)
+class Effect:
+    """A function with a side effect, and the plain call that it is compared with."""
+
+    name: str
+    function: Callable[..., Any]
+    plain: Callable[..., Any]
+    asked: float
+    """Microseconds more than the plain call."""
+    inputs: Callable[[], Inputs] = attrs.field(kw_only=True, default=lambda: _numbers(2))
+    before: Callable[..., Any] | None = None
+    """What is done to the inputs before each call, of both kinds."""
+
+
+def _numbers(count: int) -> Inputs:
+    """Eight numbers for each input."""
+    return [al.linspace(0.5, 1.5, SIZE) * (i + 1) for i in range(count)]
+
+
+# ------------------------------------------------------------------------------------ the functions
+def _mutating(a: Any, b: Any) -> Any:
+    a.neg_()
+    return a.sin() * b + 1
+
+
+def _negating(a: Any, b: Any) -> Any:
+    return a.neg().sin() * b + 1
+
+
+def _halves() -> Inputs:
+    both = al.linspace(0.5, 1.5, 2 * SIZE)
+    return [both[:SIZE], both[SIZE:]]
+
+
+def _plain(a: Any, b: Any) -> Any:
+    return a.sin() * b + 1
+
+
+def _aliasing(a: Any, b: Any) -> Any:
+    return a.sin() * b + 1, a.view(4, 2)
+
+
+def _with_leaf() -> Inputs:
+    return [_numbers(1)[0].requires_grad_(), *_numbers(1)]
+
+
+def _gaining(a: Any, b: Any) -> Any:
+    a.copy_(b.cos())
+    return a.sin() * b + 1
+
+
+def _differentiable(a: Any, b: Any) -> Any:
+    cosine = b.cos()
+    return cosine.sin() * b + 1, cosine
+
+
+def _forget(a: Any, b: Any) -> None:
+    """The history that the last call gave `a`."""
+    a.detach_()
+
+
+def _several(a: Any, b: Any) -> Any:
+    a.neg_()
+    b.neg_()
+    return a.sin() * b + 1, a.view(4, 2), b[2:]
+
+
+def _negating_both(a: Any, b: Any) -> Any:
+    return a.neg().sin() * b.neg() + 1
+
+
+EFFECTS: tuple[Effect, ...] = (
+    Effect(name="+ input mutation", function=_mutating, plain=_negating, asked=1.5),
+    Effect(
+        name="+ input mutation, inputs of one storage",
+        function=_mutating,
+        plain=_negating,
+        asked=1.5,
+        inputs=_halves,
+    ),
+    Effect(name="+ aliased output", function=_aliasing, plain=_plain, asked=1.5),
+    Effect(
+        name="+ aliased output that requires grad",
+        function=_aliasing,
+        plain=_plain,
+        asked=1.5,
+        inputs=_with_leaf,
+    ),
+    Effect(
+        name="+ input mutation with a gradient",
+        function=_gaining,
+        plain=_differentiable,
+        asked=1.5,
+        inputs=lambda: _with_leaf()[::-1],
+        before=_forget,
+    ),
+    Effect(
+        name="+ two mutations, two aliased outputs",
+        function=_several,
+        plain=_negating_both,
+        asked=6,
+    ),
+)
+
+
+# -------------------------------------------------------------------------------------- the actions
+def actions(effect: Effect, peers: Sequence[str]) -> dict[str, Action]:
+    """The call with the effect, and the plain one."""
+    return {
+        "with": _action(effect.function, effect.inputs(), effect.before),
+        "plain": _action(effect.plain, effect.inputs(), effect.before),
+    }
+
+
+def _action(function: Callable[..., Any], inputs: Inputs, before: Any) -> Action:
+    run = al.compile(function, verify=0)
+    if before is None:
+        return lambda: run(*inputs)
+
+    def prepared() -> Any:
+        before(*inputs)
+        return run(*inputs)
+
+    return prepared
