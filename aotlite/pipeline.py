@@ -29,6 +29,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.role import Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
+from aotlite.reanalysis import check_metadata
 from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
@@ -107,6 +108,8 @@ class _Journey:
     def rest(self, captured: Captured, request: Request) -> Compiled:
         meta: FunctionMeta = self.stage["analyze"](captured)
         self._show("2 analyze", meta)
+        if self.runner is not None:
+            check_metadata(captured, meta)
         calling = self.stage["convention"](captured, meta)
         self._show("3 convention", calling)
         both = self.stage["joint"](captured, meta)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""
 
+    unrecorded: bool
+    """Autograd state changed by what no op says: custom functions, requires_grad_, detach_."""
+
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with each tensor from outside the capture replaced by its fake."""
 

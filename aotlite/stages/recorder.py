@@ -73,7 +73,7 @@ class CaptureRecorder:
         self.sequence = 0
         """Number of the next tape node: an op that makes none shares it (SEQ-1, SEQ-3)."""
         self._location: Location | None = None
-        self.closed = False
+        self.closed = self.unrecorded = False
         self.leaves = leaves
         self._index = PlaceIndex(function, leaves)
         self._fakes: dict[int, Tensor] = {}

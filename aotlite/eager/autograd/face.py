@@ -80,6 +80,8 @@ class Differentiable(Operand):
         if value != self._leaf and (self._leaf or self._leads_nowhere()):
             from aotlite.eager.autograd.history import follow_leaf
 
+            if recorder is not None:
+                recorder.unrecorded = True
             self._leaf = value  # type: ignore[misc]
             self.facts = None
             follow_leaf(_tensor(self))
@@ -173,6 +175,8 @@ class Differentiable(Operand):
         from aotlite.eager.autograd.history import detach_in_place
 
         _forbid_outside(self, "detach_", "use detach()")
+        if STATE.recorder is not None:
+            STATE.recorder.unrecorded = True
         detach_in_place(_tensor(self))
         return _tensor(self)
 

@@ -112,6 +112,7 @@ class _Call:
         self.outs = list(output) if isinstance(output, tuple) else [output]
         recorder = STATE.recorder
         if recorder is not None:
+            recorder.unrecorded = True
             self.outs = [recorder.here(o) if isinstance(o, Tensor) else o for o in self.outs]
         self._check_dirty()
         if self.is_tracked:

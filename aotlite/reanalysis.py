@@ -1,0 +1,137 @@
+"""`verify=True`, stage 2: the captured graph is captured once more, and analyzed once more.
+
+The second capture runs no Python of the user's: an interpreter runs the graph under the tape, on
+fakes of the same inputs. What the analysis says must follow from the graph alone, so both must say
+the same. Rules: GEN-10, META-25. Spec: `specs/rules/gen.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.interpreter import Interpreter
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import MutatedInput, Primal
+from aotlite.stages.facts import (
+    AliasOfInput,
+    Captured,
+    Fixed,
+    FunctionMeta,
+    InputRole,
+    IsInput,
+    OutputMeta,
+)
+from aotlite.stages.s1_capture import capture
+from aotlite.stages.s2_analyze import analyze
+
+_MOST = 6
+"""Of the differences as many are named."""
+
+
+def check_metadata(captured: Captured, meta: FunctionMeta) -> None:
+    """Raises ArgumentError where a second analysis finds other facts, and names them (GEN-10)."""
+    again = reanalyzed(captured)
+    if again is None:
+        return
+    found = meta.differences(again)
+    if found:
+        raise noted(
+            ArgumentError(
+                f"verify: 2 analyze says that {found[0]}, by the same analysis of the captured "
+                "graph run again"
+            ),
+            *found[1:_MOST],
+            *([f"and {len(found) - _MOST} more"] if len(found) > _MOST else []),
+            "(GEN-10)",
+        )
+
+
+def reanalyzed(captured: Captured) -> FunctionMeta | None:
+    """What a second capture and analysis find; None where Python changed the autograd state.
+
+    Custom functions, `requires_grad_` and `detach_` leave no op behind that could be run again.
+    """
+    recorder = captured.recorder
+    if recorder.unrecorded:
+        return None
+    reals = [recorder.real_of(given.fake) for given in captured.inputs]
+
+    def run(inputs: list[Any]) -> Any:
+        results = UnderTape(captured.graph).run(*inputs)
+        STATE.grad_mode = captured.grad_mode_after
+        return results
+
+    second = capture(None, run, reals, list(enumerate(reals)), list, captured.graph.name)  # type: ignore[arg-type]
+    try:
+        return _as_in(captured, analyze(second))
+    finally:
+        second.recorder.close()
+
+
+class UnderTape(Interpreter):
+    """Runs a graph op by op in a capture, each op in the grad mode that its node says."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph, dispatch, constant=_constant)
+
+    def run_node(self, node: Node) -> Any:
+        """The value of a node; its operands are tensors."""
+        if node.op != "call":
+            return super().run_node(node)
+        before = STATE.grad_mode
+        STATE.grad_mode = node.grad_mode
+        try:
+            return super().run_node(node)
+        finally:
+            STATE.grad_mode = before
+
+
+def _constant(value: Any, meta: TensorMeta) -> Any:
+    recorder = STATE.recorder
+    assert recorder is not None
+    return recorder.constant(value, Tensor(Storage(None), meta))
+
+
+def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
+    """The metadata in the words of the first capture: all inputs are arguments in the second."""
+    inputs = captured.inputs
+    outputs = [
+        Fixed(value) if isinstance(output, Fixed) else _with_role(output, inputs)
+        for output, value in zip(meta.outputs, captured.results, strict=True)
+    ]
+    return attrs.evolve(
+        meta,
+        inputs=tuple(
+            [
+                attrs.evolve(each, role=given.role, place=given.place)
+                for each, given in zip(meta.inputs, inputs, strict=True)
+            ]
+        ),
+        outputs=tuple(outputs),
+        tangents=tuple(
+            [
+                MutatedInput(_role(each.of, inputs)) if isinstance(each, MutatedInput) else each
+                for each in meta.tangents
+            ]
+        ),
+    )
+
+
+def _with_role(output: OutputMeta, inputs: Any) -> OutputMeta:
+    if isinstance(output, (IsInput, AliasOfInput)):
+        return attrs.evolve(output, role=_role(output.role, inputs))
+    return output
+
+
+def _role(role: InputRole, inputs: Any) -> InputRole:
+    assert isinstance(role, Primal)
+    found: InputRole = inputs[role.index].role
+    return found
