@@ -91,21 +91,27 @@ class Object:
     """What was seen of one tensor."""
 
     tensor: Any
-    memories: list[Memory]
-    """More than one where `set_` moved it."""
+    memory: Memory
     is_argument: bool = False
     is_root: bool = False
     is_part: bool = False
     """Whether the op that made it gives several views."""
+    left: list[Memory] = attrs.field(factory=list)
+    """The memories that `set_` took it from."""
     cut: str | None = None
     """"detached" or "hidden", if such an op lies between it and its memory's first tensor."""
+
+    def memories(self) -> list[Memory]:
+        """The one it lies on, and those it lay on."""
+        return [self.memory, *self.left]
 
 
 class Watcher:
     """Looks on at an eager run of a body and says which cells it hits."""
 
-    def __init__(self, library: Library, args: list[Any]) -> None:
+    def __init__(self, library: Library, args: list[Any], *, grad: bool = True) -> None:
         self.library = library
+        self.grad = grad
         self.objects: dict[int, Object] = {}
         self.memories: list[Memory] = []
         by_storage: dict[int, list[Any]] = {}
@@ -114,7 +120,7 @@ class Watcher:
         for family in by_storage.values():
             memory = self._memory(relations_of(library, family, len(args)))
             for arg in family:
-                self.objects[id(arg)] = Object(arg, [memory], is_argument=True)
+                self.objects[id(arg)] = Object(arg, memory, is_argument=True)
 
     def _memory(self, relations: set[str], *, is_given: bool = True) -> Memory:
         memory = Memory(relations, is_given=is_given)
@@ -137,16 +143,17 @@ class Watcher:
 
     def _write(self, target: Object, kind: str, step: Step, args: list[Any]) -> None:
         if kind == "set":
-            target.memories += [m for m in self.objects[id(args[1])].memories]
+            target.memory.writes.add(kind)
+            target.left.append(target.memory)
+            target.memory = self.objects[id(args[1])].memory
         elif kind not in ("geometry", "resize"):
             if target.cut is not None:
                 kind = target.cut
             elif len(step) > 2:
                 kind = "no_grad"
-            elif kind == "pointwise" and any(map(self._is_tracked, args[1:])):
+            elif kind == "pointwise" and self.grad and any(map(self._is_tracked, args[1:])):
                 kind = "tracked"
-        for memory in target.memories:
-            memory.writes.add(kind)
+        target.memory.writes.add(kind)
 
     def _is_tracked(self, value: Any) -> bool:
         return isinstance(value, self.library.tensor_type) and value.requires_grad
@@ -155,15 +162,14 @@ class Watcher:
         storage = self.library.storage_of(part)
         if source is None or storage != self.library.storage_of(source.tensor):
             memory = self._memory({"made inside"}, is_given=False)
-            self.objects[id(part)] = Object(part, [memory], is_root=True)
+            self.objects[id(part)] = Object(part, memory, is_root=True)
             return
         if op in VIEWS:
-            for memory in source.memories:
-                memory.views.add(op)
+            source.memory.views.add(op)
         cut = {"detach": "detached", "hidden_alias": "hidden"}.get(op, source.cut)
         if source.cut == "hidden":
             cut = "hidden"
-        self.objects[id(part)] = Object(part, source.memories, is_part=op in MULTI, cut=cut)
+        self.objects[id(part)] = Object(part, source.memory, is_part=op in MULTI, cut=cut)
 
     # --- the results
     def cells(self, results: list[Any]) -> set[int]:
@@ -174,7 +180,7 @@ class Watcher:
         if any(each.is_root for each in found):
             everywhere.add("new memory")
         for each in found:
-            for memory in each.memories:
+            for memory in each.memories():
                 memory.outputs |= _outputs(each, memory, found)
                 if counts[id(each)] > 1:
                     memory.outputs.add("twice")
@@ -199,7 +205,7 @@ def _outputs(result: Object, memory: Memory, results: list[Object]) -> set[str]:
         return {"multi-output view"}
     if memory.is_given:
         return {"view of an input"}
-    there = [each for each in results if memory in each.memories]
+    there = [each for each in results if memory in each.memories()]
     if any(each.is_root for each in there):
         return {"view of a result"}
     return {"unsafe view" if len({id(o) for o in there}) == 1 else "two views of an intermediate"}
