@@ -24,6 +24,7 @@ result at a place under `no_grad`.
     real(x), imag(x)                          the attributes
     view_as_real(x), view_as_complex(x)       functions
     view_dtype(x, dtype), to(x, dtype)        dtypes are names: "float64"
+    resize_(x, shape)                         new memory is zeros
     alias(x), hidden_alias(x)                 what a library's table calls so
 
 Everything that depends on the library is in its `Library`. Arithmetic is on small whole numbers, so
@@ -64,6 +65,9 @@ class Library(Protocol):
 
     def hidden_alias(self, tensor: Any) -> Any:
         """An alias without history and with a version count of its own: PyTorch's `.data`."""
+
+    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+        """`resize_`, of which new memory is zeros."""
 
     def no_grad(self) -> Any:
         """The context manager."""
@@ -113,6 +117,9 @@ class Aotlite:
 
     def hidden_alias(self, tensor: Any) -> Any:
         return tensor.hidden_alias()
+
+    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+        return tensor.resize_(tuple(shape))
 
     def no_grad(self) -> Any:
         return self.al.no_grad()
@@ -234,6 +241,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "to": lambda library, x, dtype: x.to(library.dtype(dtype)),
     "view_as_real": lambda library, x: library.function("view_as_real")(x),
     "view_as_complex": lambda library, x: library.function("view_as_complex")(x),
+    "resize_": lambda library, x, shape: library.resize(x, shape),
     "alias": lambda library, x: library.alias(x),
     "hidden_alias": lambda library, x: library.hidden_alias(x),
 }
