@@ -7,7 +7,6 @@ what `pipeline` shows to observers and changes nothing. Spec: `specs/pipeline.md
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -149,16 +148,12 @@ def stages_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Stages:
 
 
 # ----------------------------------------------------------------------------------------- dumps
-_COMPILE_NUMBERS = itertools.count(1)
-"""GEN-9: compilations that are dumped are numbered through the process."""
-
-
 def dump_to(folder: str | os.PathLike[str]) -> Observer:
     """An observer that writes each stage of each compilation into `folder`, a file each.
 
-    `0001_loss_4_joint.py` is stage 4 of the process's first compilation that is dumped, of a
-    function `loss`: graphs are Python that `ir.source.graph_from_source` reads back, records are
-    sentences in `.txt`. Raises ArgumentError where `folder` cannot be made.
+    `0001_loss_4_joint.py` is stage 4 of the process's first compilation, of a function `loss`.
+    Graphs are Python that `ir.source.graph_from_source` reads back, records are sentences in
+    `.txt`. Raises ArgumentError where `folder` cannot be made.
     """
     try:
         os.makedirs(folder, exist_ok=True)
@@ -177,12 +172,13 @@ class _Dump:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self.number = 0
         self.prefix = ""
         self.passes = 0
 
     def __call__(self, stage: str, made: Any) -> None:
         if stage == "1 capture":
-            self.prefix = f"{next(_COMPILE_NUMBERS):04}_{_word(made.name)}"
+            self.prefix = f"{self.number:04}_{_word(made.name)}"
             self.passes = 0
         record = StageRecord(stage, made)
         ending = "py" if isinstance(made, Graph) else "txt"

@@ -16,9 +16,10 @@ with typed input and output; stages never import each other. Spec: `specs/pipeli
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -47,6 +48,16 @@ from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
 from aotlite.verification import StageRunner
 
+_NUMBERS = itertools.count(1)
+"""GEN-9: compilations are numbered through the process."""
+
+
+@runtime_checkable
+class Numbering(Protocol):
+    """An observer that wants to know the number of the compilation that it is shown."""
+
+    number: int
+
 
 @attrs.frozen(eq=False)
 class Request:
@@ -68,6 +79,8 @@ class Request:
 class Compiled:
     """A compiled entry, and what it was made of."""
 
+    number: int
+    """Of the compilation: entries, dumps and tracebacks are told apart by it (GEN-9)."""
     entry: CompiledEntry
     meta: FunctionMeta
     partition: Partition
@@ -89,9 +102,13 @@ class _Journey:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.number = next(_NUMBERS)
         self.runner = StageRunner() if options.verify >= 2 else None
         self.stage = {**_STAGES, **options.stages}
         self.observers = [o for o in (options.observer, _dumper(options)) if o is not None]
+        for observer in self.observers:
+            if isinstance(observer, Numbering):
+                observer.number = self.number
 
     def capture(self, request: Request) -> Captured:
         captured: Captured = self.stage["capture"](
@@ -132,9 +149,15 @@ class _Journey:
         world = _world(request, captured, meta, calling)
         plan = self._lowered(meta, calling, both, partition)
         entry: CompiledEntry = self.stage["runtime"](
-            RuntimePlan(name=request.name, world=world, result_spec=request.result_spec(), **plan)
+            RuntimePlan(
+                name=request.name,
+                number=self.number,
+                world=world,
+                result_spec=request.result_spec(),
+                **plan,
+            )
         )
-        return Compiled(entry, plan["meta"], partition)
+        return Compiled(self.number, entry, plan["meta"], partition)
 
     def _decomposed(self, graph: Graph) -> Graph:
         """The graph without ops of the table; a decomposition that is wrong names itself."""
@@ -199,6 +222,7 @@ class _Journey:
         compact = fast and hasattr(run, "compact") and getattr(compiler, "is_compact", False)
         lower_backward = partial(lowering, backend=compiler)
         leaves = {i.role for i in meta.inputs if fast and i.is_leaf and i.requires_grad}
+        plan = plan_backward(backward, lower_backward, both, leaves, is_compact=compact)
         return {
             "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
             "inputs": calling.inputs,
@@ -207,7 +231,7 @@ class _Journey:
             "run": run,
             "is_compact": compact,
             "fast_paths": fast,
-            "backward": plan_backward(backward, lower_backward, both, leaves, is_compact=compact),
+            "backward": plan and attrs.evolve(plan, number=self.number),
         }
 
     # --- checking and showing

@@ -59,6 +59,8 @@ class BackwardPlan:
     """Whether two gradients can lie in one buffer."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
+    number: int = 0
+    """Of the compilation (GEN-9)."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -270,7 +272,9 @@ class _Writer:
         self._check()
         self._call(self._values())
         self._gradients()
-        return self.source.function(self.graph.name, "node, grads")
+        absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
+        number = f"{self.plan.number} backward{absent}"
+        return self.source.function(self.graph.name, number, "node, grads")
 
     def _check(self) -> None:
         """SAV-2: what was saved is as it was."""

@@ -67,6 +67,8 @@ class RuntimePlan:
     """All that an entry is written from."""
 
     name: str
+    number: int
+    """Of the compilation (GEN-9)."""
     meta: FunctionMeta
     inputs: tuple[Any, ...]
     """The roles of the forward's inputs, in order."""
@@ -106,7 +108,7 @@ def runtime(plan: RuntimePlan) -> CompiledEntry:
     source = Source()
     checks = write_guards(source, plan.world, marks=plan.fast_paths)
     _Writer(plan, source).write()
-    call, text = source.function(plan.name)
+    call, text = source.function(plan.name, str(plan.number))
     return CompiledEntry(call, text, source.scope, checks)
 
 

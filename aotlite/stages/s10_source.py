@@ -8,7 +8,6 @@ from __future__ import annotations
 import linecache
 import weakref
 from collections.abc import Callable
-from itertools import count
 from keyword import iskeyword
 from typing import Any
 
@@ -16,8 +15,6 @@ from aotlite.ir.arrays import QUIET, quiet_context
 
 MANY = 16
 """So many inputs are handled by a loop, not a line each: Python takes long to compile lines."""
-
-_NUMBERS = count()
 
 
 class Source:
@@ -66,11 +63,15 @@ class Source:
         body = [f"    {line}" for line in self.lines]
         return "\n".join([*self.notes, f"def {name}({parameters}):", *body]) + "\n"
 
-    def function(self, name: str, parameters: str = "leaves") -> tuple[Callable[..., Any], str]:
-        """The function, made, and its source; tracebacks show its lines."""
+    def function(
+        self, name: str, number: str, parameters: str = "leaves"
+    ) -> tuple[Callable[..., Any], str]:
+        """The function, made, and its source. Tracebacks show its lines, and say the number, which
+        begins with that of the compilation and which no other function has (GEN-9).
+        """
         name = name if _may_name_a_function(name) else "call"
         text = self.text(name, parameters)
-        file = f"<aotlite {name} {next(_NUMBERS)}>"
+        file = f"<aotlite {name} {number}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         made: dict[str, Any] = {}  # not the scope, where the name may stand for something else
         exec(compile(text, file, "exec"), self.scope, made)
