@@ -118,6 +118,8 @@ def _grow(storage: Storage, needed: int, arrays: ArrayBackend) -> None:
     if needed <= have:
         return
     room = arrays.allocate(needed, uint8)
+    # Zeros as `empty` has, so that runs repeat (RNG-1).
+    arrays.copy(arrays.strided(room, uint8, (needed - have,), (1,), have), 0)
     if have:
         line = (uint8, (have,), (1,), 0)
         arrays.copy(arrays.strided(room, *line), arrays.strided(storage.buffer, *line))

@@ -23,6 +23,12 @@ def test_resize_keeps_the_elements_and_the_storage():
     assert ([0.0], 24) == (x.resize_((1,)).tolist(), storage.nbytes())  # never fewer bytes
 
 
+def test_memory_that_grew_holds_zeros():
+    """So that runs repeat (RNG-1); PyTorch's holds what was there."""
+    for _ in range(8):
+        assert [2.0] * 300 + [0.0] * 700 == al.full((300,), 2.0).resize_(1000).tolist()
+
+
 def test_aliases_of_memory_that_grew_see_the_same_memory():
     """Each alias held an array on the old memory before."""
     x = numbers(4)
