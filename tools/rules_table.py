@@ -1,7 +1,7 @@
 """Writes `specs/rules.md`: every rule of `specs/rules`, what shows it, and what cites it.
 
 Run it after a change of rule pages, of the marks of tests, or of citations in code.
-`--missing` prints the rules that nothing shows instead.
+`--missing` prints the rules that nothing shows, or that no page states, instead.
 """
 
 import sys
@@ -90,6 +90,17 @@ def missing(texts: Texts) -> list[Rule]:
     """The rules that hold, as their pages say, and that no test shows."""
     shown = {name for each in texts.shown for name in each.rules}
     return [rule for rule in texts.rules if not rule.waits_for and rule.name not in shown]
+
+
+def _without_test(texts: Texts) -> Iterator[str]:
+    """All rules but the pending ones that no test shows, stated or not."""
+    shown = {name for each in texts.shown for name in each.rules}
+    rules = {rule.name: rule for rule in texts.rules}
+    for name in (name for area in AREAS for name in _numbers(area)):
+        if name not in rules and name not in shown:
+            yield f"{name} (on no page)"
+        elif name not in shown and not rules[name].waits_for:
+            yield f"{name} {rules[name].title}"
 
 
 def _wrong_marks(texts: Texts) -> Iterator[str]:
@@ -233,7 +244,7 @@ def _texts(paths: Iterable[Path], name: Callable[[Path], str]) -> dict[str, str]
 def main() -> None:
     texts = read()
     if "--missing" in sys.argv[1:]:
-        print("\n".join(f"{rule.name} {rule.title}" for rule in missing(texts)))
+        print("\n".join(_without_test(texts)))
     else:
         PAGE.write_text(page(texts), encoding="utf-8")
 

@@ -1,0 +1,26 @@
+"""Entries are used where the pattern of aliases is theirs, and no more are made than that takes."""
+
+import pytest
+from hypothesis import given, settings
+
+import aotlite as al
+from tests.rules.sharing_sessions import sessions, written_overlap
+
+
+@pytest.mark.rules("GRD-2", "DUP-5", "DUP-2")
+@settings(max_examples=40)
+@given(sessions())
+def test_any_pattern_after_any_other_is_eagers(session):
+    """Results, inputs, versions, aliases: a world snapshot after each call of one object."""
+    found, refused = session.play(al.compile(session.body))
+    assert [] == found
+    assert refused <= sum(written_overlap(session, pattern) for pattern in session.patterns)
+
+
+@pytest.mark.rules("GRD-2", "DUP-1", "DUP-2", "DUP-5")
+@settings(max_examples=40)
+@given(sessions(history=True))
+def test_any_pattern_after_any_other_has_eagers_gradients(session):
+    found, refused = session.play(al.compile(session.body))
+    assert [] == found
+    assert refused <= sum(written_overlap(session, pattern) for pattern in session.patterns)

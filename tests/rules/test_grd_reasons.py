@@ -1,0 +1,48 @@
+"""Nothing is assumed of an argument that an entry does not check."""
+
+import pytest
+
+import aotlite as al
+
+
+def without_grad(x):
+    with al.no_grad():
+        return x[:2]
+
+
+ARGUMENTS = {
+    "plain": lambda: al.ones(2),
+    "leaf": lambda: al.ones(2, requires_grad=True),
+    "inner": lambda: al.ones(2, requires_grad=True) * 1,
+    "view without grad": lambda: without_grad(al.ones(4, requires_grad=True) * 1),
+    "other shape": lambda: al.ones(3),
+    "other dtype": lambda: al.ones(2, dtype=al.int64),
+    "number": lambda: 2.0,
+    "other number": lambda: 3.0,
+    "integer": lambda: 2,
+    "none": lambda: None,
+}
+
+
+@pytest.mark.rules("GRD-1", "GRD-3")
+@pytest.mark.parametrize("before", ARGUMENTS)
+def test_an_entry_says_what_is_not_as_it_was(before):
+    """In both directions, for every pair of kinds; for its own kind it has nothing to say."""
+    compiled = al.compile(lambda x, y: y * 2)
+    compiled(ARGUMENTS[before](), al.ones(2))
+    (entry,) = [each.entry for each in compiled.entries]
+    for now, make in ARGUMENTS.items():
+        failure = entry.why_not([make(), al.ones(2)])
+        assert (failure is None) == (now == before), f"{before}, then {now}"
+        assert failure is None or failure.subject == "argument 0"
+
+
+@pytest.mark.rules("GRD-3")
+@pytest.mark.parametrize("grad", [True, False])
+def test_what_requires_grad_at_one_call_only_is_compiled_again(grad):
+    """PyTorch lets a tensor pass that required grad when it compiled and does not any more."""
+    compiled = al.compile(lambda x: x * 2)
+    for requires_grad in (grad, not grad):
+        result = compiled(al.ones(2, requires_grad=requires_grad))
+        assert requires_grad == result.requires_grad
+    assert 2 == len(compiled.entries)
