@@ -34,6 +34,7 @@ from aotlite.reanalysis import check_metadata
 from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
+from aotlite.stages.late import widened
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s3_convention import convention
@@ -130,6 +131,9 @@ class _Journey:
         calling = self.stage["convention"](captured, meta)
         self._show("3 convention", calling)
         both = self.stage["joint"](captured, meta)
+        if both.memory or both.late_inputs:
+            captured, meta = widened(captured, meta, both)
+            calling = self.stage["convention"](captured, meta)
         if self.runner is not None:
             self.runner.start(captured, meta)
         self._check("4 joint", both.graph)
@@ -273,7 +277,7 @@ def _world(request: Request, captured: Captured, meta: FunctionMeta, calling: An
         hidden=tuple(reals[role] for role in calling.hidden),
         guards=tuple(recorder.guards),
         fixed_offsets=frozenset(recorder.offset_read),
-        writes=any(each.version_bumps for each in meta.inputs),
+        writes=any(each.version_bumps or each.written_late for each in meta.inputs),
     )
 
 

@@ -15,7 +15,16 @@ from aotlite.backends.protocol import Backend
 from aotlite.eager.state import modes_kept
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.role import Gradient, MutatedInput, Primal, Role, Saved, Tangent
+from aotlite.ir.role import (
+    FROM_BACKWARD,
+    OF_BACKWARD,
+    Gradient,
+    MutatedInput,
+    Primal,
+    Rewritten,
+    Role,
+    Saved,
+)
 from aotlite.stages.facts import Partition, SavedValue
 
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
@@ -104,7 +113,7 @@ def _form(role: Role, value: Any) -> Any:
     if type(value) is not Node:
         return value
     meta: Any = value.meta
-    if isinstance(role, (Gradient, MutatedInput)):  # their strides are nobody's business
+    if isinstance(role, (Gradient, MutatedInput, Rewritten)):  # their strides are nobody's business
         return meta.shape, meta.dtype, meta.device
     return meta
 
@@ -140,10 +149,10 @@ def _check_nothing_lost(graph: Graph, partition: Partition) -> None:
 
 def _check_forward(graph: Graph, partition: Partition) -> None:
     forward = partition.forward
-    inputs = [node for node in graph.placeholders if not isinstance(node.role, Tangent)]
+    inputs = [node for node in graph.placeholders if type(node.role) not in OF_BACKWARD]
     if _inputs(forward.placeholders) != _inputs(inputs):
         raise _wrong("inputs of the forward", forward.placeholders, inputs)
-    roles = [role for role in graph.output_roles if not isinstance(role, Gradient)]
+    roles = [role for role in graph.output_roles if type(role) not in FROM_BACKWARD]
     expected = [*roles, *[Saved(i) for i in range(len(partition.saved))]]
     if list(forward.output_roles) != expected:
         raise _wrong("results of the forward", forward.output_roles, expected)
@@ -161,11 +170,11 @@ def _check_forward(graph: Graph, partition: Partition) -> None:
 
 def _check_backward(graph: Graph, partition: Partition, backward: Graph) -> None:
     saved: list[Any] = [(Saved(i), value.meta) for i, value in enumerate(partition.saved)]
-    tangents = [node for node in graph.placeholders if isinstance(node.role, Tangent)]
+    tangents = [node for node in graph.placeholders if type(node.role) in OF_BACKWARD]
     expected = [*saved, *_inputs(tangents)]
     if _inputs(backward.placeholders) != expected:
         raise _wrong("inputs of the backward", backward.placeholders, [*saved, *tangents])
-    gradients = graph.outputs_with(Gradient)
+    gradients = graph.outputs_with((Gradient, Rewritten))
     roles = [role for role, _ in gradients]
     if list(backward.output_roles) != roles:
         raise _wrong("results of the backward", backward.output_roles, roles)

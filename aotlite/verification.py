@@ -31,6 +31,7 @@ from aotlite.ir.role import (
     MutatedInput,
     Offset,
     Output,
+    Rewritten,
     Role,
     Saved,
     Seed,
@@ -285,7 +286,7 @@ class StageRunner:
             noise = None if exact else Noise(self.run, inputs)
             for role in {**before, **after}:
                 value, found = _result(role, before, inputs), _result(role, after, inputs)
-                if value is None and isinstance(role, (Gradient, IntermediateBase)):
+                if value is None and isinstance(role, (Gradient, IntermediateBase, Rewritten)):
                     continue  # the capture has none
                 wrong = _difference(role, value, found, noise)
                 if wrong is not None:

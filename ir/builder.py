@@ -15,7 +15,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op
 from aotlite.ir.operand import Operand
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Argument, Output, Role, Tangent
+from aotlite.ir.role import OF_BACKWARD, Argument, Output, Role
 
 
 class Proxy(Operand):
@@ -72,7 +72,7 @@ class Builder:
 
     Emitted nodes take their source place, phase, grad mode and sequence number from `source`, the
     node of the earlier graph that is being translated (FUN-26, FUN-35). Without one they are of
-    `phase`. A tangent is of the backward, other inputs and constants of the forward.
+    `phase`. Tangents and the like are of the backward, other inputs and constants of the forward.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -86,7 +86,7 @@ class Builder:
         """A new graph input; an `Argument` where no role is given."""
         role = Argument(self._inputs) if role is None else role
         self._inputs += 1
-        phase = Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
+        phase = Phase.BACKWARD if type(role) in OF_BACKWARD else Phase.FORWARD
         return Proxy(self, self.add(Node("placeholder", role, meta=meta, role=role, phase=phase)))
 
     def constant(self, name: str, value: Any, meta: TensorMeta) -> Proxy:

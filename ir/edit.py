@@ -17,7 +17,7 @@ from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.printer import node_line, node_names
-from aotlite.ir.role import Role, Tangent
+from aotlite.ir.role import OF_BACKWARD, Role
 from aotlite.ir.verify import verify
 
 __all__ = ["GraphEdit"]
@@ -158,7 +158,7 @@ class GraphEdit:
     def placeholder(self, meta: TensorMeta, role: Role) -> Node:
         """A new input behind the others, wherever nodes are inserted."""
         self._must_be_open()
-        phase = Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
+        phase = Phase.BACKWARD if type(role) in OF_BACKWARD else Phase.FORWARD
         node = Node("placeholder", role, meta=meta, role=role, phase=phase)
         behind = self._last_input
         self._link(node, before=self._first if behind is None else self._next[behind])

@@ -102,6 +102,42 @@ class Tangent:
 
 
 @attrs.frozen
+class Current:
+    """Input: memory that outlives the forward, as it is when the backward runs (FUN-31).
+
+    That of an input, of a result, or of a base: the caller may have written it since.
+    """
+
+    prefix: ClassVar[str] = "current"
+    of: Primal | Hidden | Output | IntermediateBase
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.of}"
+
+
+@attrs.frozen
+class Arrived:
+    """Input: whether any gradient of set number `index` of results arrived, 0-d bool (TAN-8)."""
+
+    prefix: ClassVar[str] = "arrived"
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.index}"
+
+
+@attrs.frozen
+class Rewritten:
+    """Output: what the backward leaves in memory that outlives the forward (FUN-31)."""
+
+    prefix: ClassVar[str] = "rewritten"
+    of: Primal | Hidden | Output | IntermediateBase
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.of}"
+
+
+@attrs.frozen
 class Gradient:
     """Output: the gradient of an input; absent (None) where nothing flows."""
 
@@ -144,6 +180,9 @@ Role = (
     | MutatedInput
     | IntermediateBase
     | Tangent
+    | Current
+    | Arrived
+    | Rewritten
     | Gradient
     | Saved
     | Argument
@@ -151,6 +190,11 @@ Role = (
 
 ROLES: tuple[type, ...] = get_args(Role)
 """Every class of roles."""
+
+OF_BACKWARD = frozenset((Tangent, Current, Arrived))
+"""The classes of inputs that only a backward has."""
+FROM_BACKWARD = frozenset((Gradient, Rewritten))
+"""The classes of outputs that only a backward gives."""
 
 
 def parse_role(text: str) -> Role | None:

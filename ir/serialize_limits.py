@@ -18,7 +18,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op
 from aotlite.ir.ops import views
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Gradient, MutatedInput, Role, Tangent
+from aotlite.ir.role import Current, Gradient, MutatedInput, Rewritten, Role, Tangent
 from aotlite.ir.sizes import Shape, Stride
 
 __all__ = [
@@ -90,6 +90,8 @@ def role_fits(role: Role) -> bool:
             return role.of.prefix in ("primals", "hidden") and role_fits(role.of)
         case Tangent():
             return role.of.prefix in ("output", "updated", "base") and role_fits(role.of)
+        case Current() | Rewritten():
+            return role.of.prefix in ("primals", "hidden", "output", "base") and role_fits(role.of)
     return not hasattr(role, "index") or 0 <= role.index <= INTEGER
 
 

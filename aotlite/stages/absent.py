@@ -13,24 +13,30 @@ from typing import Any
 from aotlite.ir import scalar
 from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.op import Cost, PureOp, ViewOp
+from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.factories import FULL
-from aotlite.ir.role import Result, Tangent
+from aotlite.ir.role import Arrived, Current, Result, Rewritten, Role, Tangent
+
+WHERE = OPS["where"]
 
 
-def without_tangents(backward: Graph, absent: frozenset[Result]) -> Graph:
+def without_tangents(
+    backward: Graph, absent: frozenset[Result], arrivals: tuple[frozenset[Result], ...] = ()
+) -> Graph:
     """The backward graph that takes no tangents of the `absent` results.
 
-    Gradients that only absent tangents lead to are None.
+    Gradients that only absent tangents lead to are None. `arrivals` say what its `Arrived` inputs
+    ask: for each the results of which one's gradient has to arrive. They are inputs no longer.
     """
-    return _Specializer(backward, absent).run()
+    return _Specializer(backward, absent, arrivals).run()
 
 
 class _Specializer:
-    def __init__(self, graph: Graph, absent: frozenset[Result]) -> None:
+    def __init__(self, graph: Graph, absent: frozenset[Result], arrivals: Any) -> None:
         self.graph = graph
         self.absent = absent
+        self.arrivals = arrivals
         self.build = Builder(graph.name)
         self.new: dict[Node, Any] = {}
         """The new node of each old one; None for a symbolic zero."""
@@ -42,16 +48,25 @@ class _Specializer:
                 break
             self.build.source = node
             self.new[node] = self._translated(node)
-        values = [self._result(v) if type(v) is Node else v for v in self.graph.outputs]
-        edit = self.build.finish(values, self.graph.output_roles).edit()
+        roles = self.graph.output_roles
+        values = [
+            self._result(role, value) if type(value) is Node else value
+            for role, value in zip(roles, self.graph.outputs, strict=True)
+        ]
+        edit = self.build.finish(values, roles).edit()
         edit.eliminate_dead_code()
         graph: Graph = edit.graph()
         return graph
 
     def _translated(self, node: Node) -> Node | None:
+        if isinstance(node.role, Arrived):
+            return self.build.emit(FULL, ((), self._arrives(node), node.dtype, node.meta.device))  # type: ignore[union-attr]
         if node.op != "call":
             gone = isinstance(node.role, Tangent) and node.role.of in self.absent
             return None if gone else self.build.add(node)
+        if node.target is WHERE and isinstance(node.args[0].role, Arrived):
+            chosen: Node | None = self.new[node.args[1 if self._arrives(node.args[0]) else 2]]
+            return chosen
         zeros = {value for value in node.inputs() if self.new[value] is None}
         if not zeros:
             return self._copied(node, map_nodes(node.args, self.new.__getitem__))
@@ -62,6 +77,11 @@ class _Specializer:
             if passed is not None:
                 return passed
         return self._copied(node, map_nodes(node.args, self._filled))
+
+    def _arrives(self, node: Node) -> bool:
+        """What an `Arrived` input is: whether any gradient of its results arrived."""
+        role: Any = node.role
+        return bool(self.arrivals[role.index] - self.absent)
 
     def _copied(self, node: Node, args: tuple[Any, ...]) -> Node:
         same = all(a is b for a, b in zip(args, node.args, strict=True))
@@ -123,9 +143,13 @@ class _Specializer:
         names = frozenset(str(i) for i, a in enumerate(node.args) if type(a) is Node and a in zeros)
         return scalar.with_zeros(scalar.tree(node.target.scalar, tuple(args)), names)
 
-    def _result(self, value: Node) -> Node | None:
+    def _result(self, role: Role, value: Node) -> Node | None:
         """A gradient in memory of its own: what an addition passed on may be a tangent."""
         found: Node | None = self.new[value]
+        if type(role) is Rewritten:
+            found = self._filled(value)
+            if found.role == Current(role.of):
+                return found
         if found is None or found.op == "call" and not found.target.views:
             return found
         self.build.source = value

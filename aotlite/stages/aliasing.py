@@ -14,6 +14,8 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.overlap import Geometry
+from aotlite.stages.facts import CapturedInput
 
 
 @attrs.frozen(eq=False)
@@ -99,3 +101,9 @@ def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: 
     if op.cuts_history:
         family = Family(chain, start, result)
     return Sight(sight.root, chain, start, made, family)
+
+
+def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
+    """Where an input lies in its storage at entry, and the bytes of an element."""
+    meta = given.entry_meta
+    return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize

@@ -94,6 +94,8 @@ class InputMeta(Record):
     """How much a call raises the version counter of its storage family."""
     in_graph: bool = False
     """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
+    written_late: bool = False
+    """The backward writes it (FUN-31)."""
 
     @property
     def writes(self) -> bool:
@@ -265,6 +267,21 @@ class SavedOf(Record):
 
 
 @attrs.frozen(eq=False, repr=False)
+class LateMemory(Record):
+    """Memory that outlives the forward and that the backward reads as it is by then, or writes."""
+
+    owner: InputRole | Output | IntermediateBase
+    meta: TensorMeta
+    """As the graph sees it: an input's geometry at entry, a base's at its first view."""
+    place: str
+    """How a person finds it."""
+    requires_grad: bool
+    """After the call."""
+    writes: tuple[frozenset[Result], ...]
+    """For each write of the backward the results of which one's gradient has to arrive for it."""
+
+
+@attrs.frozen(eq=False, repr=False)
 class Joint(Record):
     """The joint graph, or the forward alone with the error that a backward is to raise."""
 
@@ -275,6 +292,14 @@ class Joint(Record):
     """The inputs to which a gradient of each differentiable result flows (TAN-8)."""
     reads: dict[Result, tuple[SavedOf, ...]]
     """What the gradient of each result reads of the memory of inputs and results (SAV-2)."""
+    memory: tuple[LateMemory, ...] = ()
+    """What the backward finds in memory, and writes there (FUN-31, SAV-3)."""
+    arrivals: tuple[frozenset[Result], ...] = ()
+    """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
+    late_inputs: tuple[CapturedInput, ...] = ()
+    """Inputs that only the backward reaches."""
+    late_bases: tuple[BaseMeta, ...] = ()
+    """Memory of the call's own that its backward writes (FUN-33)."""
 
 
 # ----------------------------------------------------------------------------- 8 partition

@@ -13,7 +13,8 @@ import attrs
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
-    Gradient,
+    FROM_BACKWARD,
+    OF_BACKWARD,
     IntermediateBase,
     MutatedInput,
     Offset,
@@ -21,7 +22,6 @@ from aotlite.ir.role import (
     Role,
     Saved,
     Seed,
-    Tangent,
 )
 
 
@@ -35,17 +35,19 @@ class Numbered:
     results: list[tuple[Role, int]]
     """Outputs of the forward that are values."""
     gradients: list[tuple[Role, int]]
-    """Outputs of the backward that are values."""
+    """Outputs of the backward that are values: gradients, and what it writes."""
 
     @cached_property
     def tangents(self) -> list[int]:
-        """The tangents that each value depends on: bit k stands for the k-th tangent."""
+        """The tangents that each value depends on: bit k stands for the k-th tangent, or other
+        input that only the backward has.
+        """
         return _tangents(self.graph, self.inputs)
 
     @cached_property
     def every_tangent(self) -> int:
         """A mask of all tangents; at least one bit."""
-        count = sum(type(node.role) is Tangent for node in self.graph.nodes)
+        count = sum(type(node.role) in OF_BACKWARD for node in self.graph.nodes)
         return (1 << max(count, 1)) - 1
 
     @cached_property
@@ -67,7 +69,7 @@ def numbered(graph: Graph) -> Numbered:
     gradients: list[tuple[Role, int]] = []
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
         if type(value) is Node:
-            into = gradients if type(role) is Gradient else results
+            into = gradients if type(role) in FROM_BACKWARD else results
             into.append((role, numbers[value]))
     return Numbered(graph, inputs, results, gradients)
 
@@ -95,7 +97,7 @@ def _tangents(graph: Graph, inputs: list[list[int]]) -> list[int]:
         mask = 0
         for i in read:
             mask |= masks[i]
-        if type(node.role) is Tangent:
+        if type(node.role) in OF_BACKWARD:
             mask, count = 1 << count, count + 1
         masks.append(mask)
     return masks
@@ -114,7 +116,8 @@ def _roots(graph: Graph, inputs: list[list[int]]) -> list[int]:
 
 def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
     inputs = {n.role: i for i, n in enumerate(joint.graph.nodes) if n.op == "placeholder"}
-    held = {i for role, i in inputs.items() if type(role) not in (Seed, Offset, Tangent, Saved)}
+    others = OF_BACKWARD | {Seed, Offset, Saved}
+    held = {i for role, i in inputs.items() if type(role) not in others}
     written: set[int] = set()
     for role, i in joint.results:
         if isinstance(role, (Output, IntermediateBase)):

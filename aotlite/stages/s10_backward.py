@@ -28,7 +28,8 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
-from aotlite.stages.facts import InputRole, Joint, SavedOf
+from aotlite.stages.facts import InputRole, Joint, LateMemory, SavedOf
+from aotlite.stages.s10_late import LateWriter, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack
 from aotlite.stages.s10_source import MANY, Source, listed
 
@@ -61,6 +62,8 @@ class BackwardPlan:
     """Whether every input that gets a gradient is a leaf."""
     number: int = 0
     """Of the compilation (GEN-9)."""
+    memory: tuple[LateMemory, ...] = ()
+    """What the backward finds in memory, and writes there (FUN-31)."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -78,12 +81,14 @@ class CompiledBackward(TapeNode):
     leaves; elsewhere it is None, and `edges` are given.
     """
 
-    __slots__ = ("_edges", "_packed", "ends", "links", "plan", "saved")
+    __slots__ = ("_edges", "_packed", "ends", "links", "memory", "plan", "saved")
 
     _packed: Any
     """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
     links: Sequence[tuple[Storage, int]]
     """For each of the plan's `links` the storage, and its version at the end of the call."""
+    memory: tuple[Tensor, ...]
+    """An alias of each of the plan's `memory`; not there if it has none."""
 
     def __init__(
         self,
@@ -133,6 +138,9 @@ class CompiledBackward(TapeNode):
         return ends
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
+        plan = self.plan
+        if STATE.grad_mode and plan.memory and plan.variants is not None:
+            refuse_history(self.name(), plan.memory, plan.variants.graph, self._absent(grads))
         found = self.gradients(grads)
         if found and STATE.grad_mode:
             _forbid_second_order(found, [*self.edges, *map(_edge_of, grads)])
@@ -230,8 +238,15 @@ Step = Callable[[CompiledBackward, list[Any]], list[Any]]
 class Variants:
     """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
 
-    def __init__(self, graph: Graph, lower: Callable[[Graph], Run]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        lower: Callable[[Graph], Run],
+        arrivals: tuple[frozenset[ResultRole], ...] = (),
+    ) -> None:
         self.graph = graph
+        self.arrivals = arrivals
+        """What the graph's `Arrived` inputs ask."""
         self.sources: list[str] = []
         """The functions made so far, as Python."""
         self.whole: Step | None = None
@@ -246,7 +261,9 @@ class Variants:
         if step is None:
             with self._lock:
                 if absent not in self._made:
-                    graph = without_tangents(self.graph, absent) if absent else self.graph
+                    graph = self.graph
+                    if absent or self.arrivals:
+                        graph = without_tangents(graph, absent, self.arrivals)
                     writer = _Writer(plan, absent, graph, self._lower(graph))
                     step, source = writer.function()
                     self.sources.append(source)
@@ -267,6 +284,7 @@ class _Writer:
         self.source = Source()
         self.source.scope["run"] = run
         self.run = run
+        self.late = LateWriter(plan.memory, absent, graph, self.source, is_compact=plan.is_compact)
 
     def function(self) -> tuple[Step, str]:
         self._check()
@@ -311,7 +329,7 @@ class _Writer:
                     source.add(f"x = {name}._array")
                     source.add(f"x{name} = {name}.array if x is None else x")
                 values.append(f"x{name}" if is_array else window)
-        return f"[{', '.join(['*node.saved', *values])}]"
+        return f"[{', '.join(['*node.saved', *values, *self.late.values()])}]"
 
     def _call(self, values: str) -> None:
         if not self.plan.is_compact:
@@ -329,6 +347,9 @@ class _Writer:
             None if value is None or role.of not in reached else value.meta
             for role, value in self.graph.outputs_with(Gradient)
         ]
+        if plan.memory:
+            self.late.put_back(len(metas))
+            source.add(f"found = found[:{len(metas)}]")
         if plan.shares_memory or len(metas) > MANY:
             source.use(tensors_over)
             source.add(f"return tensors_over(found, {source.constant(metas, 'V', 'metas')})")
@@ -370,6 +391,7 @@ def plan_backward(
         "errors": both.errors,
         "is_compact": is_compact,
         "links": links,
+        "memory": both.memory,
     }
     if graph is None:
         results = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
@@ -389,9 +411,9 @@ def plan_backward(
         (role.of, metas.get(role.of) if value is None else value.meta)
         for role, value in graph.outputs_with(Gradient)
     )
-    values = [value for value in graph.outputs if type(value) is Node]
+    values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
     roots = [storage_root(value) for value in values]
     shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
     facts |= {"shares_memory": shares, "only_leaves": only_leaves}
-    return BackwardPlan(Variants(graph, lower), tangents, gradients, **facts)  # type: ignore[arg-type]
+    return BackwardPlan(Variants(graph, lower, both.arrivals), tangents, gradients, **facts)  # type: ignore[arg-type]

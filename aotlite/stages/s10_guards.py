@@ -115,7 +115,7 @@ def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta)
     roles = list(tensors)
     for i, j in foreign_overlaps(list(tensors.values())):
         one, other = meta.input_of(roles[i]), meta.input_of(roles[j])
-        if one.writes_data or other.writes_data:
+        if one.writes_data or other.writes_data or one.written_late or other.written_late:
             raise noted(
                 AliasError(
                     f"compile: {one.place} and {other.place} overlap in memory, by "

@@ -55,6 +55,7 @@ from aotlite.stages.s10_effects import (
     write_with_history,
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
+from aotlite.stages.s10_late import keep_memory
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_source import MANY, Source, listed
 
@@ -178,6 +179,9 @@ class _Writer:
             ]
             self.source.add(f"ends = [{', '.join(ends)}]")
         return "ends, None"
+
+    def _input_names(self) -> dict[Any, str]:
+        return {role: name_of(role) for role in self.tensors}
 
     def _all(self, names: list[str]) -> str:
         """The variables as a tuple, which may be the one that was passed."""
@@ -305,6 +309,8 @@ class _Writer:
     def _link(self) -> None:
         """Notes the versions of the memory of inputs and results that gradients read (SAV-2)."""
         backward = self.plan.backward
+        if backward is not None and backward.memory:
+            keep_memory(self.source, backward.memory, {**self._input_names(), **self.values})
         if backward is None or not backward.links:
             return
         owners = [self.values.get(e.owner) or name_of(e.owner) for e in backward.links]  # type: ignore[arg-type]

@@ -17,10 +17,10 @@ from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.overlap import Geometry, has_internal_overlap, overlaps_bytes
+from aotlite.ir.overlap import has_internal_overlap, overlaps_bytes
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.aliasing import Sight, Sights
+from aotlite.stages.aliasing import Sight, Sights, layout_of
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -144,7 +144,7 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
         for (a, first), (b, second) in _near(family):
             if not (first.writes_data or second.writes_data):
                 continue
-            if overlaps_bytes(*_layout(a), *_layout(b)):  # of whatever dtypes
+            if overlaps_bytes(*layout_of(a), *layout_of(b)):  # of whatever dtypes
                 raise noted(
                     AliasError(
                         f"analyze: {a.place} and {b.place} overlap in memory and "
@@ -192,11 +192,6 @@ def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
                 ),
                 "Pass the tensor that it is a view of, and expand it inside the function.",
             )
-
-
-def _layout(given: CapturedInput) -> tuple[Geometry, int]:
-    meta = given.entry_meta
-    return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
 
 
 # -------------------------------------------------------------------------------------- outputs

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
@@ -25,6 +27,7 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
@@ -42,6 +45,8 @@ from aotlite.stages.facts import (
     SavedOf,
 )
 from aotlite.stages.histories import passed
+from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
+from aotlite.stages.source_place import describe
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -78,6 +83,13 @@ class _Recording:
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[InputRole]] = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
+        self.user_code = False
+        """Users' Python runs in the backward."""
+        self.inner: list[Edge | None] = []
+        """Where gradients of leaves end that the function makes: backwards run on the way there."""
+        self.run: NotedRun | None = None
+        self.ran: list[ResultRole] = []
+        """The results whose gradients `run` starts from."""
 
     def joint(self) -> Joint:
         self._read_results()
@@ -90,7 +102,46 @@ class _Recording:
         closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
         nodes = (*self.recorder.placeholders, *tangents, *self.recorder.nodes, closing)
         graph = Graph(nodes, self.captured.graph.name)
-        return Joint(graph, self.errors, self.reach, self.reads)
+        late = self._late(graph)
+        for result, saved in late.reads.items():
+            self.reads[result] = tuple(dict.fromkeys([*self.reads[result], *saved]))
+        return Joint(
+            late.graph,
+            self.errors,
+            self.reach,
+            self.reads,
+            late.memory,
+            late.arrivals,
+            self._late_inputs,
+            late.bases,
+        )
+
+    # --- users' Python on the tape
+    def _late(self, graph: Graph) -> Settled:
+        """The graph whose backward finds what users' Python reads and writes in memory."""
+        if self.run is None:
+            return Settled(graph)
+        inputs = self.recorder.inputs
+        return settled(graph, self.meta, inputs, self.run.turns, self.ran)
+
+    @property
+    def _late_inputs(self) -> tuple[CapturedInput, ...]:
+        """Tensors from outside that only the backward reaches."""
+        known = len(self.captured.inputs)
+        return tuple([attrs.evolve(i, entry=None) for i in self.recorder.inputs[known:]])
+
+    def _refuse_again(self, start: int) -> None:
+        """A failed recording is done again; what users' Python has written would stay written."""
+        for node in self.recorder.nodes[start:]:
+            if isinstance(node.target, InplaceOp) and storage_root(node).phase is Phase.FORWARD:
+                raise noted(
+                    UnsupportedError(
+                        f"joint: {node.target.name} in a backward writes memory of the forward, "
+                        "and another part of the backward fails, expected one that does not"
+                    ),
+                    describe(node.location),
+                    "Write after the backward, or write to a clone().",
+                )
 
     # --- results
     def _read_results(self) -> None:
@@ -137,7 +188,10 @@ class _Recording:
         results = tuple(edges)
         own = [r for r in self.captured.results if isinstance(r, Tensor)]
         shown = {id(tensor) for r in own for tensor in (r, r._base)}
-        for node, bits in passed(list(edges.values())).items():
+        way = passed(list(edges.values()))
+        self.user_code = runs_user_code(way)
+        self.inner = [(n, 0) for n in way if type(n) is AccumulateGrad and n not in sinks]
+        for node, bits in way.items():
             saved = node.kept_tensors()
             if node in sinks:
                 for result in _results(results, bits):
@@ -189,6 +243,7 @@ class _Recording:
         try:
             return self._record(healthy)
         except AutogradError:
+            self._refuse_again(start)
             del self.recorder.nodes[start:]
         for root in healthy:
             try:
@@ -203,13 +258,7 @@ class _Recording:
         sinks = [_sinks(given) for given in self.captured.inputs]
         self.recorder.phase = Phase.BACKWARD
         try:
-            found = run_backward(
-                [(edge, tangent) for _, edge, tangent in roots],
-                sinks=[edge for each in sinks for edge, _ in each],
-                cut=True,
-                retain_graph=True,
-                before=self.recorder.run_before,
-            )
+            found = self._backward_through(roots, [e for each in sinks for e, _ in each])
             rest = iter(found)
             return [
                 _sum_at_entry(given, [(next(rest), moves) for _, moves in each])
@@ -218,6 +267,18 @@ class _Recording:
         finally:
             self.recorder.phase = Phase.FORWARD
             self.recorder.origin = None
+
+    def _backward_through(self, roots: Roots, sinks: list[Edge | None]) -> list[Any]:
+        """The gradients that arrive at the sinks."""
+        pairs = [(edge, tangent) for _, edge, tangent in roots]
+        before = self.recorder.run_before
+        if not self.user_code:
+            return run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
+        self.run = NotedRun(
+            [*sinks, *self.inner], True, False, True, before, recorded=self.recorder.nodes
+        )
+        self.ran = [result for result, _, _ in roots]
+        return self.run.begin(pairs)[: len(sinks)]
 
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:

@@ -18,15 +18,18 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.role import (
+    FROM_BACKWARD,
+    OF_BACKWARD,
+    Current,
     Gradient,
     Hidden,
     IntermediateBase,
     MutatedInput,
     Output,
     Primal,
+    Rewritten,
     Role,
     Saved,
-    Tangent,
 )
 from aotlite.stages.facts import Partition, SavedValue
 from aotlite.stages.numbered import Numbered, numbered
@@ -144,7 +147,7 @@ def _forward(
     results = [
         (role, value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
-        if not isinstance(role, Gradient)
+        if type(role) not in FROM_BACKWARD
     ]
     build = Builder(f"{graph.name}_forward")
     build.nodes = list(_forward_nodes(joint, saved))
@@ -174,11 +177,11 @@ def _forward_nodes(joint: Numbered, saved: list[int]) -> Iterator[Node]:
             for p in joint.inputs[i]:
                 wanted[p] = True
     for node, is_wanted in zip(joint.graph.nodes[:-1], wanted, strict=False):
-        if type(node.role) is Tangent:
+        if type(node.role) in OF_BACKWARD:
             if is_wanted:
                 raise ArgumentError(
-                    f"partition: a result of the forward needs the tangent {node.role}, expected "
-                    "results that are computed from the inputs"
+                    f"partition: a result of the forward needs {node.role}, which only the "
+                    "backward has, expected results that are computed from the inputs"
                 )
         elif is_wanted or node.op == "placeholder":
             yield node
@@ -195,15 +198,15 @@ def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
 
 # ------------------------------------------------------------------------------------- backward
 def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Graph | None:
-    gradients = graph.outputs_with(Gradient)
-    if not gradients:
+    results = graph.outputs_with((Gradient, Rewritten))
+    if not results:
         return None
     build = Builder(f"{graph.name}_backward")
     new = {
         node: build.add(Node("placeholder", role, meta=node.meta, role=role, origin=node))
         for node, role in saving.items()
     }
-    build.nodes += [node for node in graph.nodes if type(node.role) is Tangent]
+    build.nodes += [node for node in graph.nodes if type(node.role) in OF_BACKWARD]
     for i in order:
         node = graph.nodes[i]
         args = _replaced(node.args, new)
@@ -211,10 +214,10 @@ def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Grap
             new[node] = node.with_args(args, node.meta)
         build.nodes.append(new.get(node, node))
     values = [
-        _own_memory(build, new.get(value, value)) if type(value) is Node else None
-        for _, value in gradients
+        _own_memory(build, role, new.get(value, value)) if type(value) is Node else None
+        for role, value in results
     ]
-    return build.finish(values, [role for role, _ in gradients])
+    return build.finish(values, [role for role, _ in results])
 
 
 def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
@@ -237,7 +240,7 @@ def _in_time(joint: Numbered, needed: list[bool], kept: list[bool]) -> Iterator[
     """
     waiting: dict[int, None] = {}
     for i, node in enumerate(joint.graph.nodes[:-1]):
-        if not needed[i] or kept[i] or type(node.role) is Tangent:
+        if not needed[i] or kept[i] or type(node.role) in OF_BACKWARD:
             continue
         if node.op == "placeholder":
             raise ArgumentError(
@@ -267,11 +270,19 @@ def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> li
     return found
 
 
-def _own_memory(build: Builder, value: Node) -> Node:
-    """A gradient is never memory of a saved value or of a tangent: its holder may write it."""
-    if storage_root(value).op == "call":
+def _own_memory(build: Builder, role: Role, value: Node) -> Node:
+    """A gradient is never memory of a saved value or of a tangent: its holder may write it.
+
+    Neither is what the backward writes, unless that is what was there.
+    """
+    if storage_root(value).op == "call" or _is_kept(role, value):
         return value
     build.source = value
     copy = build.emit(CLONE, (value,))
     build.source = None
     return copy
+
+
+def _is_kept(role: Role, value: Node) -> bool:
+    """Whether what the backward leaves in some memory is what was there."""
+    return type(role) is Rewritten and value.role == Current(role.of)

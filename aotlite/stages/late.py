@@ -1,0 +1,431 @@
+"""What a backward does to memory that outlives the forward: that of inputs, results, bases.
+
+Used by stage 4, for tapes on which users' Python runs: backwards of custom functions, and hooks.
+They write what they like, and read what they kept beside `save_for_backward`, as it is by then. In
+the joint graph such memory is an input of the backward (`Current`), through which it is read and
+written; what is left in it at the end is an output (`Rewritten`), which the runtime puts back.
+Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.chain import EMPTY_CHAIN
+from aotlite.eager.autograd.custom import CustomNode
+from aotlite.eager.autograd.engine import Run
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.state import STATE
+from aotlite.ir.builder import Builder
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.errors import AliasError, UnsupportedError, noted
+from aotlite.ir.graph import Graph, Node, Phase, map_nodes
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp
+from aotlite.ir.ops.create import CLONE, COPY_
+from aotlite.ir.ops.views import DETACH
+from aotlite.ir.overlap import overlaps_bytes
+from aotlite.ir.role import Arrived, Current, Gradient, IntermediateBase, Output, Rewritten, Tangent
+from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.aliasing import Sights, layout_of
+from aotlite.stages.facts import (
+    BaseMeta,
+    Captured,
+    CapturedInput,
+    FunctionMeta,
+    InputMeta,
+    Joint,
+    LateMemory,
+    Plain,
+    SavedOf,
+)
+from aotlite.stages.source_place import describe
+
+WHERE = OPS["where"]
+
+
+def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
+    """Whether users' Python runs in a backward through these nodes."""
+    return any(type(n) is CustomNode or n.extra is not None and not n.extra.is_idle for n in nodes)
+
+
+# ------------------------------------------------------------------------------------ recording
+@attrs.frozen(eq=False)
+class Turn:
+    """One tape node's turn in a recorded backward."""
+
+    start: int
+    """The number of nodes that were recorded before."""
+    node: TapeNode
+    arrived: int
+    """The results, as bits, whose gradients it was given."""
+
+
+@attrs.define
+class NotedRun(Run):
+    """A run of the tape that notes whose gradients each node is given, and when its turn is."""
+
+    recorded: Sequence[Node] = attrs.field(kw_only=True)
+    turns: list[Turn] = attrs.field(init=False, factory=list)
+    _bits: dict[int, int] = attrs.field(init=False, factory=dict)
+    """The bit of each gradient that the run starts from, by its id."""
+    _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
+    _now: int | None = attrs.field(init=False, default=None)
+
+    def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
+        """The gradients of the sinks, in grad mode off."""
+        self._bits = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
+        mode, STATE.grad_mode = STATE.grad_mode, False
+        try:
+            return self(roots)
+        finally:
+            STATE.grad_mode = mode
+
+    def _step(self, node: TapeNode) -> None:
+        self._now = self._arrived.get(node, 0)
+        self.turns.append(Turn(len(self.recorded), node, self._now))
+        super()._step(node)
+
+    def _give(self, edge: Edge, grad: Any) -> None:
+        bits = self._bits[id(grad)] if self._now is None else self._now
+        self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
+        super()._give(edge, grad)
+
+
+# -------------------------------------------------------------------------------- graph to graph
+@attrs.frozen(eq=False)
+class Settled:
+    """A joint graph in which memory that outlives the forward is an input of the backward."""
+
+    graph: Graph
+    bases: tuple[BaseMeta, ...] = ()
+    """Memory of the call's own that the backward writes."""
+    memory: tuple[LateMemory, ...] = ()
+    arrivals: tuple[frozenset[ResultRole], ...] = ()
+    """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
+    reads: dict[ResultRole, tuple[SavedOf, ...]] = attrs.field(factory=dict)
+    """What is saved of `bases`."""
+
+
+def settled(
+    graph: Graph,
+    meta: FunctionMeta,
+    inputs: Sequence[CapturedInput],
+    turns: Sequence[Turn],
+    results: Sequence[ResultRole],
+) -> Settled:
+    """The joint graph, with `Current` inputs for what its backward finds in memory.
+
+    `results` are those whose gradients `turns` have as bits. Raises UnsupportedError for what a
+    compiled backward cannot do: change a geometry, or write the gradient that it is given.
+    """
+    return _Settling(graph, meta, inputs, turns, results).run()
+
+
+@attrs.define(eq=False)
+class _Found:
+    """A storage that the backward writes, or reads unchecked."""
+
+    owner: Any
+    current: Node
+    writes: list[int] = attrs.field(factory=list)
+    """For each write the results, as bits, of which one's gradient has to arrive for it."""
+
+
+class _Settling:
+    def __init__(
+        self,
+        graph: Graph,
+        meta: FunctionMeta,
+        inputs: Sequence[CapturedInput],
+        turns: Sequence[Turn],
+        results: Sequence[ResultRole],
+    ) -> None:
+        self.graph = graph
+        self.meta = meta
+        self.turns = turns
+        self.starts = [turn.start for turn in turns]
+        self.results = results
+        self.every = (1 << len(results)) - 1
+        self.sights = Sights(graph)
+        self.inputs = {given.placeholder: given for given in inputs}
+        self.owners: dict[Node, Any] = {n: given.role for n, given in self.inputs.items()}
+        self.parts: dict[Node, int] = {}
+        """Storages of which only a part is returned, as memory of its own."""
+        self.bases = list(meta.bases)
+        self.private: dict[Node, IntermediateBase] = {}
+        self.found: dict[Node, _Found] = {}
+        self.masks: dict[Node, int] = {}
+        """For each write the results, as bits, of which one's gradient has to arrive for it."""
+        self._own_results()
+
+    def _own_results(self) -> None:
+        values = dict(zip(self.graph.output_roles, self.graph.outputs, strict=True))
+        for index, base in enumerate(self.meta.bases):
+            if base.node is not None:
+                self.owners.setdefault(base.node, IntermediateBase(index))
+        for index, output in enumerate(self.meta.outputs):
+            value = values.get(Output(index))
+            if isinstance(output, Plain) and type(value) is Node:
+                sight = self.sights[value.args[0]]  # the final read is a detach of the result
+                is_whole = sight.object is sight.root
+                (self.owners if is_whole else self.parts).setdefault(sight.root, Output(index))  # type: ignore[arg-type]
+
+    def run(self) -> Settled:
+        offset = len(self.graph.placeholders)
+        for place, node in enumerate(self.graph.nodes):
+            if node.op == "call" and node.phase is Phase.BACKWARD:
+                self._look_at(node, self.turns[bisect_right(self.starts, place - offset) - 1])
+        for _, value in self.graph.outputs_with(Gradient):
+            if type(value) is Node:
+                self._read(value, ())
+        if not self.found:
+            return Settled(self.graph)
+        _refuse_overlap(self.found, self.inputs)
+        rewriting = _Rewriting(self)
+        graph = rewriting.graph()
+        masks = [self._roles(mask) for mask in rewriting.flags]
+        bases = tuple(self.bases[len(self.meta.bases) :])
+        memory = tuple([self._memory(root, each) for root, each in self.found.items()])
+        return Settled(graph, bases, memory, tuple(masks), self._reads())
+
+    # --- what is met
+    def _look_at(self, node: Node, turn: Turn) -> None:
+        if isinstance(node.target, (InplaceOp, GeometryOp)):
+            root = self.root(node.args[0])
+            if isinstance(root.role, Tangent):
+                raise _refused(
+                    node,
+                    f"{node.target.name} in a backward on the gradient that it is given",
+                    "Make a new tensor of it: grad * 2 instead of grad.mul_(2). (TEN-31)",
+                )
+            if isinstance(node.target, InplaceOp) and root.phase is Phase.FORWARD:
+                self._find(root, node).writes.append(turn.arrived)
+                self.masks[node] = turn.arrived
+            elif self.sights[node.args[0]].object.phase is Phase.FORWARD:
+                raise _refused(
+                    node,
+                    f"{node.target.name} in a backward on a tensor of the forward",
+                    "Change the geometry of a view of it, made in the backward. (FUN-31)",
+                )
+        checked = None
+        for value in node.inputs():
+            if value.phase is Phase.FORWARD and value.op != "get_attr":
+                if checked is None:
+                    checked = {self.root(s.tensor.value) for s in turn.node.kept_tensors()}
+                self._read(value, checked)
+
+    def _read(self, value: Node, checked: Iterable[Node]) -> None:
+        """A read of what the caller may have written by then, unless its version is checked."""
+        root = self.root(value)
+        if root in self.owners and root not in checked:
+            self._find(root, value)
+
+    def root(self, value: Node) -> Node:
+        return self.sights[value].root
+
+    def _find(self, root: Node, node: Node) -> _Found:
+        found = self.found.get(root)
+        if found is None:
+            if root in self.parts:
+                raise _refused(
+                    node,
+                    f"a backward writes memory of which {self.parts[root]} is a part",
+                    "Return a clone() of the part. (FUN-33)",
+                )
+            owner = self.owners.get(root)
+            if owner is None:
+                owner = self.private[root] = IntermediateBase(len(self.bases))
+                self.bases.append(BaseMeta(root, root.meta, False, -1))  # type: ignore[arg-type]
+            role: Any = Current(owner)
+            current = Node("placeholder", role, meta=root.meta, role=role, phase=Phase.BACKWARD)
+            found = self.found[root] = _Found(owner, current)
+        return found
+
+    # --- the facts
+    def _roles(self, mask: int) -> frozenset[ResultRole]:
+        return frozenset([role for k, role in enumerate(self.results) if mask >> k & 1])
+
+    def _memory(self, root: Node, found: _Found) -> LateMemory:
+        given = self.inputs.get(root)
+        return LateMemory(
+            owner=found.owner,
+            meta=root.meta,  # type: ignore[arg-type]
+            place=str(found.owner) if given is None else given.place,
+            writes=tuple([self._roles(mask) for mask in found.writes]),
+            requires_grad=self._requires_grad(found.owner, given),
+        )
+
+    def _requires_grad(self, owner: Any, given: CapturedInput | None) -> bool:
+        if given is not None:
+            return given.fake.requires_grad_outside()
+        if isinstance(owner, Output):
+            return self.meta.outputs[owner.index].requires_grad  # type: ignore[union-attr]
+        return self.bases[owner.index].requires_grad
+
+    def _reads(self) -> dict[ResultRole, tuple[SavedOf, ...]]:
+        """What is saved of memory that is the call's own, and that its backward writes."""
+        reads: dict[ResultRole, dict[SavedOf, None]] = {}
+        for turn in self.turns:
+            for saved in turn.node.kept_tensors() if self.private else ():
+                owner = self.private.get(self.root(saved.tensor.value))
+                if owner is not None:
+                    for role in self._roles(turn.arrived):
+                        reads.setdefault(role, {})[SavedOf(owner, saved.tensor.meta)] = None
+        return {role: tuple(found) for role, found in reads.items()}
+
+
+class _Rewriting:
+    """One rewriting of a joint graph: its backward sees memory that was found by its new inputs."""
+
+    def __init__(self, facts: _Settling) -> None:
+        self.facts = facts
+        self.build = Builder(facts.graph.name)
+        self.new: dict[Node, Node] = {}
+        self.flags: dict[int, Node] = {}
+
+    def graph(self) -> Graph:
+        facts, build = self.facts, self.build
+        build.nodes = [*facts.graph.placeholders, *[f.current for f in facts.found.values()]]
+        flag = tensor_meta((), None, bool_)
+        masks = [m for m in facts.masks.values() if m != facts.every]
+        self.flags = {
+            mask: build.placeholder(flag, Arrived(number)).node
+            for number, mask in enumerate(dict.fromkeys(masks))
+        }
+        own: list[tuple[Any, Node]] = []
+        for node in facts.graph.nodes[len(facts.graph.placeholders) : -1]:
+            if node.op != "call" or node.phase is Phase.FORWARD:
+                build.add(node)
+                continue
+            own = own or [(role, self._final(root)) for root, role in facts.private.items()]
+            self._add(node)
+        return self._closed(own)
+
+    def _final(self, root: Node) -> Node:
+        """The read of what the forward leaves in memory that only the backward knows."""
+        self.build.source = root
+        return self.build.emit(DETACH, (root,))
+
+    def _closed(self, own: list[tuple[Any, Node]]) -> Graph:
+        graph = self.facts.graph
+        pairs = list(zip(graph.output_roles, graph.outputs, strict=True))
+        results = [(role, v) for role, v in pairs if not isinstance(role, Gradient)]
+        gradients = [
+            (role, self._value(value) if type(value) is Node else value)
+            for role, value in pairs
+            if isinstance(role, Gradient)
+        ]
+        left = [
+            (Rewritten(each.owner), each.current)
+            for each in self.facts.found.values()
+            if each.writes
+        ]
+        outputs = [*results, *own, *gradients, *left]
+        self.build.source = None
+        return self.build.finish([value for _, value in outputs], [role for role, _ in outputs])
+
+    # --- one node
+    def _add(self, node: Node) -> None:
+        args = map_nodes(node.args, self._value)
+        made = node
+        if args is not node.args and any(a is not b for a, b in zip(args, node.args, strict=True)):
+            made = self.new[node] = node.with_args(args, node.meta)
+        mask = self.facts.masks.get(node, self.facts.every)
+        if mask == self.facts.every:
+            self.build.add(made)
+        else:
+            self.new[node] = self._conditional(made, self.flags[mask])
+
+    def _conditional(self, write: Node, flag: Node) -> Node:
+        """A write that is undone where no gradient arrived for the node whose backward writes."""
+        build = self.build
+        build.source = write
+        old = build.emit(CLONE, (write.args[0],))
+        build.add(write)
+        return build.emit(COPY_, (write, build.emit(WHERE, (flag, write, old))))
+
+    def _value(self, value: Node) -> Node:
+        found = self.new.get(value)
+        if found is None and value.phase is Phase.FORWARD:
+            root = self.facts.root(value)
+            if root in self.facts.found:
+                found = self.new[value] = self._seen(value, self.facts.found[root].current)
+        return value if found is None else found
+
+    def _seen(self, value: Node, current: Node) -> Node:
+        """Memory of the forward as it is seen through the views that lead to `value`."""
+        self.build.source = attrs.evolve(value, phase=Phase.BACKWARD)
+        for step in self.facts.sights[value].chain:
+            current = self.build.emit(step.op, (current, *step.args))
+        return current
+
+
+def widened(captured: Captured, meta: FunctionMeta, both: Joint) -> tuple[Captured, FunctionMeta]:
+    """The capture and its metadata with what only the backward reaches, or writes."""
+    if not (both.memory or both.late_inputs):
+        return captured, meta
+    written = {each.owner for each in both.memory if each.writes}
+    inputs = [*meta.inputs, *map(_unwritten, both.late_inputs)]
+    inputs = [attrs.evolve(i, written_late=True) if i.role in written else i for i in inputs]
+    captured = attrs.evolve(captured, inputs=(*captured.inputs, *both.late_inputs))
+    bases = (*meta.bases, *both.late_bases)
+    return captured, attrs.evolve(meta, inputs=tuple(inputs), bases=bases)
+
+
+def _unwritten(given: CapturedInput) -> InputMeta:
+    """The metadata of an input that the forward does not touch."""
+    return InputMeta(
+        role=given.role,
+        meta=given.entry_meta,
+        final_meta=given.entry_meta,
+        final_start=0,
+        geometry_steps=EMPTY_CHAIN,
+        place=given.place,
+        is_leaf=given.is_leaf,
+        requires_grad=given.requires_grad,
+        requires_grad_at_exit=given.requires_grad,
+        writes_data=False,
+        writes_metadata=False,
+        under_no_grad=False,
+        changes_history=False,
+        version_bumps=0,
+    )
+
+
+def _refused(node: Node, what: str, advice: str) -> UnsupportedError:
+    return noted(
+        UnsupportedError(
+            f"joint: {what} is met while the backward is recorded, expected a backward without it"
+        ),
+        describe(node.location),
+        advice,
+    )
+
+
+def _overlapping(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> Iterator[Any]:
+    """Pairs of inputs that overlap in memory and of which the backward writes the first."""
+    for root, each in found.items():
+        given = inputs.get(root)
+        if given is None or not each.writes:
+            continue
+        for other in inputs.values():
+            if other is not given and other.fake.storage is given.fake.storage:
+                if overlaps_bytes(*layout_of(given), *layout_of(other)):
+                    yield given, other
+
+
+def _refuse_overlap(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> None:
+    """ALI-1, for writes of a backward."""
+    for given, other in _overlapping(found, inputs):
+        raise noted(
+            AliasError(
+                f"joint: {given.place} and {other.place} overlap in memory and a backward writes "
+                f"{given.place}, expected written inputs that overlap no other input"
+            ),
+            "Pass the tensor that both are views of; take the views inside the function.",
+        )
