@@ -237,17 +237,28 @@ def check_destination(
     if storage.buffer is None and STATE.recorder is None:
         raise no_data(name)
     for other in others:
-        if other.storage is storage and not (other.meta is meta and other.offset == target.offset):
-            if layout_of(target) != layout_of(other) and overlaps_bytes(
-                *layout_of(target), *layout_of(other)
-            ):
-                raise noted(
-                    AliasError(
-                        f"{name}: an operand {other.meta} overlaps the destination {meta} in part, "
-                        "expected the same memory or none in common"
-                    ),
-                    "clone() the operand. (TEN-7)",
-                )
+        if other.storage is storage or (storage.exported and _is_hidden_alias(other, storage)):
+            _check_operand(name, target, other)
+
+
+def _is_hidden_alias(other: Tensor, storage: Storage) -> bool:
+    """TEN-5: such an alias has a storage of its own, over the same buffer."""
+    return storage.buffer is not None and other.storage.buffer is storage.buffer
+
+
+def _check_operand(name: str, target: Tensor, other: Tensor) -> None:
+    """TEN-7: an operand on the destination's memory is at exactly the same place, or elsewhere."""
+    if other.meta is target.meta and other.offset == target.offset:
+        return
+    places, others = layout_of(target), layout_of(other)
+    if places != others and overlaps_bytes(*places, *others):
+        raise noted(
+            AliasError(
+                f"{name}: an operand {other.meta} overlaps the destination {target.meta} in part, "
+                "expected the same memory or none in common"
+            ),
+            "clone() the operand. (TEN-7)",
+        )
 
 
 def layout_of(tensor: Tensor) -> tuple[Geometry, int]:

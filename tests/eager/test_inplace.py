@@ -265,6 +265,8 @@ def test_an_operand_that_overlaps_in_part_is_refused():
         a[1:].add_(a[:-1])
     with pytest.raises(al.AliasError, match=r"^copy_: an operand"):
         a[1:].copy_(a[:-1])
+    with pytest.raises(al.AliasError, match=r"^copy_: an operand"):
+        a[1:].hidden_alias().copy_(a[:-1])
     assert 0 == a.version
     a[::2].add_(a[1::2])
     a.add_(a)
