@@ -171,16 +171,29 @@ def returned(program: Program, values: Sequence[Any]) -> list[Any]:
     return [resolved(value, values) for value in program["results"]]
 
 
+class _Body:
+    """A plain object, into which a capture that searches for what a function reads does not look:
+    programs read nothing but their arguments."""
+
+    def __init__(self, library: Library, program: Program, watch: Watch | None) -> None:
+        self.library = library
+        self.program = program
+        self.watch = watch
+
+    def run(self, args: tuple[Any, ...]) -> list[Any]:
+        values = list(args)
+        run_steps(self.library, self.program["body"], values, self.watch)
+        return returned(self.program, values)
+
+
 def body_of(
     library: Library, program: Program, watch: Watch | None = None
 ) -> Callable[..., list[Any]]:
     """The program's function."""
-    steps = program["body"]
+    whole = _Body(library, program, watch)
 
     def body(*args: Any) -> list[Any]:
-        values = list(args)
-        run_steps(library, steps, values, watch)
-        return returned(program, values)
+        return whole.run(args)
 
     return body
 
