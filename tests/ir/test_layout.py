@@ -92,26 +92,31 @@ LAYOUTS = random_layouts(1500)
 
 
 # --------------------------------------------------------------------- against the address sets
+@pytest.mark.rules("TEN-1")
 def test_contiguous_strides_enumerate_addresses_in_order():
     for shape, _ in LAYOUTS:
         assert list(range(numel(shape))) == addresses(shape, contiguous_strides(shape))
 
 
+@pytest.mark.rules("META-30")
 def test_is_contiguous_says_that_addresses_are_in_order_without_gaps():
     for layout in LAYOUTS:
         assert (list(range(numel(layout[0]))) == addresses(*layout)) == is_contiguous(*layout)
 
 
+@pytest.mark.rules("META-30")
 def test_is_dense_says_that_each_address_of_the_span_is_one_element():
     for layout in LAYOUTS:
         assert (list(range(numel(layout[0]))) == sorted(addresses(*layout))) == is_dense(*layout)
 
 
+@pytest.mark.rules("META-29")
 def test_span_counts_from_the_first_address_to_the_last():
     for layout in LAYOUTS:
         assert max(addresses(*layout), default=-1) + 1 == span(*layout)
 
 
+@pytest.mark.rules("META-31")
 def test_view_strides_show_the_same_addresses_in_the_same_order():
     rng = random.Random(1)
     shown = 0
@@ -131,12 +136,14 @@ def test_contiguous_layout_is_viewable_in_every_shape():
         assert view_strides(shape, contiguous_strides(shape), new_shape) is not None
 
 
+@pytest.mark.rules("META-31")
 def test_view_strides_refuses_what_memory_order_forbids():
     assert view_strides((2, 3), (1, 2), (6,)) is None
     assert view_strides((2, 3), (4, 1), (6,)) is None
     assert view_strides((2, 3), (0, 1), (6,)) is None
 
 
+@pytest.mark.rules("META-32")
 def test_clone_strides_are_dense_keep_dense_ones_and_keep_the_order():
     for shape, stride in LAYOUTS:
         cloned = clone_strides(shape, stride)
@@ -146,6 +153,7 @@ def test_clone_strides_are_dense_keep_dense_ones_and_keep_the_order():
             assert same_order(shape, stride, cloned)
 
 
+@pytest.mark.rules("META-32")
 def test_elementwise_strides_of_one_order_keep_that_order():
     for shape, stride in LAYOUTS:
         if 0 not in shape and is_dense(shape, stride):
@@ -262,6 +270,7 @@ def empty(torch, layout, dtype=None):
     return torch.empty_strided(*layout, dtype=dtype)
 
 
+@pytest.mark.rules("META-30")
 @pytest.mark.torch
 def test_layout_predicates_equal_pytorchs(torch):
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -274,6 +283,7 @@ def test_layout_predicates_equal_pytorchs(torch):
             assert expected == is_channels_last(*layout), layout
 
 
+@pytest.mark.rules("META-31")
 @pytest.mark.torch
 def test_view_strides_equal_pytorchs(torch):
     rng = random.Random(5)
@@ -287,6 +297,7 @@ def test_view_strides_equal_pytorchs(torch):
             assert expected == view_strides(*layout, shape), (layout, shape)
 
 
+@pytest.mark.rules("META-32")
 @pytest.mark.torch
 def test_clone_strides_equal_pytorchs(torch):
     for layout in LAYOUTS:
@@ -295,6 +306,7 @@ def test_clone_strides_equal_pytorchs(torch):
         assert torch.empty_like(tensor).stride() == clone_strides(*layout), layout
 
 
+@pytest.mark.rules("META-32")
 @pytest.mark.torch
 def test_elementwise_strides_of_one_operand_equal_pytorchs(torch):
     """`a + 1` differs from `a.neg()` where a layout is ambiguous: its number is a 0-d operand."""
@@ -309,6 +321,7 @@ def test_elementwise_strides_of_one_operand_equal_pytorchs(torch):
     assert differ > 0
 
 
+@pytest.mark.rules("META-32")
 @pytest.mark.torch
 def test_elementwise_strides_of_several_operands_equal_pytorchs(torch):
     rng = random.Random(6)

@@ -155,10 +155,11 @@ def patterns(draw: Any, count: int) -> tuple[Place, ...]:
 
 
 @st.composite
-def sessions(draw: Any, *, history: bool = False) -> Session:
+def sessions(draw: Any, *, history: bool = False, writes: bool = True) -> Session:
     """Two or three arguments, up to four steps, up to five calls."""
     count = draw(st.integers(2, 3))
     index = st.integers(0, count - 1)
-    steps = draw(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), index, index), max_size=4))
+    kinds = sorted(STEPS if writes else STEPS.keys() - WRITES)
+    steps = draw(st.lists(st.tuples(st.sampled_from(kinds), index, index), max_size=4))
     calls = draw(st.lists(patterns(count), min_size=2, max_size=5))
     return Session(tuple(steps), tuple(calls), history)

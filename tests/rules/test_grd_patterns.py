@@ -24,3 +24,13 @@ def test_any_pattern_after_any_other_has_eagers_gradients(session):
     found, refused = session.play(al.compile(session.body))
     assert [] == found
     assert refused <= sum(written_overlap(session, pattern) for pattern in session.patterns)
+
+
+@pytest.mark.rules("DUP-5", "DUP-2", "ALI-8")
+@settings(max_examples=100)
+@given(sessions(writes=False))
+def test_which_arguments_are_one_object_is_compared_where_nothing_is_written_too(session):
+    """The program may ask; what memory they share does not count."""
+    compiled = al.compile(session.body)
+    assert ([], 0) == session.play(compiled)
+    assert len({session.key(pattern) for pattern in session.patterns}) == len(compiled.entries)
