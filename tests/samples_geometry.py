@@ -22,7 +22,7 @@ def _matrices(dtype: str) -> list[np.ndarray]:
     return [*_parents((2, 3), dtype), expanded(array((3,), dtype), 2), array((0, 3), dtype)]
 
 
-@register("alias", "detach", "t")
+@register("alias", "detach", "hidden_alias", "t")
 def _without_arguments(name: str) -> Iterable[Sample]:
     for dtype in ALL:
         yield from (Sample((a,)) for a in layouts(dtype) if a.ndim <= 2)

@@ -48,7 +48,7 @@ from aotlite.ir.op import (
 )
 from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.structure import ResultOp
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
 from aotlite.ir.overlap import Geometry, has_internal_overlap, overlaps_bytes
 
 
@@ -91,6 +91,9 @@ def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tenso
         link_view(out, source, op, args[1:])
         if out._node is not None:
             note_origin(out._node, out.value, recorder)
+    elif op is HIDDEN_ALIAS:
+        out.storage = out.storage.twin()
+        out.facts = None
     return out
 
 

@@ -205,19 +205,3 @@ def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
             "Another memory has no history. Call it under no_grad() on a leaf, or with detach(). "
             "(TEN-26)",
         )
-
-
-# ------------------------------------------------------------------------------------------ aliases
-def hidden_alias(tensor: Tensor) -> Tensor:
-    """A leaf on the tensor's memory whose writes its versions do not count (TEN-5)."""
-    recorder = STATE.recorder
-    if recorder is not None:
-        raise recorder.refuse("hidden_alias", "use detach(), and write under no_grad()")
-    storage = tensor.storage
-    if storage.buffer is None:
-        raise no_data("hidden_alias")
-    # Both are told from memory of others by bounds, as ndarrays are, and neither may move.
-    storage.exported = True
-    twin = Storage(storage.buffer, writable=storage.writable)
-    twin.exported = True
-    return Tensor(twin, tensor.meta, tensor.offset)

@@ -11,11 +11,25 @@ if TYPE_CHECKING:
     from aotlite.eager.tensor import Tensor
 
 
+class InputChanges(Protocol):
+    """Is told what happens to tensors besides ops, since inputs may be among them (FUN-36)."""
+
+    def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> None:
+        """The tensor became a leaf that requires grad, or is no longer one."""
+
+    def detached(self, tensor: Tensor) -> bool:
+        """The tensor is taken out of its history; whether it stands for a view."""
+
+
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""
 
     unrecorded: bool
     """Autograd state changed by what no op says: custom functions, requires_grad_, detach_."""
+
+    @property
+    def changes(self) -> InputChanges:
+        """What is told of changes that are no ops."""
 
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with each tensor from outside the capture replaced by its fake."""

@@ -38,6 +38,14 @@ class Storage:
         self.capture = capture
         """The recorder whose fake this is; None for a storage with data."""
 
+    def twin(self) -> Storage:
+        """Another storage on this memory, with a count of writes of its own (TEN-5)."""
+        # Both are told from memory of others by bounds, as ndarrays are, and neither may move.
+        self.exported = True
+        twin = Storage(self.buffer, writable=self.writable, capture=self.capture)
+        twin.exported = True
+        return twin
+
     def nbytes(self) -> int:
         """Bytes of the whole memory."""
         if self.buffer is None:

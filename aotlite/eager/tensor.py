@@ -255,9 +255,8 @@ class Tensor(Differentiable):
 
     def hidden_alias(self) -> Tensor:
         """A leaf on the same memory whose writes this tensor's versions do not count (TEN-5)."""
-        from aotlite.eager.memory import hidden_alias
-
-        return hidden_alias(self)
+        alias: Tensor = self._do("hidden_alias")
+        return alias
 
     # --- geometry that is not in the meta
     def storage_offset(self) -> int:

@@ -13,7 +13,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
 from aotlite.ir.overlap import Geometry
 from aotlite.stages.facts import CapturedInput
 
@@ -72,6 +72,11 @@ class Sights:
             view, rest = whole.target.parts(whole.args)[node.args[1]]
             return _further(self[whole.args[0]], view, (whole.args[0], *rest), node, node)
         return _fresh(node)
+
+
+def is_hidden(chain: Chain) -> bool:
+    """Whether writes through these views are not counted by the storage seen through them."""
+    return any(step.op is HIDDEN_ALIAS for step in chain)
 
 
 def _fresh(node: Node) -> Sight:

@@ -6,6 +6,7 @@ Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import attrs
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.history import CreationKind
 from aotlite.eager.autograd.node import Edge
+from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -43,6 +45,15 @@ class CapturedInput(Record):
     """At entry; it may have no `entry` all the same: a view made under no_grad (TEN-21)."""
     place: str
     """How a person finds it: `argument 0['x']`, `model.weight`."""
+    storage: Storage
+    """The fake storage at entry: `set_` can have put the fake elsewhere since."""
+    leaf_entry: Edge | None = None
+    """Where it collects as the leaf that the function made of it (FUN-36)."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether a gradient of it goes anywhere."""
+        return self.entry is not None or self.leaf_entry is not None
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -68,6 +79,14 @@ class ArgumentLeaf(Record):
 
 
 # ------------------------------------------------------------------------------- 2 analyze
+class StateStep(Enum):
+    """A change of the autograd state of an input, by the method that makes it (FUN-36)."""
+
+    DETACH = "detach_()"
+    TRACK = "requires_grad_()"
+    UNTRACK = "requires_grad_(False)"
+
+
 @attrs.frozen(eq=False, repr=False)
 class InputMeta(Record):
     """What the function does to one input (META-2)."""
@@ -92,6 +111,12 @@ class InputMeta(Record):
     """A data write changed its tape edge: its new value is a differentiable result (META-16)."""
     version_bumps: int
     """How much a call raises the version counter of its storage family."""
+    hidden: bool = False
+    """Every data write went through a hidden alias, which no version counts (FUN-19)."""
+    changes: tuple[StateStep, ...] = ()
+    """What besides writes is done to it at each call, in order (FUN-36)."""
+    shares_outside: bool = False
+    """A hidden alias was taken: from now on its memory may not move (TEN-5)."""
     in_graph: bool = False
     """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
     written_late: bool = False
@@ -119,6 +144,8 @@ class Plain(Record):
     """The geometry ops that the object went through; its views were taken before or after them."""
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
+    shares_outside: bool = False
+    """A hidden alias of it was taken (TEN-5)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -144,6 +171,8 @@ class ViewFacts(Record):
     """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
     geometry_steps: Chain = EMPTY_CHAIN
     """The geometry ops that the object went through after it was taken."""
+    version: int | None = None
+    """The writes counted by a storage of its own, which a hidden alias has (TEN-5)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -152,6 +181,8 @@ class AliasOfInput(Record):
 
     role: InputRole
     view: ViewFacts
+    changes_before: int = 0
+    """How many of the input's changes it was taken after."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -203,6 +234,8 @@ class BaseMeta(Record):
     """A result of the base's differentiable family: through it the base's tape edge is found."""
     version: int = 0
     """How often the function wrote its storage."""
+    shares_outside: bool = False
+    """A hidden alias of it was taken (TEN-5)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """META-26: what is pickled has let go of the captured graph."""
@@ -300,6 +333,8 @@ class Joint(Record):
     """Inputs that only the backward reaches."""
     late_bases: tuple[BaseMeta, ...] = ()
     """Memory of the call's own that its backward writes (FUN-33)."""
+    new_leaves: frozenset[InputRole] = frozenset()
+    """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
 
 
 # ----------------------------------------------------------------------------- 8 partition

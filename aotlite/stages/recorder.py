@@ -28,13 +28,14 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
 from aotlite.ir.location import Location
-from aotlite.ir.memory import storage_root
+from aotlite.ir.memory import is_within, storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, GeometryOp, Op
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Primal
+from aotlite.stages.changes import Changes
 from aotlite.stages.facts import CapturedInput
 from aotlite.stages.frozen import PLAIN, Freezer, frozen_value
 from aotlite.stages.guards import (
@@ -67,6 +68,8 @@ class CaptureRecorder:
         self.placeholders: list[Node] = []
         self.inputs: list[CapturedInput] = []
         self.guards: list[Guard] = []
+        self.changes = Changes(self)
+        """What the function does to inputs besides ops."""
         self.offset_read: set[Primal | Hidden] = set()
         self.phase = Phase.FORWARD
         self.origin: Node | None = None
@@ -188,7 +191,7 @@ class CaptureRecorder:
                 f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset "
                 f"{offset} needs {needed} bytes, expected at most the storage's {have} bytes"
             )
-        if meta.numel and not _is_within(meta, offset - first, held):
+        if meta.numel and not is_within(meta, offset - first, held):
             raise self.refuse(
                 f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches outside "
                 f"the elements of the input {held}",
@@ -271,6 +274,7 @@ class CaptureRecorder:
             is_leaf or not requires_grad,
             requires_grad,
             place,
+            storage,
         )
         self.inputs.append(given)
         self._fakes[id(tensor)] = fake
@@ -300,8 +304,9 @@ class CaptureRecorder:
             )
 
     def note_offset_read(self, tensor: Tensor) -> None:
+        real = self._real_by_node.get(storage_root(self.here(tensor).value))
         for given in self.inputs:
-            if given.fake.storage is self.here(tensor).storage:
+            if real is not None and self._reals[id(given.fake)].storage is real.storage:
                 self.offset_read.add(given.role)
 
     # --- places and guards
@@ -419,6 +424,11 @@ class CaptureRecorder:
         """Whether a Module or optimizer was made during this capture."""
         return id(thing) in self._created
 
+    def replace_input(self, given: CapturedInput, later: CapturedInput) -> None:
+        """From now on another record is that of an input."""
+        self._inputs[id(given.fake)] = later
+        self.inputs = [later if each is given else each for each in self.inputs]
+
     # --- refusals
     def refuse(self, what: str, advice: str) -> Exception:
         place = describe(user_location())
@@ -444,20 +454,6 @@ class CaptureRecorder:
         self._alive.clear()
         self._index = PlaceIndex(None, [])
         self.nodes, self.placeholders, self.guards = [], [], []
-
-
-def _is_within(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
-    """Whether a window has only elements that `held` has: what lies between them is not given."""
-    if start < 0 or start + meta.span > held.span:
-        return False
-    return held.dense or _addresses(meta, start) <= _addresses(held, 0)
-
-
-def _addresses(meta: TensorMeta, start: int) -> set[int]:
-    found = {start}
-    for size, stride in zip(meta.shape, meta.stride, strict=True):
-        found = {address + i * stride for address in found for i in range(size)}
-    return found
 
 
 def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:

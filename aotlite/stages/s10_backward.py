@@ -60,6 +60,8 @@ class BackwardPlan:
     """Whether two gradients can lie in one buffer."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
+    new_leaves: frozenset[InputRole]
+    """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
     number: int = 0
     """Of the compilation (GEN-9)."""
     memory: tuple[LateMemory, ...] = ()
@@ -392,6 +394,7 @@ def plan_backward(
         "is_compact": is_compact,
         "links": links,
         "memory": both.memory,
+        "new_leaves": both.new_leaves,
     }
     if graph is None:
         results = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))

@@ -41,6 +41,7 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
+from aotlite.stages.s10_changes import check_changes, hide, keep_in_place, write_changes
 from aotlite.stages.s10_effects import (
     QuickView,
     arrays_of,
@@ -134,6 +135,7 @@ class _Writer:
 
     def write(self) -> None:
         self._check_writable()
+        check_changes(self.source, self.meta)
         edges = self._edges()
         self._run()
         self._new_tensors()
@@ -196,7 +198,7 @@ class _Writer:
         name = name_of(role)
         if meta is None:
             return "None"
-        if self._is_leaf(role):
+        if self._is_leaf(role) or role in self.plan.backward.new_leaves:  # type: ignore[union-attr]
             return f"({name}._accumulator or accumulator({name}), 0)"
         return f"edge_of({name})"
 
@@ -341,6 +343,7 @@ class _Writer:
                 bump = each.version_bumps - copies.get(family, 0)
                 if bump:
                     self.source.add(f"{name_of(each.role)}.storage.version += {bump}")
+        write_changes(self.source, self.meta, self._rebuild_early)
         for each in self.written:
             if each.writes_data and not each.in_graph:
                 self._write_data(each)
@@ -371,10 +374,16 @@ class _Writer:
         for role, version in made:
             name = self.values[role]
             if type(version) is not int:  # made in inference mode (TEN-22)
-                uncounted = self.source.constant(version, "V", "no count")
-                self.source.add(f"{name}.storage.version = {uncounted}", f"{name}.facts = None")
+                self.source.add(f"{name}.storage.version = {self._count(version)}")
+                self.source.add(f"{name}.facts = None")
             elif version:
                 self.source.add(f"{name}.storage.version = {version}")
+        keep_in_place(self.source, self.meta, self.values)
+
+    def _count(self, version: int) -> str:
+        """A number of writes, or the object that says that they are not counted."""
+        exact = type(version) is int
+        return str(version) if exact else self.source.constant(version, "V", "no count")
 
     def _geometries(self) -> None:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
@@ -390,9 +399,14 @@ class _Writer:
                 self.source.add(f"change_geometry_of({name}, {self.source.constant(steps, 'V')})")
 
     # --- results
+    def _rebuild_early(self, index: int, output: AliasOfInput) -> None:
+        self._rebuild(index, name_of(output.role), output.view)
+
     def _results(self) -> None:
         later = []
         for index, output in enumerate(self.meta.outputs):
+            if self.results[index]:  # rebuilt before a change of its source
+                continue
             match output:
                 case Plain(is_leaf=is_leaf):
                     name = self.results[index] = self.values[Output(index)]
@@ -433,6 +447,9 @@ class _Writer:
         self.source.use(rebuilt)
         how = self.source.constant(view, "V", _chain_text(view.chain))
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
+        if view.version is not None:
+            self.source.use(hide)
+            self.source.add(f"hide({name}, {self._count(view.version)})")
 
     def _quick_view(self, origin: str, view: Any) -> str:
         quick = QuickView.of(view)

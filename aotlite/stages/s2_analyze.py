@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
+from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Node
@@ -20,7 +23,8 @@ from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.overlap import has_internal_overlap, overlaps_bytes
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.aliasing import Sight, Sights, layout_of
+from aotlite.stages.aliasing import Sight, Sights, is_hidden, layout_of
+from aotlite.stages.changes import Timeline
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -51,7 +55,9 @@ def analyze(captured: Captured) -> FunctionMeta:
     metas = tuple(inputs.metas())
     _refuse_written_overlap(captured, metas)
     _refuse_overlap_with_history(metas)
-    outputs, bases = _Outputs(captured, seen).all()
+    timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
+    outputs, bases = _Outputs(captured, seen, timeline).all()
+    metas = tuple(with_changes(metas, captured, timeline, outputs))
     tangents = tuple(_tangents(metas, outputs, bases))
     any_input = any(each.requires_grad or each.requires_grad_at_exit for each in metas)
     after = captured.grad_mode_after
@@ -60,7 +66,7 @@ def analyze(captured: Captured) -> FunctionMeta:
         outputs=outputs,
         bases=bases,
         tangents=tangents,
-        training=bool(tangents) and any_input and any(i.entry is not None for i in captured.inputs),
+        training=bool(tangents) and any_input and any(i.collects for i in captured.inputs),
         grad_mode_after=after if after != captured.grad_mode_before else None,
     )
 
@@ -118,9 +124,24 @@ class _Inputs:
             writes_data=bool(data),
             writes_metadata=moved,
             under_no_grad=bool(data) and not any(w.grad_mode for w in data),
+            hidden=bool(data) and all(is_hidden(self.seen[w].chain) for w in data),
             changes_history=bool(data) and _root_changed(given),
-            version_bumps=fake.storage.version,
+            version_bumps=given.storage.version,
+            shares_outside=given.storage.exported,
         )
+
+
+def with_changes(
+    metas: tuple[InputMeta, ...],
+    captured: Captured,
+    timeline: Timeline,
+    outputs: tuple[OutputMeta, ...],
+) -> Iterator[InputMeta]:
+    """The records with what else is done to the inputs (FUN-36)."""
+    shown = {o.role for o in outputs if isinstance(o, AliasOfInput)}
+    for given, meta in zip(captured.inputs, metas, strict=True):
+        steps = timeline.steps(given, shown=given.role in shown)
+        yield attrs.evolve(meta, changes=steps) if steps else meta
 
 
 def _root_changed(given: CapturedInput) -> bool:
@@ -132,6 +153,8 @@ def _root_changed(given: CapturedInput) -> bool:
         now = fake._root.node
     else:
         now = fake._node or (fake._accumulator if fake._leaf else None)
+    if now is None or type(now) is AccumulateGrad:  # no write made it so (FUN-36)
+        return False
     return now is not (None if given.entry is None else given.entry[0])
 
 
@@ -139,7 +162,7 @@ def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) ->
     """ALI-1: inputs that overlap while one is written are one memory; that is not built yet."""
     families: dict[int, list[tuple[CapturedInput, InputMeta]]] = {}
     for given, meta in zip(captured.inputs, metas, strict=True):
-        families.setdefault(id(given.fake.storage), []).append((given, meta))
+        families.setdefault(id(given.storage), []).append((given, meta))
     for family in families.values():
         for (a, first), (b, second) in _near(family):
             if not (first.writes_data or second.writes_data):
@@ -198,9 +221,10 @@ def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
 class _Outputs:
     """Decides the kind of each result, first match wins (META-7)."""
 
-    def __init__(self, captured: Captured, seen: Sights) -> None:
+    def __init__(self, captured: Captured, seen: Sights, timeline: Timeline) -> None:
         self.captured = captured
         self.seen = seen
+        self.timeline = timeline
         self.results = captured.results
         self.first = _first_places(self.results)
         self.sharing: dict[Node, list[int]] = {}
@@ -237,7 +261,8 @@ class _Outputs:
             self._check_history(index, result, sight)
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
-            return AliasOfInput(role, self._view(result, sight))
+            before = self.timeline.before(role, result.value)
+            return AliasOfInput(role, self._view(result, sight), before)
         if sight.object is sight.root:
             return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
         if len(self.sharing[sight.root]) > 1 or result._kind is not None:
@@ -255,6 +280,7 @@ class _Outputs:
             under_grad=result._kind is not CreationKind.NO_GRAD or result._node is not None,
             is_dead_end=is_dead_end(result),
             geometry_steps=sight.moves,
+            version=result.storage.version if is_hidden(sight.chain) else None,
         )
 
     def _alias(self, sight: Sight, result: Tensor) -> OutputMeta:
@@ -269,15 +295,17 @@ class _Outputs:
 
     def _base(self, sight: Sight) -> BaseMeta:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
-        version = 0
+        version, exported = 0, False
         for output in self.sharing[sight.root]:
             other = self.results[output]
-            version = other.storage.version
+            if not is_hidden(self.seen[other.value].chain):
+                version = other.storage.version
+            exported = exported or other.storage.exported
             if not _detached(self.seen[other.value].chain):
                 root = other._root
                 requires_grad = root is not None and root.requires_grad
-                return BaseMeta(sight.root, meta, requires_grad, output, version)
-        return BaseMeta(sight.root, meta, False, -1, version)
+                return BaseMeta(sight.root, meta, requires_grad, output, version, exported)
+        return BaseMeta(sight.root, meta, False, -1, version, exported)
 
     def _check_leaf_window(self, index: int, given: CapturedInput) -> None:
         """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
@@ -321,6 +349,9 @@ class _Outputs:
         self._check_hooks(index, result)
         family = result._root
         of_a_leaf = family is not None and not family.requires_grad and result._node is not None
+        given = self.inputs.get(sight.root)
+        if given is not None and given.role in self.timeline.of:  # it is rebuilt as it was taken
+            of_a_leaf = False
         own = _detached(sight.chain) or result._leaf or of_a_leaf
         if own and result.requires_grad_outside():
             place = describe(result.value.location)
@@ -351,4 +382,6 @@ def _detached(chain: Chain) -> bool:
 def _plain(result: Tensor, meta: TensorMeta, steps: Chain) -> Plain:
     """The record of a result that the forward returns with this meta, before these geometry ops."""
     is_leaf = result._leaf and result._node is None
-    return Plain(result.requires_grad_outside(), meta, result.storage.version, steps, is_leaf)
+    storage = result.storage
+    grad = result.requires_grad_outside()
+    return Plain(grad, meta, storage.version, steps, is_leaf, storage.exported)

@@ -34,6 +34,7 @@ from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.changes import new_leaves
 from aotlite.stages.facts import (
     AliasOfBase,
     Captured,
@@ -90,6 +91,7 @@ class _Recording:
         self.run: NotedRun | None = None
         self.ran: list[ResultRole] = []
         """The results whose gradients `run` starts from."""
+        self.new_leaves: frozenset[InputRole] = frozenset()
 
     def joint(self) -> Joint:
         self._read_results()
@@ -114,6 +116,7 @@ class _Recording:
             late.arrivals,
             self._late_inputs,
             late.bases,
+            self.new_leaves,
         )
 
     # --- users' Python on the tape
@@ -191,6 +194,7 @@ class _Recording:
         way = passed(list(edges.values()))
         self.user_code = runs_user_code(way)
         self.inner = [(n, 0) for n in way if type(n) is AccumulateGrad and n not in sinks]
+        self.new_leaves = new_leaves(self.captured.inputs, way)
         for node, bits in way.items():
             saved = node.kept_tensors()
             if node in sinks:
@@ -232,7 +236,7 @@ class _Recording:
         gradients: list[tuple[Role, Any]] = [
             (Gradient(given.role), None if grad is None else grad.value)
             for given, grad in zip(self.captured.inputs, self._run(roots), strict=True)
-            if given.entry is not None
+            if given.collects
         ]
         return nodes, gradients
 
@@ -297,7 +301,7 @@ class _Recording:
         """Whose memory each storage is, once the call has returned."""
         owners: dict[int, InputRole | Output | IntermediateBase] = {}
         for given in self.captured.inputs:
-            owners.setdefault(id(given.fake.storage), given.role)
+            owners.setdefault(id(given.storage), given.role)
         for index, output in enumerate(self.meta.outputs):
             result = self.captured.results[index]
             if isinstance(output, Plain):
@@ -316,17 +320,22 @@ def _sinks(given: CapturedInput) -> list[tuple[Edge, tuple[Step, ...]]]:
 
     A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
     """
-    if given.entry is None:
-        return []
-    found: list[tuple[Edge, tuple[Step, ...]]] = [(given.entry, ())]
-    node = given.entry[0]
+    found: list[tuple[Edge, tuple[Step, ...]]] = []
+    for edge in (given.entry, given.leaf_entry):
+        found += [] if edge is None else _collecting_nodes(edge)
+    return found
+
+
+def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[Step, ...]]]:
+    found: list[tuple[Edge, tuple[Step, ...]]] = [(edge, ())]
+    node = edge[0]
     moves: tuple[Step, ...] = ()
     while isinstance(node, AccumulateGrad) and node.edges:
         moves = (*moves, *node.chain)
-        (edge,) = node.edges
-        assert edge is not None
-        found.append((edge, moves))
-        node = edge[0]
+        (further,) = node.edges
+        assert further is not None
+        found.append((further, moves))
+        node = further[0]
     return found
 
 

@@ -31,12 +31,12 @@ from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND
+from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND, HIDDEN_ALIAS
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed, Tangent
 from aotlite.stages.source_place import describe
 
-_SAME = (ALIAS, DETACH)
+_SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
 _WINDOWS = (AS_STRIDED, OPS["as_strided_"])
 
 

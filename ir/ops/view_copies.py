@@ -59,7 +59,10 @@ def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | Non
     return _copied(self.as_strided(size, stride, storage_offset))
 
 
+_OTHERS = (views.AS_STRIDED, views.VIEW, views.HIDDEN_ALIAS)
+"""Those whose copies are declared above, or would be `detach_copy` again."""
+
 for _op in tuple(OPS.values()):
-    known = f"{_op.name}_copy" in OPS or _op in (views.AS_STRIDED, views.VIEW)
+    known = f"{_op.name}_copy" in OPS or _op in _OTHERS
     if isinstance(_op, (ViewOp, MultiViewOp)) and not known:
         _declare_copy(_op)

@@ -48,6 +48,15 @@ DETACH = view(
     keeps_all=True,
 )
 
+HIDDEN_ALIAS = view(
+    "hidden_alias(Tensor(a) self) -> Tensor(a)",
+    meta=_unchanged,
+    put=lambda parent, value: value,
+    vjp=None,
+    keeps_all=True,
+)
+"""Like `detach`, but the count of writes is the result's own (TEN-5)."""
+
 
 # ------------------------------------------------------------------------------------ reshaping
 def _view(self: TensorMeta, size: tuple[int, ...]) -> Window:

@@ -230,7 +230,12 @@ REFUSED = {
         [("as_strided", A, (3,), (1,), 1), ("relu_", B)],
         inputs=(1,),
     ),
-    "requires_grad_ on a tensor from outside": case([PLAIN], [("requires_grad_", A)]),
+    "and both get gradients, expected one": case(
+        [LEAF, ("mul", A, 2)],
+        [("mul", A, 3), ("detach_", A), ("requires_grad_", A), ("mul", A, 5)],
+        inputs=(1,),
+        outputs=(1, 4),
+    ),
     "has a history of its own": case(
         [PLAIN, LEAF], [("detach", A), ("mul_", C, B)], inputs=(0, 1), outputs=(2,)
     ),

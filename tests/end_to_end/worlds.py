@@ -240,7 +240,7 @@ def _gradients(kept: list[Any]) -> list[Any]:
 REFUSALS: dict[type, tuple[str, ...]] = {
     AliasError: ("overlap in memory", "overlaps itself, expected a base with"),
     UnsupportedError: (
-        "requires_grad_ on a tensor from outside",
+        "and both get gradients, expected one",
         "reaches outside the",
         "has a history of its own",
         "after as_strided_, expected uses before",

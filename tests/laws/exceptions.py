@@ -4,6 +4,7 @@ from __future__ import annotations
 
 CONSTANT = {
     "detach": "cutting the gradient off is its meaning",
+    "hidden_alias": "it is no part of a history, as detach",
 }
 """Ops that give no gradient where there is one, and why."""
 

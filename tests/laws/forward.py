@@ -205,7 +205,7 @@ def _check_sharing(op: Op, sample: Sample, args: Any, outs: tuple[Tensor, ...]) 
     declared = op.schema.returns[0].alias is not None
     for out in outs:
         for k, operand in enumerate(tensors_in(args)):
-            shared = out.storage is operand.storage or (
+            shared = out.storage.buffer is operand.storage.buffer or (
                 np.shares_memory(memory(out), memory(operand))
             )
             if declared and k == 0 or shared:

@@ -62,6 +62,7 @@ def _pool(torch: Any, *args: Any) -> Any:
 
 _SPECIAL: dict[str, Callable[..., Any]] = {
     "as_strided": _as_strided,
+    "hidden_alias": lambda torch, x: x.data,
     "as_strided_": _as_strided_,
     "as_strided_scatter": _as_strided_scatter,
     "cast": _cast,

@@ -57,6 +57,9 @@ differences(
         _is_complex,
     ),
     Difference(
+        ("hidden_alias",), "aliasing", "TEN-5: the memory is shared; a storage object counts writes"
+    ),
+    Difference(
         ("detach_copy",), "gradient", "PyTorch's requires grad, and its backward always raises"
     ),
     Difference(

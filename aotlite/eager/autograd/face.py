@@ -55,17 +55,13 @@ class Differentiable(Operand):
 
         Raises DTypeError for integers, AutogradError for turning it off on a non-leaf.
         """
-        recorder = STATE.recorder
-        if recorder is not None and recorder.is_outside(_tensor(self)):
-            raise recorder.refuse(
-                "requires_grad_ on a tensor from outside", "set it before the call"
-            )
+        me = _here(self)
         value = bool(requires_grad)
         if value and not self.dtype.is_differentiable:
             raise DTypeError(
                 f"requires_grad_: the dtype is {self.dtype}, expected a floating or complex one"
             )
-        if not value and not self.is_leaf:
+        if not value and not me.is_leaf:
             raise AutogradError(
                 "requires_grad_: the tensor is not a leaf, expected a leaf; use detach()"
             )
@@ -77,14 +73,14 @@ class Differentiable(Operand):
                 ),
                 "clone() it outside of inference_mode. (TEN-22)",
             )
-        if value != self._leaf and (self._leaf or self._leads_nowhere()):
+        if value != me._leaf and (me._leaf or me._leads_nowhere()):
             from aotlite.eager.autograd.history import follow_leaf
 
-            if recorder is not None:
-                recorder.unrecorded = True
-            self._leaf = value  # type: ignore[misc]
-            self.facts = None
-            follow_leaf(_tensor(self))
+            me._leaf = value
+            me.facts = None
+            follow_leaf(me)
+            if STATE.recorder is not None:
+                STATE.recorder.changes.made_leaf(me, requires_grad=value)
         return _tensor(self)
 
     @property
@@ -174,10 +170,8 @@ class Differentiable(Operand):
         """
         from aotlite.eager.autograd.history import detach_in_place
 
-        _forbid_outside(self, "detach_", "use detach()")
-        if STATE.recorder is not None:
-            STATE.recorder.unrecorded = True
-        detach_in_place(_tensor(self))
+        me, recorder = _here(self), STATE.recorder
+        detach_in_place(me, is_view=recorder is not None and recorder.changes.detached(me))
         return _tensor(self)
 
     def is_inference(self) -> bool:

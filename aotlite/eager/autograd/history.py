@@ -140,20 +140,25 @@ def edge_of(tensor: Tensor) -> Edge | None:
     return None if tensor._node is None else (tensor._node, tensor._index)
 
 
-def detach_in_place(tensor: Tensor) -> None:
+def detach_in_place(tensor: Tensor, *, is_view: bool = False) -> None:
     """Makes the tensor a leaf that does not require grad. Raises AutogradError for a view.
 
-    Views of it keep the history that they have (TEN-23).
+    Views of it keep the history that they have (TEN-23). `is_view`: it stands for a view.
     """
-    if tensor._base is not None:
-        raise noted(
-            AutogradError("detach_: the tensor is a view, expected one that is not"),
-            "Its history is that of its base: use detach(). (TEN-23)",
-        )
+    if is_view or tensor._base is not None:
+        raise detached_view()
     tensor._leaf = False
     tensor._node, tensor._index, tensor.facts = None, 0, None
     if tensor._root is not None:
         tensor._root.forget()
+
+
+def detached_view() -> Exception:
+    """The error for detaching a view in place (TEN-23)."""
+    return noted(
+        AutogradError("detach_: the tensor is a view, expected one that is not"),
+        "Its history is that of its base: use detach(). (TEN-23)",
+    )
 
 
 def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
