@@ -1,8 +1,9 @@
-"""Stage 7, simplify: dead code and common subexpressions of a pure graph, in linear time.
+"""Stage 7, simplify: dead code, common subexpressions and needless windows of a pure graph.
 
-Input and output: a pure graph. Nodes whose memory the caller comes to hold are merged with nothing:
-two results are two memories, and a saved value must not become a result that the caller may write
-(PART-15). Rules: TRC-10, PART-15. Spec: `specs/s7_simplify.md`.
+Input and output: a pure graph. In linear time. Nodes whose memory the caller comes to hold are
+merged with nothing: two results are two memories, and a saved value must not become a result that
+the caller may write (PART-15). The window rules are in `stages/windows.py` and
+`stages/dead_writes.py`. Rules: TRC-10, PART-15, SIM-7. Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,28 @@ from typing import Any
 from aotlite.ir.graph import Graph, Node, map_nodes, output_node
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
+from aotlite.stages.dead_writes import drop_dead_writes
+from aotlite.stages.windows import has_windows, see_through_scatters
+
+_ROUNDS = 4
+"""A round that removes nothing is the last one; what one leaves, the next finds."""
 
 
 def simplify(graph: Graph) -> Graph:
-    """An equal graph without unused and without repeated computations."""
-    return eliminate_common_subexpressions(eliminate_dead_code(graph))
+    """An equal graph without unused and repeated computations, and without needless windows."""
+    graph = eliminate_common_subexpressions(eliminate_dead_code(graph))
+    return apply_window_rules(graph) if has_windows(graph) else graph
+
+
+def apply_window_rules(graph: Graph) -> Graph:
+    """The graph by the rules on views and scatters (SIM-2 to SIM-6); never a larger one (SIM-7)."""
+    for _ in range(_ROUNDS):
+        seen = eliminate_dead_code(see_through_scatters(graph, _escaping(graph)))
+        shorter = eliminate_common_subexpressions(eliminate_dead_code(drop_dead_writes(seen)))
+        if len(shorter.nodes) >= len(graph.nodes):
+            break
+        graph = shorter
+    return graph
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
