@@ -17,7 +17,7 @@ from aotlite.stages.dead_writes import drop_dead_writes
 from aotlite.stages.windows import has_windows, see_through_scatters
 
 _ROUNDS = 4
-"""A round that removes nothing is the last one; what one leaves, the next finds."""
+"""What one round leaves, the next finds; a round that finds nothing is the last."""
 
 
 def simplify(graph: Graph) -> Graph:
@@ -29,9 +29,14 @@ def simplify(graph: Graph) -> Graph:
 def apply_window_rules(graph: Graph) -> Graph:
     """The graph by the rules on views and scatters (SIM-2 to SIM-6); never a larger one (SIM-7)."""
     for _ in range(_ROUNDS):
-        seen = eliminate_dead_code(see_through_scatters(graph, _escaping(graph)))
-        shorter = eliminate_common_subexpressions(eliminate_dead_code(drop_dead_writes(seen)))
-        if len(shorter.nodes) >= len(graph.nodes):
+        seen = see_through_scatters(graph, _escaping(graph))
+        if seen is not graph:
+            seen = eliminate_dead_code(seen)
+        shorter = drop_dead_writes(seen)
+        if shorter is graph:
+            break
+        shorter = eliminate_common_subexpressions(eliminate_dead_code(shorter))
+        if len(shorter.nodes) > len(graph.nodes):
             break
         graph = shorter
     return graph

@@ -57,12 +57,12 @@ class Write:
 
 
 def has_windows(graph: Graph) -> bool:
-    """Whether the rules may find something: a scatter, or a view of a view."""
+    """Whether the rules may find something: a scatter, a view of a view, one of everything."""
     for node in graph.nodes:
         op = node.target
         if type(op) is ViewOp:
             value = node.args[0]
-            if type(value.target) is ViewOp or value.target in SCATTERED:
+            if type(value.target) is ViewOp or value.meta is node.meta:
                 return True
         elif op in SCATTERED:
             return True
@@ -123,6 +123,8 @@ class _Windows:
                 self._call(node)
             else:
                 self.build.nodes.append(node)
+        if not self.new:
+            return self.graph
         self.build.source = None
         values = [self.new.get(v, v) if type(v) is Node else v for v in self.graph.outputs]
         return self.build.finish(values, self.graph.output_roles)

@@ -1,0 +1,253 @@
+"""The window rules of stage 7: the same results, memories and strides, of ever smaller graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import aotlite as al
+from aotlite.ir.builder import Builder
+from aotlite.ir.compare import structurally_equal
+from aotlite.ir.graph import Graph
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.role import Gradient
+from aotlite.ir.verify import verify
+from aotlite.stages.s7_simplify import (
+    apply_window_rules,
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    simplify,
+)
+from aotlite.stages.windows import LOOK_BACK, SCATTERED, see_through_scatters
+from tests.stages.journeys import run_graph, same_results
+from tests.stages.window_graphs import Step, graph_of, input_of, roles, steps
+
+
+def ops_of(graph: Graph) -> list[str]:
+    return [node.target.name for node in graph.calls]
+
+
+def simplified(function: Any, *shape: int) -> Graph:
+    graph: Graph = al.inspect.stages_of(function, al.ones(*shape))["simplify"]
+    return graph
+
+
+# ------------------------------------------------------------------------------- random graphs
+@given(steps, roles)
+@settings(max_examples=1_500)
+@pytest.mark.rules("SIM-2", "SIM-3", "SIM-4", "SIM-5", "SIM-6", "FUN-12")
+def test_results_keep_their_values_and_metas(program: list[Step], wanted: list[int]) -> None:
+    graph = graph_of(program, wanted)
+    simple = simplify(graph)
+    verify(simple, functional=True)
+    assert same_results(run_graph(graph, input_of()), run_graph(simple, input_of()))
+    assert [value.meta for value in graph.outputs] == [value.meta for value in simple.outputs]
+
+
+@given(steps, roles)
+@settings(max_examples=500)
+@pytest.mark.rules("SIM-7", "PART-15")
+def test_memory_that_the_caller_holds_stays_the_results_own(
+    program: list[Step], wanted: list[int]
+) -> None:
+    """Gradients are no memory that the caller holds: stage 8 sees to them."""
+    graph = simplify(graph_of(program, wanted))
+    roots = [
+        storage_root(value)
+        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
+        if not isinstance(role, Gradient)
+    ]
+    assert len(roots) == len(set(roots)) and all(root.op == "call" for root in roots)
+
+
+@given(steps, roles)
+@settings(max_examples=500)
+@pytest.mark.rules("SIM-7")
+def test_no_graph_becomes_larger(program: list[Step], wanted: list[int]) -> None:
+    graph = eliminate_common_subexpressions(eliminate_dead_code(graph_of(program, wanted)))
+    assert len(apply_window_rules(graph)) <= len(graph)
+
+
+@given(steps, roles)
+@settings(max_examples=300)
+def test_the_graph_given_stays_as_it_was(program: list[Step], wanted: list[int]) -> None:
+    graph = graph_of(program, wanted)
+    before = [(node, node.args, node.meta) for node in graph.nodes]
+    simplify(graph)
+    assert before == [(node, node.args, node.meta) for node in graph.nodes]
+
+
+# -------------------------------------------------------------------------------- rule by rule
+@pytest.mark.rules("SIM-2")
+def test_what_was_written_is_read_without_a_scatter() -> None:
+    def read_back(x: Any) -> Any:
+        y = x * 1.0
+        y[1].mul_(2.0)
+        return y[1] + 1.0
+
+    assert ops_of(simplified(read_back, 2, 3)) == ["mul", "select", "mul", "add"]
+
+
+@pytest.mark.rules("SIM-2", "FUN-12")
+def test_a_column_read_back_keeps_the_strides_of_what_is_made_of_it() -> None:
+    """The column has stride 3, the value written stride 1: a sum and a copy see no difference."""
+
+    def column(x: Any) -> Any:
+        y = x * 1.0
+        y[:, 1].mul_(2.0)
+        return y[:, 1] + 1.0
+
+    assert ops_of(simplified(column, 2, 3)) == ["mul", "select", "mul", "add"]
+
+
+@pytest.mark.rules("SIM-2", "FUN-12")
+def test_what_looks_at_strides_keeps_the_view() -> None:
+    """A sum of a transposed part adds in the order of memory."""
+
+    def block(x: Any) -> Any:
+        y = x * 1.0
+        y[:, :2].copy_(y[:2, :2].t() * 2.0)
+        return y[:, :2].sum(0)
+
+    graph = simplified(block, 2, 3)
+    assert "slice_scatter" in ops_of(graph)
+    assert same_results(run_graph(graph, _ones(graph)), run_graph(_pure(block, 2, 3), _ones(graph)))
+
+
+def _ones(graph: Graph) -> dict[Any, Any]:
+    value = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    return {node.role: value for node in graph.placeholders}
+
+
+def _pure(function: Any, *shape: int) -> Graph:
+    graph: Graph = al.inspect.stages_of(function, al.ones(*shape))["functionalize"]
+    return graph
+
+
+@pytest.mark.rules("SIM-3")
+def test_what_was_not_written_is_read_behind_the_write() -> None:
+    def other_row(x: Any) -> Any:
+        y = x * 1.0
+        y.t()[:, 1].mul_(2.0)
+        return y[0] + 1.0
+
+    assert ops_of(simplified(other_row, 2, 3)) == ["mul", "select", "add"]
+
+
+@pytest.mark.rules("SIM-3")
+def test_parts_that_interleave_are_told_apart() -> None:
+    """Ranges of addresses meet, elements do not."""
+
+    def odd_and_even(x: Any) -> Any:
+        y = x * 1.0
+        y[::2].mul_(2.0)
+        return y[1::2] + 1.0
+
+    assert ops_of(simplified(odd_and_even, 6)) == ["mul", "slice", "add"]
+
+
+@pytest.mark.rules("SIM-3")
+def test_views_look_behind_at_most_64_scatters_in_a_round() -> None:
+    def far(x: Any, count: int) -> Any:
+        y = x * 1.0
+        for i in range(1, count + 1):
+            y[i].mul_(2.0)
+        return y[0] + 1.0, y.sum()
+
+    for count, behind in ((LOOK_BACK, True), (LOOK_BACK + 1, False)):
+        graph = _pure(lambda x, count=count: far(x, count), count + 1, 2)
+        seen = eliminate_dead_code(see_through_scatters(graph, set()))
+        read = seen.outputs[0].args[0]
+        assert (storage_root(read).target.name == "mul") is behind
+
+
+@pytest.mark.rules("SIM-4")
+def test_of_two_writes_to_one_window_the_later_counts() -> None:
+    def overlapping_between(x: Any) -> Any:
+        y = x * 1.0
+        y[0].mul_(2.0)
+        y[:, 0].fill_(3.0)
+        y[0].fill_(4.0)
+        return y.sum()
+
+    assert ops_of(simplified(overlapping_between, 2, 3)).count("select_scatter") == 2
+
+
+@pytest.mark.rules("SIM-4")
+def test_a_write_that_is_read_in_between_stays() -> None:
+    def read_between(x: Any) -> Any:
+        y = x * 1.0
+        y[0].fill_(3.0)
+        total = y.sum()
+        y[0].fill_(4.0)
+        return total + y.sum()
+
+    assert ops_of(simplified(read_between, 2, 3)).count("select_scatter") == 2
+
+
+@pytest.mark.rules("SIM-5")
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda x: x.t().t(),
+        lambda x: x.view(6).view(2, 3),
+        lambda x: x.unsqueeze(0).squeeze(0),
+        lambda x: x[:, 0:3],
+        lambda x: x.permute(1, 0).transpose(0, 1),
+        lambda x: x.as_strided((2, 3), (3, 1)),
+    ],
+)
+def test_a_view_of_everything_in_its_geometry_is_the_value(same: Any) -> None:
+    assert ops_of(simplified(lambda x: same(x * 1.0).exp(), 2, 3)) == ["mul", "exp"]
+
+
+@pytest.mark.rules("SIM-5")
+def test_views_with_one_window_are_one() -> None:
+    def twice(x: Any) -> Any:
+        return x[1:3][0] * x[1] + x.t()[:, 1]
+
+    assert ops_of(simplified(twice, 4, 3)).count("select") == 1
+
+
+@pytest.mark.rules("SIM-6")
+def test_scatters_of_nothing_of_the_same_and_of_everything() -> None:
+    build = Builder("needless")
+    x = build.placeholder(tensor_meta((2, 3)))
+    nothing = x._do("slice_scatter", x.narrow(1, 0, 0), 1, 0, 0, 1)
+    same = nothing._do("select_scatter", x.select(0, 1), 0, 1)
+    every = same._do("slice_scatter", (same + 1.0), 0, 0, 2, 1)
+    graph = simplify(build.finish([every * 2.0]))
+    assert ops_of(graph) == ["add", "mul"]
+    assert graph.calls[0].args[0] is graph.placeholders[0]
+
+
+@pytest.mark.rules("SIM-7", "PART-15")
+def test_what_is_read_from_a_result_stays_in_its_memory() -> None:
+    """Saved for the backward, it has the version that the caller's writes change."""
+
+    def held(x: Any) -> Any:
+        y = x * 1.0
+        y[0].mul_(2.0)
+        return y, y[0] * y[0]
+
+    compiled = al.compile(held)
+    y, square = compiled(al.ones(2, 3).requires_grad_())
+    y.add_(1.0)
+    with pytest.raises(al.AutogradError):
+        square.sum().backward()
+
+
+def test_every_scatter_is_known() -> None:
+    names = {op.name for op in SCATTERED}
+    assert {f"{name}_scatter" for name in ("select", "slice", "diagonal", "unfold")} <= names
+    assert "as_strided_scatter" in names
+
+
+def test_simplify_keeps_a_graph_without_windows() -> None:
+    graph = simplified(lambda x: x.sin() * 2.0, 3)
+    assert structurally_equal(graph, simplify(graph)) is None
+    assert simplify(graph) is graph
