@@ -7,6 +7,7 @@ say which result is of which kind, and what happened to each input.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ import attrs
 import aotlite as al
 from tests.end_to_end.cases import Case, results_of, setup_of
 from tests.programs import GEOMETRY, Aotlite, Ref, Step, execute
+from tests.stages.journeys import Journey, journey_of, journeys
 
 
 @attrs.define
@@ -113,6 +115,13 @@ def on_intermediates(case: Case) -> Case:
     outputs = tuple([number + count for number in case.program.outputs])
     program = attrs.evolve(case.program, body=(*copies, *body), outputs=outputs)
     return attrs.evolve(case, program=program)
+
+
+@cache
+def on_both() -> tuple[Journey, ...]:
+    """Random programs on their inputs, and on copies of them."""
+    again = (journey_of(on_intermediates(journey.case)) for journey in journeys())
+    return (*journeys(), *(journey for journey in again if journey is not None))
 
 
 # ------------------------------------------------------------------------------------ the kinds

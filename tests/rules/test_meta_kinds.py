@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
 
-import aotlite as al
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal
 from aotlite.stages.facts import (
     AliasOfBase,
@@ -22,18 +20,11 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.record import where_it_leads
-from tests.rules.meta_oracle import Run, kinds, on_intermediates, run_eagerly, tangents
-from tests.stages.journeys import Journey, journey_of, journeys
+from tests.rules.meta_oracle import Run, kinds, on_both, run_eagerly, tangents
+from tests.stages.journeys import Journey
 
 ENOUGH = 60
 """Journeys that a check must have something to say about."""
-
-
-@cache
-def on_both() -> tuple[Journey, ...]:
-    """Random programs on their inputs, and on copies of them."""
-    again = (journey_of(on_intermediates(journey.case)) for journey in journeys())
-    return (*journeys(), *(journey for journey in again if journey is not None))
 
 
 def holds(check: Any) -> int:
