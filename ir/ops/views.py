@@ -155,7 +155,10 @@ T = view(
 
 
 def _order(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    order = tuple(sizes.wrap_dim(d, ndim, op="permute") for d in dims)
+    # Their number first, as in PyTorch: only then is a dimension that there is not an IndexError.
+    order: tuple[int, ...] = ()
+    if len(dims) == ndim:
+        order = tuple(sizes.wrap_dim(d, ndim, op="permute") for d in dims)
     if sorted(order) != list(range(ndim)):
         raise ShapeError(f"permute: dims is {dims}, expected each of {ndim} dimensions once")
     return order

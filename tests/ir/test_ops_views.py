@@ -27,6 +27,8 @@ REFUSED = [
     (lambda x: x.swapaxes(0, -3), IndexOutOfRangeError, "transpose: dimension is -3"),
     (lambda x: x.permute(0, 0), ShapeError, "permute: dims is .* each of 2 dimensions once"),
     (lambda x: x.permute(0), ShapeError, "permute: dims is .* each of 2 dimensions once"),
+    (lambda x: x.permute(0, 1, 2), ShapeError, "permute: dims is .* each of 2 dimensions once"),
+    (lambda x: x.permute(0, 2), IndexOutOfRangeError, "permute: dimension is 2, expected -2 to 1"),
     (lambda x: x.movedim(0, (0, 1)), ShapeError, "movedim: source is .* as many dimensions in"),
     (lambda x: x.movedim((0, 0), (0, 1)), ArgumentError, "movedim: dimensions are .* once"),
     (lambda x: x.moveaxis(2, 0), IndexOutOfRangeError, "moveaxis: dimension is 2"),
