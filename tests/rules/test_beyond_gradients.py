@@ -173,3 +173,30 @@ def test_the_conjugate_is_a_copy(way):
     y = way.compiled(lambda x: x.conj())(x)
     x.zero_()
     way.shows(y.tolist(), [1 - 2j], eager=[0], pytorch=[0])
+
+
+@pytest.mark.rules("FUN-33")
+def test_what_a_backward_writes_is_the_callers_tensor(way):
+    """#172956, #174124: in PyTorch the caller's tensor has changed when the call returns."""
+
+    class Counted(way.lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.count = x.detach() * 0
+            ctx.mark_non_differentiable(ctx.count)
+            return x * 2, ctx.count
+
+        @staticmethod
+        def backward(ctx, g, _):
+            ctx.count.add_(1)
+            return g * 2
+
+    x = way.leaf([1.0, 2.0])
+
+    def run():
+        got, count = way.compiled(lambda x: Counted.apply(x))(x)
+        before = count.tolist()
+        got.sum().backward()
+        return before, count.tolist(), x.grad.tolist()
+
+    way.shows(way.outcome(run), ([0, 0], [1, 1], [2, 2]), pytorch=([1, 1], [1, 1], [2, 2]))

@@ -1,0 +1,37 @@
+"""Changes of inputs that PyTorch loses or counts wrongly, each by its smallest program."""
+
+import pytest
+
+
+@pytest.mark.rules("FUN-19")
+def test_a_hidden_write_moves_no_counter(way):
+    x = way.arange(3)
+    call = way.compiled(lambda x: way.hidden(x).mul_(2) + 1)
+    got = call(x).tolist()
+    told = got, x.tolist(), way.version(x)
+    way.shows(told, ([1, 3, 5], [0, 2, 4], 0), pytorch=([1, 3, 5], [0, 2, 4], 2))
+
+
+@pytest.mark.rules("FUN-36")
+def test_an_input_that_is_detached_inside_is_a_leaf_afterwards(way):
+    x = way.leaf([1.0, 2.0]).mul(1)
+
+    def detach(x):
+        x.detach_()
+        return x * 2
+
+    got = way.compiled(detach)(x)
+    told = x.requires_grad, x.is_leaf, got.requires_grad
+    way.shows(told, (False, True, False), pytorch=(True, False, False))
+
+
+@pytest.mark.rules("FUN-36")
+def test_an_input_can_come_to_require_grad_inside(way):
+    x = way.tensor([1.0, 2.0])
+
+    def require(x):
+        x.requires_grad_()
+        return x * 2
+
+    got = way.compiled(require)(x)
+    way.shows((x.requires_grad, got.requires_grad), (True, True), pytorch=(False, False))
