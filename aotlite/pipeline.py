@@ -277,7 +277,11 @@ def _world(request: Request, captured: Captured, meta: FunctionMeta, calling: An
         hidden=tuple(reals[role] for role in calling.hidden),
         guards=tuple(recorder.guards),
         fixed_offsets=frozenset(recorder.offset_read),
-        writes=any(each.version_bumps or each.written_late for each in meta.inputs),
+        written=frozenset(
+            each.role
+            for each in meta.inputs
+            if each.writes or each.version_bumps or each.written_late
+        ),
     )
 
 

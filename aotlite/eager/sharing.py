@@ -11,7 +11,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.overlap import Geometry, overlaps
+from aotlite.ir.overlap import Geometry, overlaps, overlaps_bytes
 
 
 def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:
@@ -31,6 +31,49 @@ def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:
 def first_byte(tensor: Tensor) -> int:
     """Where the tensor starts in its storage: tensors of one storage may differ in dtype."""
     return tensor.offset * tensor.meta.dtype.itemsize
+
+
+SharedMemory = tuple[
+    tuple[tuple[int, ...], ...], tuple[tuple[int, int, int], ...], tuple[tuple[int, int], ...]
+]
+
+
+def shared_memory(tensors: Sequence[Tensor], written: Sequence[int]) -> SharedMemory:
+    """What counts of who shares memory, where these tensors are written (GRD-2).
+
+    The tensors on each storage that one of them is on; the pairs of those that overlap, with their
+    distance in bytes; pairs on memory that ndarrays share. How others share memory, and how far
+    apart tensors are that do not overlap, is nobody's business.
+
+    >>> import aotlite as al
+    >>> x, y = al.ones(6), al.ones(6)
+    >>> shared_memory([x[:3], x[2:], x[5:], y, y], [0])
+    (((0, 1, 2),), ((0, 1, 8), (1, 2, 12)), ())
+    """
+    wanted = set(written)
+    groups = [tuple(group) for group in on_one_storage(tensors)]
+    groups = [group for group in groups if len(group) > 1 and not wanted.isdisjoint(group)]
+    pairs = [pair for group in groups for pair in _overlapping(tensors, group)]
+    near = [(i, j, first_byte(tensors[j]) - first_byte(tensors[i])) for i, j in pairs]
+    foreign = [pair for pair in foreign_overlaps(tensors) if not wanted.isdisjoint(pair)]
+    return tuple(groups), tuple(sorted(near)), tuple(foreign)
+
+
+def _overlapping(tensors: Sequence[Tensor], group: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The pairs on one storage that have a byte in common; found by sorting."""
+    by_start = sorted(group, key=lambda i: first_byte(tensors[i]))
+    for k, i in enumerate(by_start, 1):
+        end = first_byte(tensors[i]) + tensors[i].meta.span * tensors[i].meta.dtype.itemsize
+        for j in islice(by_start, k, None):
+            if first_byte(tensors[j]) >= end:
+                break
+            if overlaps_bytes(*_laid_out(tensors[i]), *_laid_out(tensors[j])):
+                yield min(i, j), max(i, j)
+
+
+def _laid_out(tensor: Tensor) -> tuple[Geometry, int]:
+    meta = tensor.meta
+    return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
 
 
 def are_apart(*tensors: Tensor) -> bool:

@@ -7,7 +7,8 @@ Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import combinations
 
 from aotlite.eager.sharing import (
@@ -16,48 +17,83 @@ from aotlite.eager.sharing import (
     foreign_overlaps,
     is_foreign,
     on_one_storage,
+    shared_memory,
 )
 from aotlite.eager.tensor import Tensor
+from aotlite.stages.s10_reasons import Check
 from aotlite.stages.s10_source import MANY, Source, listed
 
 _FEW = 3
 """So many storages are compared pair by pair; more, as a set."""
 
-Test = tuple[str, str, str]
-"""An expression, what it is about, and what is expected."""
+_SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 
 
-def sharing_tests(source: Source, tensors: dict[str, Tensor]) -> Iterator[Test]:
-    """The tests for inputs, by the names of their variables."""
+def sharing_check(
+    source: Source, tensors: dict[str, Tensor], written: Collection[str]
+) -> Iterator[Check]:
+    """The check for inputs by the names of their variables, some of which are written, if any.
+
+    Straight-line tests that everything lies as it did; where that is more than counts, what counts
+    is found and compared when they fail.
+    """
+    tests = tuple(_tests(source, tensors, written))
+    if not tests:
+        return
+    names, given = list(tensors), list(tensors.values())
+    places = [place for place, name in enumerate(names) if name in written]
+    alike = " and ".join([each.test for each in tests])
+    plan = shared_memory(given, places)
+    if len(places) < len(names) - 1 or _some_are_apart(plan[0], plan[1]):
+        source.use(shared_memory)
+        whole = source.constant(plan, "V", _SUBJECT)
+        found = f"shared_memory({listed(names)}, {listed([str(place) for place in places])})"
+        alike = f"(({alike}) or {found} == {whole})"
+    yield Check(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
+
+
+def _some_are_apart(
+    groups: Collection[tuple[int, ...]], near: Collection[tuple[int, int, int]]
+) -> bool:
+    """Whether there are tensors on one storage of which some do not overlap."""
+    return sum(len(group) * (len(group) - 1) // 2 for group in groups) > len(near)
+
+
+def _tests(
+    source: Source, tensors: dict[str, Tensor], written: Collection[str]
+) -> Iterator[Check]:
+    """That the inputs are on the storages they were on, where they were, one by one."""
     names, given = list(tensors), list(tensors.values())
     first = []
     for group in on_one_storage(given):
         first.append(names[group[0]])
+        counts = any(names[index] in written for index in group)
         for index in group[1:]:
-            yield from _on_storage_of(names[group[0]], given[group[0]], names[index], given[index])
+            name, later = names[group[0]], names[index]
+            test = f"{later}.storage is {name}.storage"
+            yield Check(test, f"the memory of {later}", expected=f"that of {name}")
+            if counts:
+                yield _at_distance(name, given[group[0]], later, given[index])
     foreign = tuple(foreign_overlaps(given))
-    expected = "as at the first call"
     if foreign:
         source.use(is_foreign)
         test = f"is_foreign({listed(names)}, {source.constant(foreign, 'V', 'shared by ndarrays')})"
-        yield test, "memory that ndarrays share", expected
+        yield Check(test, "memory that ndarrays share", expected=_EXPECTED)
     if len(first) > 1:
         source.use(are_apart)
-        apart = _different(first) if foreign else _apart(first)
-        yield apart, "memory that the inputs share", expected
+        yield Check(_different(first) if foreign else _apart(first), _SUBJECT, expected=_EXPECTED)
 
 
-def _on_storage_of(name: str, tensor: Tensor, later: str, other: Tensor) -> Iterator[Test]:
+def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> Check:
     """That one input starts where it did from the start of another, on its storage."""
-    subject = f"the memory of {later}"
-    yield f"{later}.storage is {name}.storage", subject, f"that of {name}"
     distance = first_byte(other) - first_byte(tensor)
     sizes = tensor.meta.dtype.itemsize, other.meta.dtype.itemsize
     if sizes[0] == sizes[1]:
         test = f"{later}.offset - {name}.offset == {distance // sizes[0]}"
     else:
         test = f"{later}.offset * {sizes[1]} - {name}.offset * {sizes[0]} == {distance}"
-    yield test, subject, f"{distance} bytes from the first of {name}"
+    subject = f"the memory of {later}"
+    return Check(test, subject, expected=f"{distance} bytes from the first of {name}")
 
 
 def _different(names: list[str]) -> str:

@@ -331,14 +331,15 @@ def test_another_offset_does_not_compile_again_unless_it_was_read():
 
 
 @pytest.mark.rules("GRD-2")
-def test_two_unequal_distances_in_one_storage_are_two_entries():
-    """GRD-2: the pattern of shared storages is part of the key, the place in it is not."""
+def test_parts_that_do_not_overlap_share_an_entry_at_any_distance():
+    """GRD-2: that they share a storage is part of the key, where they lie in it is not."""
     data = al.arange(12.0)
     compiled = al.compile(lambda a, b: a.mul_(2.0).sum() + b.sum())
     assert 1.0 * 2 + 5.0 == compiled(data[0:2], data[2:4]).item()
     assert 2 * (4.0 + 5.0) + 13.0 == compiled(data[4:6], data[6:8]).item()
+    assert 2 * (2.0 + 3.0) + 21.0 == compiled(data[2:4], data[10:12]).item()
     assert 1 == len(compiled.entries)
-    compiled(data[0:2], data[3:5])
+    compiled(data[0:2], al.ones(2))
     assert 2 == len(compiled.entries)
 
 

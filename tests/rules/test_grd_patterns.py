@@ -34,3 +34,14 @@ def test_which_arguments_are_one_object_is_compared_where_nothing_is_written_too
     compiled = al.compile(session.body)
     assert ([], 0) == session.play(compiled)
     assert len({session.key(pattern) for pattern in session.patterns}) == len(compiled.entries)
+@pytest.mark.rules("GRD-2", "ALI-8", "ALI-1")
+@settings(max_examples=60)
+@given(sessions())
+def test_calls_share_an_entry_where_no_rule_tells_them_apart(session):
+    """An independent account of the rules counts the entries."""
+    compiled = al.compile(session.body)
+    keys = set()
+    for pattern in session.patterns:
+        if session.world(compiled, pattern).error is None:
+            keys.add(session.key(pattern))
+    assert len(keys) == len(compiled.entries)
