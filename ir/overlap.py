@@ -5,7 +5,8 @@ Used for writes through overlapping memory (TEN-7, TEN-8) and for inputs that al
 (ALI-2 to ALI-5).
 
 Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`.
-In practice merging terms leaves one or two, solved without a search.
+In practice merging terms leaves one or two, solved without a search. Up to six dimensions nothing
+is given up, whatever the strides: `ir/box_equation.py` ends the searches that would be long.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
+from aotlite.ir.box_equation import is_solvable
 from aotlite.ir.sizes import Shape, Stride, is_symbolic, settled
 
 __all__ = ["Geometry", "has_internal_overlap", "overlaps", "overlaps_bytes"]
@@ -26,6 +28,8 @@ _Term: TypeAlias = tuple[int, int]
 
 _EXACT_RANK = 6
 _WORK_LIMIT = 100_000
+_QUICK = 3000
+"""So many steps a search may take; nearly all take a few. The rest is a matter of lattices."""
 
 
 def overlaps(a: Geometry, b: Geometry) -> bool:
@@ -123,12 +127,23 @@ def _work_limit(rank: int) -> int | None:
 def _solvable(terms: list[_Term], target: int, limit: int | None) -> bool:
     """Whether `Σ x_k stride_k = target` with `0 <= x_k <= count_k`; True at the work limit.
 
-    A depth-first search, largest stride first, over remainders of the target that bounds and the
-    gcd of the strides to come allow. It keeps its own stack: ranks know no recursion limit.
+    Without a limit, what a short search does not answer `box_equation` does, in milliseconds.
     """
     merged = _merged(terms)
     if not 0 <= target <= _reach(merged):
         return False
+    found = _searched(merged, target, limit or _QUICK)
+    if found is None:
+        return True if limit else is_solvable(merged, target)
+    return found
+
+
+def _searched(merged: list[_Term], target: int, limit: int) -> bool | None:
+    """The answer of a search of so many steps; None if it takes more.
+
+    A depth-first search, largest stride first, over remainders of the target that bounds and the
+    gcd of the strides to come allow. It keeps its own stack: ranks know no recursion limit.
+    """
     levels = [(*term, *_after(merged[at:])) for at, term in enumerate(merged, 1)]
     stack = [iter((target,))]
     work = 0
@@ -141,7 +156,7 @@ def _solvable(terms: list[_Term], target: int, limit: int | None) -> bool:
             return True
         work += 1
         if work == limit:
-            return True
+            return None
         stack.append(_remainders(rest, *levels[len(stack) - 1]))
     return False
 

@@ -1,4 +1,4 @@
-"""Memory that different storages lie on is found exactly, however many tensors there are (ALI-5)."""
+"""Memory that different storages lie on is found exactly, among few tensors and many (ALI-5)."""
 
 from itertools import combinations
 
