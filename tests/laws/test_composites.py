@@ -31,6 +31,7 @@ def test_every_composite_has_samples(name):
     assert samples_of(entry(name))
 
 
+@pytest.mark.rules("FUN-29", "FUN-13")
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_compiled_composite_gives_what_eager_gives(name):
     for sample in samples_of(entry(name)):

@@ -65,7 +65,7 @@ def test_functionalize_gives_a_pure_graph() -> None:
     assert holds(check) > ENOUGH
 
 
-@pytest.mark.rules("FUN-4", "FUN-6", "FUN-7")
+@pytest.mark.rules("FUN-4", "FUN-6", "FUN-7", "FUN-2")
 def test_functionalize_computes_what_the_imperative_graph_computes() -> None:
     """Run by the interpreter, whose in-place ops write memory, on small integers: exactly."""
 
