@@ -17,7 +17,7 @@ from aotlite.stages.dead_writes import drop_dead_writes
 from aotlite.stages.windows import has_windows, see_through_scatters
 
 _ROUNDS = 4
-"""What one round leaves, the next finds; a round that finds nothing is the last."""
+"""What one round leaves, the next finds; a round that removes no node is the last."""
 
 
 def simplify(graph: Graph) -> Graph:
@@ -36,9 +36,11 @@ def apply_window_rules(graph: Graph) -> Graph:
         if shorter is graph:
             break
         shorter = eliminate_common_subexpressions(eliminate_dead_code(shorter))
-        if len(shorter.nodes) > len(graph.nodes):
+        before = len(graph.nodes)
+        if len(shorter.nodes) <= before:
+            graph = shorter
+        if len(shorter.nodes) >= before:
             break
-        graph = shorter
     return graph
 
 

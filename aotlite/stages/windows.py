@@ -56,6 +56,14 @@ class Write:
     window: Window
 
 
+class Run(NamedTuple):
+    """Scatters in a row: what they began with, and the addresses that they all write between."""
+
+    below: Node
+    first: int
+    end: int
+
+
 def has_windows(graph: Graph) -> bool:
     """Whether the rules may find something: a scatter, a view of a view, one of everything."""
     for node in graph.nodes:
@@ -115,7 +123,7 @@ class _Windows:
         """For views: the node that made the memory, and where in it they start."""
         self.known: dict[tuple[Node, int, TensorMeta], Node] = {}
         self.writes: dict[Node, Write] = {}
-        self.relations: dict[tuple[Any, ...], str] = {}
+        self.runs: dict[Node, Run] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes[:-1]:
@@ -210,24 +218,32 @@ class _Windows:
             return found
         if memory not in self.writes or self._is_barred(memory):
             return None
+        behind, shown = operand, steps
         steps = [*self._steps_to(operand), *steps]
-        behind: Node | None = None
+        start, end = window.start, window.start + window.meta.span
         for _ in range(LOOK_BACK):
+            run = self.runs.get(memory)
+            if run is not None and (end <= run.first or run.end <= start):
+                if self._is_barred(run.below):
+                    break
+                memory = behind = run.below
+                shown = steps
+                continue
             write = self.writes.get(memory)
             if write is None or self._is_barred(memory) or len(steps) > _MOST_STEPS:
                 break
-            relation = self._relation(window, write.window)
+            relation = _relation(Window(window.meta, start), write.window)
             if relation == "same" and not self._is_barred(self._place(write.source)[0]):
                 return write.source
             below, before = self._place(write.operand)
             if relation != "apart" or self._is_barred(below):
                 break
-            behind = write.operand
-            memory, window = below, Window(window.meta, window.start + before)
-            shown, steps = steps, [*self._steps_to(behind), *steps]
-        if behind is None:
+            memory, behind, shown = below, write.operand, steps
+            steps = [*self._steps_to(behind), *steps]
+            start, end = start + before, end + before
+        if behind is operand:
             return None
-        return self._at(memory, window) or self._replayed(behind, shown)
+        return self._at(memory, Window(window.meta, start)) or self._replayed(behind, shown)
 
     def _at(self, memory: Node, window: Window) -> Node | None:
         """The value that is known to be this window on this memory."""
@@ -257,14 +273,6 @@ class _Windows:
             value = found
         return value
 
-    def _relation(self, seen: Window, written: Window) -> str:
-        """How two windows on one memory lie: "same", "apart", or "other"."""
-        key = (*seen, *written)
-        found = self.relations.get(key)
-        if found is None:
-            found = self.relations[key] = _relation(seen, written)
-        return found
-
     # --- scatters
     def _scatter(self, node: Node, *, is_held: bool) -> Node | None:
         """What stands for a scatter; None if it stays."""
@@ -276,7 +284,19 @@ class _Windows:
             if found is not None:
                 return found
         self.writes[node] = write
+        self._join_run(node, write)
         return None
+
+    def _join_run(self, memory: Node, write: Write) -> None:
+        """Writes in a row, to a copy of a copy, are passed by together."""
+        first = write.window.start
+        end = first + write.window.meta.span
+        below = write.operand
+        before = self.runs.get(below)
+        if before is not None:
+            below, first, end = before.below, min(first, before.first), max(end, before.end)
+        if self._place(below) == (below, 0):
+            self.runs[memory] = Run(below, first, end)
 
     def _unneeded(self, write: Write) -> Node | None:
         """SIM-6: what a scatter gives that changes nothing, or all."""
@@ -294,9 +314,12 @@ class _Windows:
 
 
 def _relation(seen: Window, written: Window) -> str:
+    """How two windows on one memory lie: "same", "apart", or "other"."""
     if seen.start == written.start and seen.meta is written.meta:
         return "same"
     a, b = seen.meta, written.meta
+    if seen.start + a.span <= written.start or written.start + b.span <= seen.start:
+        return "apart"
     if a.dtype is not b.dtype:
         return "other"
     met = overlaps((a.shape, a.stride, seen.start), (b.shape, b.stride, written.start))
