@@ -34,6 +34,7 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND, HIDDEN_ALIAS
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed, Tangent
+from aotlite.stages.shorter_chains import further
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
@@ -220,7 +221,8 @@ class _Functionalizer:
             self._check_span(node, parent.group, meta, start)
             chain = chain_of(Step(op, (rest[0], rest[1], start), parent.group.meta, meta))
         else:
-            chain = parent.chain.then(Step(op, rest, operand.meta, meta))  # type: ignore[arg-type]
+            step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
+            chain = further(parent.chain, step, start - parent.start)
         alias = self.env[node] = Alias(parent.group, chain, start, meta)
         if op in _SAME:
             alias.value, alias.seen = parent.value, parent.seen
@@ -244,6 +246,8 @@ class _Functionalizer:
 
     def _seen_from(self, parent: Alias, chain: Chain) -> Node:
         """The value at the end of a chain that goes on from a parent's, or starts anew."""
+        if chain is parent.chain:
+            return self._sync(parent)
         if len(chain) <= len(parent.chain):
             return self._replay(parent.group, chain)
         return self._memoised(self._sync(parent), chain[-1])

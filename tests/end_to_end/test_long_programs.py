@@ -58,6 +58,28 @@ def writes_to_rows(count: int) -> Made:
     return run, [leaf(2, 2)]
 
 
+def transposed_and_written(count: int) -> Made:
+    def run(x: Any) -> Any:
+        y = x * 1.0
+        for _ in range(count):
+            y = y.t()
+            y.mul_(0.99)
+        x.copy_(y.view(2, 3))
+
+    return run, [al.ones(2, 3)]
+
+
+def reordered_and_a_part_written(count: int) -> Made:
+    def run(x: Any) -> Any:
+        y = x * 1.0
+        for _ in range(count):
+            y = y.permute(1, 2, 0).detach()
+            y[0].mul_(0.99)
+        x.copy_(y.reshape(2, 3, 4))
+
+    return run, [al.ones(2, 3, 4)]
+
+
 def geometry_ops(count: int) -> Made:
     def run(x: Any) -> Any:
         y = x * 1.0
@@ -134,6 +156,8 @@ PROGRAMS = [
     views_of_views,
     writes_to_one_tensor,
     writes_to_rows,
+    transposed_and_written,
+    reordered_and_a_part_written,
     geometry_ops,
     detached_again_and_again,
     many_arguments,

@@ -154,15 +154,27 @@ def test_parts_that_interleave_are_told_apart() -> None:
 def test_views_look_behind_at_most_64_scatters_in_a_round() -> None:
     def far(x: Any, count: int) -> Any:
         y = x * 1.0
-        for i in range(1, count + 1):
+        for i in (0, *range(2, count + 1)):
             y[i].mul_(2.0)
-        return y[0] + 1.0, y.sum()
+        return y[1] + 1.0, y.sum()
 
     for count, behind in ((LOOK_BACK, True), (LOOK_BACK + 1, False)):
         graph = _pure(lambda x, count=count: far(x, count), count + 1, 2)
         seen = eliminate_dead_code(see_through_scatters(graph, set()))
         read = seen.outputs[0].args[0]
         assert (storage_root(read).target.name == "mul") is behind
+
+
+@pytest.mark.rules("SIM-3")
+def test_writes_in_a_row_beside_a_view_are_passed_by_together() -> None:
+    def far(x: Any) -> Any:
+        y = x * 1.0
+        for i in range(1, 4 * LOOK_BACK):
+            y[i].mul_(2.0)
+        return y[0] + 1.0, y.sum()
+
+    graph = simplified(far, 4 * LOOK_BACK, 2)
+    assert storage_root(graph.outputs[0].args[0]).target.name == "mul"
 
 
 @pytest.mark.rules("SIM-4")

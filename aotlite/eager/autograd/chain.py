@@ -56,6 +56,11 @@ class Chain:
         return chain
 
     @property
+    def before(self) -> Chain:
+        """This chain without its last step; the empty one has none to leave out."""
+        return EMPTY_CHAIN if self._before is None else self._before
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """The steps as a tuple."""
         return tuple(reversed(list(reversed(self))))

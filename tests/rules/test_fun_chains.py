@@ -1,0 +1,113 @@
+"""Chains of views: what is written goes back through them, and a shorter chain sees the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotlite as al
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
+from aotlite.eager.autograd.tape import put, replay
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.op import OPS, ViewOp
+from aotlite.stages.shorter_chains import further
+
+VIEWS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("t", ()),
+    *[("transpose", dims) for dims in ((0, 1), (-1, 0), (1, 2))],
+    *[("permute", (order,)) for order in ((1, 0), (1, 2, 0), (2, 0, 1), (0, 1, 2))],
+    *[("view", (size,)) for size in ((24,), (4, 6), (2, 3, 4), (4, 3, 2), (12, 2))],
+    *[("slice", (dim, a, b, by)) for dim, a, b, by in ((0, 1, None, 1), (0, 0, -1, 1))],
+    *[("slice", (dim, a, b, by)) for dim, a, b, by in ((0, 0, 9, 2), (1, 1, 3, 1), (-1, 0, 9, 1))],
+    ("slice", (0, 1, None, 3)),
+    ("slice", (1, 2, 2, 1)),
+    *[("select", (dim, index)) for dim, index in ((0, 0), (0, -1), (1, 1))],
+    ("unsqueeze", (0,)),
+    ("squeeze", (None,)),
+    ("diagonal", (0, 0, 1)),
+    ("detach", ()),
+)
+
+drawn: st.SearchStrategy[list[int]] = st.lists(
+    st.integers(0, len(VIEWS) - 1), min_size=1, max_size=8
+)
+
+
+def chains(views: list[int]) -> tuple[Chain, Chain]:
+    """The chain of those of the views that are allowed, and the shorter one."""
+    meta = al.ones(2, 3, 4).meta
+    whole = shorter = EMPTY_CHAIN
+    for view in views:
+        name, args = VIEWS[view]
+        op = OPS[name]
+        assert isinstance(op, ViewOp)
+        try:
+            result, moved = op.rule(meta, *args)
+        except AotliteError:
+            continue
+        step = Step(op, args, meta, result)
+        whole, shorter = whole.then(step), further(shorter, step, moved)
+        meta = result
+    return whole, shorter
+
+
+def put_through(chain: Chain, base: Any, value: Any) -> Any:
+    """What is put; through no view at all it is the value."""
+    return put(chain, base, value) if chain else value
+
+
+@given(drawn)
+@settings(max_examples=800)
+@pytest.mark.rules("FUN-3", "FUN-7")
+def test_a_shorter_chain_sees_and_writes_the_same(views: list[int]) -> None:
+    whole, shorter = chains(views)
+    assert len(shorter) <= len(whole)
+    base = al.arange(24.0).view(2, 3, 4)
+    seen, same = replay(whole, base), replay(shorter, base)
+    assert (seen.meta, seen.storage_offset()) == (same.meta, same.storage_offset())
+    value = seen * 2.0 + 100.0
+    put_whole, put_shorter = (put_through(chain, base, value).tolist() for chain in (whole, shorter))
+    assert put_whole == put_shorter
+
+
+@given(drawn)
+@settings(max_examples=400)
+@pytest.mark.rules("FUN-7")
+def test_a_write_through_a_chain_obeys_the_laws_of_a_lens(views: list[int]) -> None:
+    """Put-get, get-put and put-put; what the chain does not show stays."""
+    chain, _ = chains(views)
+    base = al.arange(24.0).view(2, 3, 4)
+    seen = replay(chain, base)
+    one, two = seen + 100.0, seen * 0.0 - 1.0
+    written = put_through(chain, base, one)
+    assert replay(chain, written).tolist() == one.tolist()
+    assert put_through(chain, base, seen).tolist() == base.tolist()
+    assert put_through(chain, written, two).tolist() == put_through(chain, base, two).tolist()
+    shown = set(seen.reshape(-1).tolist())
+    before, after = np.array(base.tolist()), np.array(written.tolist())
+    assert (before == after)[~np.isin(before, sorted(shown))].all()
+
+
+@pytest.mark.rules("FUN-7")
+@pytest.mark.parametrize(
+    ("views", "length"),
+    [
+        (["t", "t"], 0),
+        (["view", "unsqueeze", "squeeze"], 1),
+        (["detach", "alias"], 0),
+        (["t", "detach", "t"], 0),
+    ],
+)
+def test_views_that_undo_each_other_leave_no_step(views: list[str], length: int) -> None:
+    args = {"view": ((3, 4),), "unsqueeze": (0,), "squeeze": ((0,),)}
+    meta, chain = al.ones(4, 3).meta, EMPTY_CHAIN
+    for name in views:
+        op: Any = OPS[name]
+        result, moved = op.rule(meta, *args.get(name, ()))
+        chain = further(chain, Step(op, args.get(name, ()), meta, result), moved)
+        meta = result
+    assert length == len(chain)
