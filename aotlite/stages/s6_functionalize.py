@@ -199,8 +199,19 @@ class _Functionalizer:
         key = (value, step.op, step.args)
         found = self.memo.get(key)
         if found is None:
-            found = self.memo[key] = self.build.emit(step.op.shown, (value, *step.args))
+            found = self.memo[key] = self._shown(step.op, (value, *step.args))
         return found
+
+    def _shown(self, op: Any, args: tuple[Any, ...]) -> Node:
+        """The value of a view; one that is a copy lies so that views of the view can be taken."""
+        found = self.build.emit(op.shown, args)
+        if op.shown is op:
+            return found
+        stride = op.result(args)[0].stride
+        meta: TensorMeta = found.meta  # type: ignore[assignment]
+        if layout.same_order(meta.shape, meta.stride, stride) and 0 not in stride:
+            return found
+        return self.build.emit(RESTRIDE, (found, stride))
 
     def _exact(self, group: Group) -> Node:
         """The root's value in the root's own strides, which as_strided speaks of (FUN-12)."""
@@ -240,7 +251,7 @@ class _Functionalizer:
             if value is operand and op is node.target and op.shown is op:
                 found = self.build.add(node)
             else:
-                found = self.build.emit(op.shown, (value, *rest))
+                found = self._shown(op, (value, *rest))
             self.memo[key] = found
         return found
 

@@ -16,7 +16,8 @@ from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
-from aotlite.ir.ops.create import CLONE
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
@@ -161,10 +162,18 @@ def _forward(
         # PART-31: the memory of a written input holds the new value when the backward runs.
         if i in copied or owner in written:
             build.source = node
-            node, owner = build.emit(CLONE, (node,)), None
+            node, owner = _copied(build, node), None
         values.append(node)
         linked.append(owner)
     return build.finish(values, [*(role for role, _ in results), *saving]), linked
+
+
+def _copied(build: Builder, node: Node) -> Node:
+    """A copy that lies as the value does, since the backward's graph says so."""
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    if meta.contiguous:
+        return build.emit(CLONE, (node,))
+    return build.emit(RESTRIDE, (node, meta.stride))
 
 
 def _forward_nodes(joint: Numbered, saved: list[int]) -> Iterator[Node]:

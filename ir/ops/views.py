@@ -12,6 +12,7 @@ from aotlite.ir import layout, sizes
 from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.declare import geometry_of, multi_view, scatter_of, view
+from aotlite.ir.overlap import has_internal_overlap
 
 Window = tuple[TensorMeta, int]
 Ints = tuple[int, ...]
@@ -376,7 +377,13 @@ def _as_strided_vjp(
     missing = self_meta.span - span.numel()
     if missing > 0:
         span = span.new_zeros((self_meta.span,)).slice_scatter(span, 0, 0, span.numel(), 1)
-    return window_on_operand(span, self_meta.shape, self_meta.stride, 0)
+    whole = window_on_operand(span, self_meta.shape, self_meta.stride, 0)
+    if self_meta.dense or not has_internal_overlap(self_meta.shape, self_meta.stride):
+        return whole
+    # Elements in one place share what flows to it.
+    ones = grad.new_zeros(self_meta.shape) + 1
+    count = ones.strided_accumulate((self_meta.span,), self_meta.stride, 0)
+    return whole / window_on_operand(count, self_meta.shape, self_meta.stride, 0)
 
 
 def window_on_operand(value: Any, size: Ints, stride: Ints, offset: int) -> Any:

@@ -179,3 +179,13 @@ def test_a_tensor_is_not_its_own_gradient(lib):
     with raises(lib, RuntimeError, "^grad: the value is the tensor itself, expected another"):
         x.grad = x
     assert x.grad is None
+
+
+def test_elements_in_one_place_share_the_gradient_of_as_strided() -> None:
+    """As in PyTorch: each has its part, so that what an expand adds up is right again (TEN-36)."""
+    same = al.ones(1, 1).expand(4, 2).detach().requires_grad_()
+    same.as_strided((1, 1), (2, 3)).neg().sum().backward()
+    assert same.grad.tolist() == [[-0.125, -0.125]] * 4
+    window = al.arange(4.0).as_strided((2, 2), (1, 1)).detach().requires_grad_()
+    (window.as_strided((3,), (1,)) * al.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert window.grad.tolist() == [[1.0, 1.0], [1.0, 3.0]]

@@ -1,0 +1,55 @@
+"""Programs of `alias_data` that once differed from eager, made small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.end_to_end.alias_data import Program, Step
+
+
+def program(body: list[Step], results: list[Any], *calls: dict[str, Any]) -> Program:
+    """A program of which each call has its defaults."""
+    return {"body": body, "results": results, "calls": [{"grad": True, **call} for call in calls]}
+
+
+def _call(setup: list[Step], *args: str, **more: Any) -> dict[str, Any]:
+    return {"setup": setup, "args": list(args), **more}
+
+
+EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
+    "a copy that min-cut saves lies as the value did": (
+        program(
+            [["real", ["$0"]], ["square_", ["$1"]], ["square_", ["$1"]]],
+            [],
+            _call([["make", [0, [2, 2], "complex128", True]], ["mul", ["$0", 1]]], "$1"),
+        ),
+        {"partition": "min_cut"},
+    ),
+    "elements in one place share the gradient of as_strided": (
+        program(
+            [["as_strided", ["$0", [1, 1], [2, 3]]], ["neg", ["$1"]]],
+            ["$2"],
+            _call([["make", [3, [1, 1], "float64", True]], ["expand", ["$0", [4, 2]]]], "$1"),
+        ),
+        {},
+    ),
+    "a view of expanded memory in another dtype is turned and merged": (
+        program(
+            [["view_as_complex", ["$0"]], ["t_", ["$1"]], ["flatten", ["$1"]]],
+            ["$3"],
+            _call(
+                [["make", [2, [1, 1, 2], "float64", False]], ["expand", ["$0", [2, 2, 2]]]], "$1"
+            ),
+        ),
+        {},
+    ),
+    "a view of turned memory in another dtype is turned back and merged": (
+        program(
+            [["view_dtype", ["$0", "int64"]], ["t", ["$1"]], ["view", ["$2", [4]]]],
+            ["$3"],
+            _call([["make", [2, [2, 2], "float64", False]], ["t", ["$0"]]], "$1"),
+        ),
+        {},
+    ),
+}
+"""The program, and options of `compile`."""
