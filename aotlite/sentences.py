@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlite.eager.autograd.chain import Chain
+from aotlite.eager.autograd.history import CreationKind
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -86,10 +87,19 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
     if each.writes_data:
         by = ", by the graph itself" if each.in_graph else ""
-        yield f"  Its bytes are written in place{by}; version counter +{each.version_bumps}."
+        through = ", through a hidden alias" if each.hidden else ""
+        count = f"version counter +{each.version_bumps}"
+        yield f"  Its bytes are written in place{by}{through}; {count}."
         yield f"  Its new value needs {_tangent_reason(each)}."
     elif each.version_bumps:
         yield f"  Its bytes are not written; version counter +{each.version_bumps}."
+    if each.changes:
+        steps = _listed([f".{change.value}" for change in each.changes])
+        yield f"  Its autograd state changes at each call, by {steps}."
+    if each.shares_outside:
+        yield "  A hidden alias of it is taken, so its memory stays where it is."
+    if each.written_late:
+        yield "  Its bytes are written by the backward."
 
 
 def _requires_grad_text(each: InputMeta) -> str:
@@ -116,12 +126,14 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
     match output:
         case Plain(requires_grad, of):
             leaf = ", a leaf" if output.is_leaf else ""
-            new = f"is new memory, {meta_text(of)}{leaf}{_grad_text(requires_grad)}"
-            return f"{new}{_moves_text(output.geometry_steps)}"
+            new = f"is new memory, {meta_text(of)}{leaf}{_memory_text(output)}"
+            return f"{new}{_grad_text(requires_grad)}{_moves_text(output.geometry_steps)}"
         case IsInput(role):
             return f"is {meta.input_of(role).place} itself, the same object"
         case AliasOfInput(role):
-            return _alias_text(meta.input_of(role).place, output.view)
+            since = output.changes_before
+            late = f" after {since} of its changes" if since else ""
+            return _alias_text(f"{meta.input_of(role).place}{late}", output.view)
         case AliasOfBase(base):
             return _alias_text(f"intermediate base {base}", output.view)
         case AliasOfOutput(index):
@@ -137,10 +149,27 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
 
 def _alias_text(of: str, view: ViewFacts) -> str:
     how = f"rebuilt at each call by {chain_text(view.chain)}" if view.chain else "the whole of it"
-    made = f", and is {view.kind.value}" if view.kind is not None else ""
-    stale = ", written since" if view.kind is not None and view.stale else ""
+    made = "" if view.kind is None else _kind_text(view, view.kind)
+    own = "" if view.version is None else f", with a version counter of its own at {view.version}"
     grad = _grad_text(view.requires_grad)
-    return f"is a view of {of}, {how}{made}{stale}{grad}{_moves_text(view.geometry_steps)}"
+    return f"is a view of {of}, {how}{made}{own}{grad}{_moves_text(view.geometry_steps)}"
+
+
+def _kind_text(view: ViewFacts, kind: CreationKind) -> str:
+    """What restricts writing the view, and asking for its history (TEN-19 to TEN-21)."""
+    later = kind is CreationKind.NO_GRAD and view.under_grad
+    words = [
+        f", and is {'taken with grad mode on of ' if later else ''}{kind.value}",
+        ", written since" if view.stale else "",
+        ", from which no gradient goes on" if view.is_dead_end and not view.stale else "",
+    ]
+    return "".join(words)
+
+
+def _memory_text(made: Plain | BaseMeta) -> str:
+    """What the function did to memory of its own."""
+    count = f", its version counter at {made.version}" if made.version else ""
+    return f"{count}{', with a hidden alias' if made.shares_outside else ''}"
 
 
 def _moves_text(steps: Chain) -> str:
@@ -160,7 +189,7 @@ def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
         if isinstance(output, AliasOfBase) and output.base == index
     ]  # fmt: skip
     word, share = ("result", "is its view") if len(views) == 1 else ("results", "are its views")
-    what = f"{meta_text(base.meta)}, returned besides the results"
+    what = f"{meta_text(base.meta)}{_memory_text(base)}, returned besides the results"
     why = f"{word} {_listed(views)} {share}{_grad_text(base.requires_grad)}"
     return f"Intermediate base {index} is {what} because {why}."
 
@@ -179,6 +208,8 @@ def _result_name(role: Role, meta: FunctionMeta) -> str:
 def _training_text(meta: FunctionMeta) -> str:
     givers = [each.place for each in meta.inputs if each.requires_grad]
     if meta.training:
+        if not givers:  # an argument that the function makes a leaf (FUN-36)
+            return "Training: tangents arrive, so a backward graph is made."
         given = f"{_listed(givers)} {'requires' if len(givers) == 1 else 'require'} grad"
         return f"Training: {given} and tangents arrive, so a backward graph is made."
     if not givers:

@@ -195,7 +195,8 @@ def test_meta_of_results_says_what_geometry_ops_they_went_through():
         return y, view.unsqueeze_(0), x.view(6).unsqueeze_(1)
 
     expected = [
-        "Result 0 is new memory, f32[2, 3]; then its geometry becomes f32[3, 2][1, 3], by .t().",
+        "Result 0 is new memory, f32[2, 3], its version counter at 2; "
+        "then its geometry becomes f32[3, 2][1, 3], by .t().",
         "Result 1 is a view of result 0, rebuilt at each call by .select(0, 0); "
         "then its geometry becomes f32[1, 3], by .unsqueeze(0).",
         "Result 2 is a view of argument 0, rebuilt at each call by .view((6,)); "

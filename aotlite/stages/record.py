@@ -85,9 +85,10 @@ def _part(name: str, value: Any) -> Iterator[str]:
 
 
 def _several(name: str, values: Any) -> str:
-    """Roles one by one, as long as they are few; of anything else how many there are."""
-    if all(isinstance(value, ROLES) for value in values) and len(values) <= _MOST:
-        return f"{name}=[{', '.join(map(str, values))}]"
+    """Roles and steps one by one, as long as they are few; of other things how many there are."""
+    if all(isinstance(value, (*ROLES, enum.Enum)) for value in values) and len(values) <= _MOST:
+        words = [value.value if isinstance(value, enum.Enum) else str(value) for value in values]
+        return f"{name}=[{', '.join(words)}]"
     return f"{len(values)} {name if len(values) > 1 else name.removesuffix('s')}"
 
 
