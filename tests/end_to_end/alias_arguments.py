@@ -91,7 +91,7 @@ class Setup:
             return [first, *others]
         if len(slots) == 1:
             return [self.single(slots[0], history)]
-        return getattr(self, "_" + relation.replace(" ", "_"))(slots, history)  # type: ignore[no-any-return]
+        return getattr(self, "_" + relation.replace(" ", "_"))(slots, history)
 
     def alike(self, source: str, slot: Slot) -> str:
         """Another tensor on a source's memory, of this shape if its size is the source's."""

@@ -46,7 +46,7 @@ Watch = Callable[[Step, list[Any], Any], None]
 class Library(Protocol):
     """What a program needs beyond methods of tensors."""
 
-    tensor_type: type
+    tensor_type: Any
 
     def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
         """A contiguous leaf on memory of its own."""
@@ -132,13 +132,13 @@ class Aotlite:
         return id(tensor.storage.buffer)
 
     def version_of(self, tensor: Any) -> int:
-        return tensor.version  # type: ignore[no-any-return]
+        return tensor.version
 
     def base_of(self, tensor: Any) -> Any:
         return tensor.base
 
     def bytes_of(self, tensor: Any) -> bytes:
-        return tensor.array.tobytes()  # type: ignore[no-any-return]
+        return tensor.array.tobytes()
 
 
 # ------------------------------------------------------------------------------------ the running

@@ -1,0 +1,287 @@
+"""What a rule demands to differ between aotlite's eager mode and PyTorch's in alias programs.
+
+An excuse is not a guess from what differs: the program, or PyTorch, is changed in the one point
+that the rule is about, and then there must be no difference. Rules: GEN-11.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from itertools import combinations
+from typing import Any
+
+import attrs
+
+from aotlite.ir.overlap import has_internal_overlap
+from tests.end_to_end.alias_data import Aotlite, Program, body_of, resolved, returned, run_steps
+from tests.end_to_end.alias_torch import PyTorch, compared
+from tests.end_to_end.alias_worlds import World, play_call
+
+OURS = Aotlite()
+
+EXACT = "TEN-8: PyTorch writes a tensor that overlaps itself, but not by stride 0"
+FILLED = "TEN-7: PyTorch refuses a number for a part that overlaps itself"
+STALE = "TEN-18: PyTorch mistakes what was not looked at since its base was written"
+MOVED = "TEN-26: in PyTorch a tensor keeps its base and its count of writes after set_"
+OUTSIDE = "FUN-11: PyTorch drops gradients of as_strided on a view that fall outside the view"
+EXPANDED = "TEN-17: PyTorch's backward through a write of an expanded view raises"
+EMPTY = "TEN-17: PyTorch's backward through a write of an empty view_as_real raises"
+RESIZED = "TEN-25: PyTorch's backward through a view looks for its base as it was before resize_"
+NEGATED = "neg: PyTorch's vectors negate complex numbers by subtraction, and lose signs"
+TYPED = "TEN-6: in PyTorch integers get a history, which their next use refuses"
+WINDOWS = "TEN-17: PyTorch adds up gradients of elements that overlap once for each window"
+LEAVES = "TEN-23: in PyTorch a write takes away the history of a leaf that is a view"
+TURNED = "TEN-3: PyTorch's gradients are those of other elements where a base changes its geometry"
+
+MENDS = (EXACT, FILLED, STALE, MOVED, OUTSIDE, EXPANDED, EMPTY, RESIZED, NEGATED, WINDOWS, TYPED)
+"""Excuses for which PyTorch is mended."""
+CHANGES = (LEAVES, TURNED)
+"""Excuses for which the program is changed."""
+EXCUSES = (*MENDS, *CHANGES)
+
+
+def excuse(torch: Any, program: Program, number: int) -> str | None:
+    """The rules by which a call may differ, as few as can be; None if it may not."""
+    program = {**program, "calls": [program["calls"][number]]}
+    usable = [name for name in EXCUSES if _concerns(name, program)]
+    for count in range(1, min(len(usable), 3) + 1):
+        for names in combinations(usable, count):
+            if not compared(*_mended(torch, program, frozenset(names))):
+                return "; ".join(names)
+    return None
+
+
+GEOMETRY = {"t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_"}
+NEEDED = {
+    FILLED: {"setitem"},
+    MOVED: {"set_"},
+    LEAVES: {"requires_grad_"},
+    OUTSIDE: {"as_strided"},
+    TURNED: GEOMETRY,
+    EXPANDED: {"expand"},
+    EMPTY: {"view_as_real"},
+    RESIZED: {"resize_"},
+    NEGATED: {"neg_"},
+    TYPED: {"view_dtype"},
+    WINDOWS: {"as_strided", "as_strided_", "unfold"},
+}
+"""Ops of which a program needs one for an excuse."""
+
+
+def _concerns(name: str, program: Program) -> bool:
+    ops = {step[0] for step in (*program["body"], *program["calls"][0]["setup"])}
+    return name not in NEEDED or bool(NEEDED[name] & ops)
+
+
+def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[World, World]:
+    """Both worlds of the only call, where neither has what the excuses are about."""
+    if LEAVES in names:
+        program = detached_leaves(program)
+    if TURNED in names:
+        program = unturned(program)
+    mended = Mended(torch, names)
+    mine = play_call(OURS, program, 0, body_of(OURS, program))
+    its = play_call(mended, program, 0, mended.body_of(program))
+    if MOVED in names:
+        mine, its = (_unmoved(world, mended.has_kept_kind) for world in (mine, its))
+    if EXACT in names and _wrote_overlap(program, mine, its):
+        mine, its = (attrs.evolve(each, write=None, written=[]) for each in (mine, its))
+    if mended.has_wrong_gradients:
+        mine, its = (attrs.evolve(each, grads=[]) for each in (mine, its))
+    if mended.could_not_go_back:
+        mine, its = (attrs.evolve(each, backward=None, grads=[]) for each in (mine, its))
+    return mine, its
+
+
+def _unmoved(world: World, has_raised: bool) -> World:
+    """The world without bases, counts of writes, and the history that comes of them."""
+    if has_raised:
+        return World()
+    forgotten: dict[str, Any] = {
+        "base": None,
+        "version": 0,
+        "requires_grad": True,
+        "leaf": True,
+        "node": True,
+    }
+    called = [attrs.evolve(each, **forgotten) for each in world.called]
+    written = [attrs.evolve(each, **forgotten) for each in world.written]
+    return attrs.evolve(world, backward=None, grads=[], called=called, written=written)
+
+
+def _wrote_overlap(program: Program, mine: World, its: World) -> bool:
+    """Whether the write after the call was of a tensor that overlaps itself, refused here alone."""
+    returned_tensors = [place for place, plain in enumerate(mine.plain) if plain is None]
+    if (mine.write, its.write) != ("AliasError", None) or not returned_tensors:
+        return False
+    count = len(mine.objects) - len(returned_tensors)
+    place = program["calls"][0]["write"][0] % len(returned_tensors)
+    seen = mine.called[mine.objects[count + place]]
+    return has_internal_overlap(seen.shape, seen.stride)
+
+
+class Mended(PyTorch):
+    """PyTorch without what some excuses are about."""
+
+    def __init__(self, torch: Any, mends: frozenset[str]) -> None:
+        super().__init__(torch)
+        self.mends = mends
+        self.could_not_go_back = False
+        """Whether a backward met what it raises for."""
+        self.has_wrong_gradients = False
+        self.has_kept_kind = False
+        """Whether a tensor was refused for the base that it had before `set_`."""
+        self.moved = False
+
+    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+        try:
+            super().backward(tensors, gradients)
+        except RuntimeError as error:
+            self.could_not_go_back = any(
+                name in self.mends and text in str(error) for name, text in BACKWARD_ERRORS.items()
+            )
+            raise
+
+    def body_of(self, program: Program) -> Any:
+        """The program's function."""
+
+        def body(*args: Any) -> list[Any]:
+            values = list(args)
+            for step in program["body"]:
+                self.run(step, values)
+            return returned(program, values)
+
+        return body
+
+    def run(self, step: list[Any], values: list[Any]) -> None:
+        """Runs a step and appends its value."""
+        if STALE in self.mends:
+            self._look(values)
+        op, args, *no_grad = step
+        target: Any = resolved(args[0], values)
+        with self.no_grad() if no_grad else nullcontext():
+            result = self._instead(op, args, target)
+            if result is None:
+                result = self._as_it_is(op, args, target, values)
+        values.append(result)
+        self._check_overlap(op, target, args)
+
+    def _instead(self, op: str, args: list[Any], target: Any) -> Any:
+        """The result of another way to the same; None where the step's own way is fine."""
+        if FILLED in self.mends and op == "setitem" and isinstance(args[2], (int, float)):
+            steps = [["getitem", ["$0", args[1]]], ["fill_", ["$1", args[2]]]]
+            run_steps(self, steps, [target])
+            return target
+        if OUTSIDE in self.mends and op == "as_strided" and target._base is not None:
+            offset = args[3] if len(args) > 3 else target.storage_offset()
+            is_typed = target._base.dtype != target.dtype
+            return None if is_typed else target._base.as_strided(args[1], args[2], offset)
+        if NEGATED in self.mends and op == "neg_" and target.is_complex():
+            self.torch.view_as_real(target).neg_()
+            return target
+        return None
+
+    def _as_it_is(self, op: str, args: list[Any], target: Any, values: list[Any]) -> Any:
+        sets = MOVED in self.mends and op == "set_"
+        self.moved |= sets
+        was_plain = not sets or (target.is_leaf and not target.requires_grad)
+        given = list(values)
+        if TYPED in self.mends and _is_write_of_integers(op, target):
+            given = [self._without_history(value, target) for value in values]
+        try:
+            run_steps(self, [[op, args]], given)
+            if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
+                raise RuntimeError("TEN-26")
+        except RuntimeError as error:
+            self.has_kept_kind = self.moved and "A view was created in no_grad" in str(error)
+            raise
+        return given.pop()
+
+    def _without_history(self, value: Any, target: Any) -> Any:
+        is_source = isinstance(value, self.tensor_type) and value is not target
+        return value.detach() if is_source and value.requires_grad else value
+
+    def _is_refused(self, was_plain: bool, target: Any, source: Any) -> bool:
+        """TEN-26: what requires grad is set under no_grad, and is a leaf."""
+        tracked = not was_plain or source.requires_grad
+        return (self.torch.is_grad_enabled() and tracked) or not target.is_leaf
+
+    def _check_overlap(self, op: str, target: Any, args: list[Any]) -> None:
+        if op not in OVERLAP_REFUSED or not _overlaps_itself(target):
+            return
+        if op == "copy_" and args[0] == args[1]:
+            self.has_wrong_gradients = WINDOWS in self.mends
+        elif EXACT in self.mends:
+            raise RuntimeError("TEN-8")
+
+    def _look(self, values: list[Any]) -> None:
+        for value in values:
+            for tensor in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(tensor, self.tensor_type):
+                    try:
+                        tensor.grad_fn  # noqa: B018
+                    except RuntimeError:
+                        pass
+
+
+BACKWARD_ERRORS = {
+    EXPANDED: "more than one element of the written-to tensor",
+    RESIZED: "are out of bounds for storage",
+    EMPTY: "Tensor must have a last dimension with stride 1",
+}
+OVERLAP_REFUSED = frozenset(
+    ["add_", "sub_", "mul_", "div_", "neg_", "copy_", "masked_fill_", "index_fill_", "square_"]
+)
+"""Writes that put different numbers into different elements."""
+
+
+def _is_write_of_integers(op: str, target: Any) -> bool:
+    writes = op.endswith("_") or op == "setitem"
+    return writes and not (target.is_floating_point() or target.is_complex())
+
+
+def _overlaps_itself(tensor: Any) -> bool:
+    return has_internal_overlap(tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def detached_leaves(program: Program) -> Program:
+    """The program of which every leaf that is a view is detached before it is made a leaf."""
+    calls = []
+    for call in program["calls"]:
+        setup, args = call["setup"], call["args"]
+        place = 0
+        while place < len(setup):
+            op, given = setup[place][:2]
+            if op == "requires_grad_":
+                setup, args = _with_detached(setup, args, int(given[0][1:]))
+                place += 1
+            place += 1
+        calls.append({**call, "setup": setup, "args": args})
+    return {**program, "calls": calls}
+
+
+def _with_detached(setup: list[Any], args: list[Any], place: int) -> tuple[list[Any], list[Any]]:
+    """The setup with a step that detaches value `place`, which everything else then takes."""
+    renamed = {n: n + (n >= place) for n in range(len(setup))}
+    made, rest = setup[place], setup[place + 1 :]
+    steps = [*setup[:place], made, ["detach", [f"${place}"]]]
+    steps += [[step[0], _renamed(step[1], renamed), *step[2:]] for step in rest]
+    return steps, _renamed(args, renamed)
+
+
+def unturned(program: Program) -> Program:
+    """The program in which nothing changes its geometry: it makes a view instead."""
+    body = [
+        [step[0].rstrip("_"), *step[1:]] if step[0] in GEOMETRY else step
+        for step in program["body"]
+    ]
+    return {**program, "body": body}
+
+
+def _renamed(value: Any, names: dict[int, int]) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if isinstance(value, str) and value[:1] == "$":
+        place, dot, part = value[1:].partition(".")
+        return f"${names[int(place)]}{dot}{part}"
+    return value
