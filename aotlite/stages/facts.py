@@ -173,6 +173,12 @@ class ViewFacts(Record):
     """The geometry ops that the object went through after it was taken."""
     version: int | None = None
     """The writes counted by a storage of its own, which a hidden alias has (TEN-5)."""
+    own_history: bool = False
+    """Its gradient goes through the compiled backward, and not by its base: the backward of a
+    custom function, a hook, or a write after detach() lies between (META-8).
+    """
+    is_leaf: bool = False
+    """Made a leaf that requires grad by the function itself."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -335,6 +341,8 @@ class Joint(Record):
     """Memory of the call's own that its backward writes (FUN-33)."""
     new_leaves: frozenset[InputRole] = frozenset()
     """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
+    layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
+    """What each differentiable result is."""
 
 
 # ----------------------------------------------------------------------------- 8 partition

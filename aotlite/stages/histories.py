@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import reachable
 from aotlite.eager.autograd.history import RESTRICTED, edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
@@ -27,13 +28,21 @@ def is_dead_end(view: Tensor) -> bool:
     return ends.isdisjoint(order) and ends.isdisjoint(accumulating)
 
 
-def view_nodes(view: Tensor) -> Iterator[TapeNode]:
-    """The tape nodes of the views that lead to a tensor, its own first, up to its base's."""
-    base = None if view._root is None else view._root.node
-    node = view._node
-    while isinstance(node, OpNode) and isinstance(node.op, ViewOp) and node is not base:
-        yield node
-        node = node.edges[0][0] if node.edges and node.edges[0] is not None else None
+def has_own_history(view: Tensor) -> bool:
+    """Whether users' Python lies on the tape between a view and its base, however far (META-8).
+
+    A view whose history is to be made anew, its base having been written, has none of its own.
+    """
+    root, node, index = view._root, view._node, view._index
+    if root is None or node is None or view._seen != view.storage.version:
+        return False
+    while node is not None and (node, index) != (root.node, root.index):
+        if type(node) is CustomNode or node.extra is not None and not node.extra.is_idle:
+            return True
+        if not (isinstance(node, OpNode) and isinstance(node.op, ViewOp) and node.edges):
+            return False
+        node, index = node.edges[0] or (None, 0)
+    return False
 
 
 def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:

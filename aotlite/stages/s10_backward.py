@@ -397,8 +397,7 @@ def plan_backward(
         "new_leaves": both.new_leaves,
     }
     if graph is None:
-        results = dict(zip(both.graph.output_roles, both.graph.outputs, strict=True))
-        dead = tuple((role, results[role].meta) for role in both.reads)
+        dead = tuple(both.layouts.items())
         return (
             BackwardPlan(None, dead, (), shares_memory=False, only_leaves=False, **facts)
             if dead

@@ -20,6 +20,7 @@ from aotlite.eager.autograd.history import (
     root_of,
     view_node,
 )
+from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
@@ -99,7 +100,8 @@ def is_simple(view: ViewFacts) -> bool:
     """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
     source, and no write came between.
     """
-    return not (view.stale or view.is_dead_end or any(map(_stands_apart, view.chain)))
+    apart = view.own_history or view.is_leaf or view.stale or view.is_dead_end
+    return not (apart or any(map(_stands_apart, view.chain)))
 
 
 def _stands_apart(step: Step) -> bool:
@@ -176,18 +178,33 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
         STATE.grad_mode = False
         past = _last_detach(view.chain)
         out = _replayed(source, view.chain[:past], detached)
-        STATE.grad_mode = view.under_grad and not view.is_dead_end and not view.stale
+        as_usual = not (view.is_dead_end or view.stale or view.own_history)
+        STATE.grad_mode = view.under_grad and as_usual
         out = _replayed(out, view.chain[past:], detached)
     finally:
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         out._kind = kind
         # A stale view keeps the node that it had: its base may cease to require grad.
-        if view.is_dead_end or (view.stale and view.requires_grad):
+        if view.is_dead_end or (view.stale and view.requires_grad and not view.is_leaf):
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1
     return out
+
+
+def with_own_history(view: Tensor, node: TapeNode, index: int, kind: CreationKind | None) -> Tensor:
+    """META-8: a rebuilt view whose gradient goes to result `index` of the compiled backward."""
+    view._node, view._index, view.facts = node, index, None
+    view._kind = None if kind is CreationKind.LEAF_VIEW else kind
+    view._seen = view.storage.version
+    return view
+
+
+def as_leaf(view: Tensor) -> Tensor:
+    """A rebuilt view that the function has made a leaf which requires grad (TEN-23)."""
+    view._leaf, view.facts = True, None
+    return view
 
 
 def _last_detach(chain: Chain) -> int:

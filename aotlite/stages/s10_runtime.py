@@ -45,6 +45,7 @@ from aotlite.stages.s10_changes import check_changes, hide, keep_in_place, write
 from aotlite.stages.s10_effects import (
     QuickView,
     arrays_of,
+    as_leaf,
     change_geometry_of,
     drawn,
     is_simple,
@@ -52,6 +53,7 @@ from aotlite.stages.s10_effects import (
     plain_view,
     read_only,
     rebuilt,
+    with_own_history,
     write_window,
     write_with_history,
 )
@@ -303,7 +305,9 @@ class _Writer:
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = CompiledBackward({plan}, {edges}, {saved})")
         for index, (role, _) in enumerate(backward.tangents):
-            name = self.values[role]
+            name = self.values.get(role, "")
+            if not name:  # a view that is rebuilt, and gets its history then
+                continue
             self.source.add(f"{name}._node = node", f"{name}.facts = None")
             if index:
                 self.source.add(f"{name}._index = {index}")
@@ -450,6 +454,20 @@ class _Writer:
         if view.version is not None:
             self.source.use(hide)
             self.source.add(f"hide({name}, {self._count(view.version)})")
+        if view.is_leaf:
+            self.source.use(as_leaf)
+            self.source.add(f"{name} = as_leaf({name})")
+        if view.own_history:
+            self._own_history(index, name, view)
+
+    def _own_history(self, index: int, name: str, view: ViewFacts) -> None:
+        """META-8: the gradient of a view goes through the compiled backward."""
+        backward = self.plan.backward
+        assert backward is not None
+        number = [role for role, _ in backward.tangents].index(Output(index))
+        kind = self.source.constant(view.kind, "K") if view.kind else "None"
+        self.source.use(with_own_history)
+        self.source.add(f"with_own_history({name}, node, {number}, {kind})")
 
     def _quick_view(self, origin: str, view: Any) -> str:
         quick = QuickView.of(view)

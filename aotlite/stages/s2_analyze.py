@@ -26,6 +26,7 @@ from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sight, Sights, is_hidden, layout_of
 from aotlite.stages.changes import Timeline
 from aotlite.stages.facts import (
+    Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -41,7 +42,7 @@ from aotlite.stages.facts import (
     Repeated,
     ViewFacts,
 )
-from aotlite.stages.histories import is_dead_end, view_nodes
+from aotlite.stages.histories import has_own_history, is_dead_end
 from aotlite.stages.source_place import describe
 
 
@@ -79,7 +80,10 @@ def _tangents(
         if each.changes_history:
             yield MutatedInput(each.role)
     for index, output in enumerate(outputs):
-        if isinstance(output, Plain) and output.requires_grad and not output.is_leaf:
+        if isinstance(output, Plain):
+            if output.requires_grad and not output.is_leaf:
+                yield Output(index)
+        elif isinstance(output, Alias) and output.view.own_history:
             yield Output(index)
     for index, base in enumerate(bases):
         if base.requires_grad:
@@ -254,25 +258,24 @@ class _Outputs:
         if given is not None:
             return IsInput(given.role)
         sight = self.seen[result.value]
-        if result._kind is CreationKind.CUSTOM and result._node is not None:
-            self._check_custom(index, result, sight)
-            return _plain(result, result.meta, EMPTY_CHAIN)
         if sight.root in self.inputs:
-            self._check_history(index, result, sight)
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
             before = self.timeline.before(role, result.value)
-            return AliasOfInput(role, self._view(result, sight), before)
+            return AliasOfInput(role, self._view(index, result, sight), before)
         if sight.object is sight.root:
             return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
-        if len(self.sharing[sight.root]) > 1 or result._kind is not None:
-            self._check_history(index, result, sight)
-            return self._alias(sight, result)
+        alone = len(self.sharing[sight.root]) == 1 and result._kind is None
+        if not alone or has_own_history(result):
+            return self._alias(index, sight, result)
         return _plain(result, result.meta, EMPTY_CHAIN)
 
-    def _view(self, result: Tensor, sight: Sight) -> ViewFacts:
+    def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
         """What is said of every result that is rebuilt as a view."""
+        is_leaf = result._leaf and result._node is None
         return ViewFacts(
+            own_history=self._own_history(index, result, sight),
+            is_leaf=is_leaf,
             chain=self.seen[sight.object].chain,
             kind=result._kind,
             requires_grad=result.requires_grad_outside(),
@@ -283,15 +286,16 @@ class _Outputs:
             version=result.storage.version if is_hidden(sight.chain) else None,
         )
 
-    def _alias(self, sight: Sight, result: Tensor) -> OutputMeta:
+    def _alias(self, index: int, sight: Sight, result: Tensor) -> OutputMeta:
+        view = self._view(index, result, sight)
         output = self.made.get(sight.root)
         if output is not None:
-            return AliasOfOutput(output, self._view(result, sight))
+            return AliasOfOutput(output, view)
         base = self.base_of.get(sight.root)
         if base is None:
             base = self.base_of[sight.root] = len(self.bases)
             self.bases.append(self._base(sight))
-        return AliasOfBase(base, self._view(result, sight))
+        return AliasOfBase(base, view)
 
     def _base(self, sight: Sight) -> BaseMeta:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
@@ -319,51 +323,40 @@ class _Outputs:
                 "Take an as_strided view instead of changing the leaf.",
             )
 
-    def _check_custom(self, index: int, result: Tensor, sight: Sight) -> None:
-        """A view with a gradient of its own is returned as memory of its own (META-8)."""
-        if sight.root in self.inputs or len(self.sharing[sight.root]) > 1:
-            raise noted(
-                UnsupportedError(
-                    f"analyze: output {index} is a view that a custom function made, and shares "
-                    "memory with an input or another output, expected memory of its own"
-                ),
-                describe(result.value.location),
-                "Return a clone() of it, or clone() in the function's forward. (META-8)",
-            )
-
-    def _check_hooks(self, index: int, result: Tensor) -> None:
-        """The view is made anew at each call, and hooks on the views in between would be lost."""
-        if any(node.extra is not None and not node.extra.is_idle for node in view_nodes(result)):
-            raise noted(
-                UnsupportedError(
-                    f"analyze: output {index} is a view with a hook that was registered inside, "
-                    "and shares memory with an input or another output, expected hooks on memory "
-                    "of its own"
-                ),
-                describe(result.value.location),
-                "Return a clone() of it, or register the hook outside. (TEN-41)",
-            )
-
-    def _check_history(self, index: int, result: Tensor, sight: Sight) -> None:
-        """An alias is rebuilt from its base, so it cannot have a history of its own."""
-        self._check_hooks(index, result)
+    def _own_history(self, index: int, result: Tensor, sight: Sight) -> bool:
+        """Whether the gradient of a rebuilt result goes through the compiled backward (META-8)."""
+        if not result.requires_grad_outside() or result._leaf and result._node is None:
+            return False
+        if has_own_history(result):
+            return True
         family = result._root
-        of_a_leaf = family is not None and not family.requires_grad and result._node is not None
-        given = self.inputs.get(sight.root)
-        if given is not None and given.role in self.timeline.of:  # it is rebuilt as it was taken
-            of_a_leaf = False
-        own = _detached(sight.chain) or result._leaf or of_a_leaf
-        if own and result.requires_grad_outside():
-            place = describe(result.value.location)
-            how = "detach()" if _detached(sight.chain) else "a view made a leaf"
+        if _detached(sight.chain):
+            made_by_detach = sight.chain[-1].op.cuts_history
+            if made_by_detach and result._node is not None:
+                return True
+            how = None if self._is_of_detached(sight) else "a view of what detach() gave"
+        else:
+            of_a_leaf = family is not None and not family.requires_grad and result._node is not None
+            given = self.inputs.get(sight.root)
+            if given is not None and given.role in self.timeline.of:  # it is rebuilt as it was taken
+                of_a_leaf = False
+            how = "a view of a view made a leaf" if of_a_leaf else None
+        if how is not None:
             raise noted(
                 UnsupportedError(
-                    f"analyze: output {index} shares memory with another tensor by {how} and has a "
-                    "history of its own, expected one history for one memory"
+                    f"analyze: output {index} is {how}, shares memory with another tensor and has "
+                    "a history of its own, expected one history for one memory"
                 ),
-                place,
-                "Return a clone() of it.",
+                describe(result.value.location),
+                "Return a clone() of it, or what it is a view of, too. (META-8)",
             )
+        return False
+
+    def _is_of_detached(self, sight: Sight) -> bool:
+        """Whether what detach() gave is a result, of which this is then a view like any other."""
+        made = [self.seen[self.results[i].value] for i in self.sharing[sight.root]]
+        last = [step for step in sight.chain if step.op.cuts_history][-1]
+        return any(other.chain and other.chain[-1] is last for other in made)
 
 
 def _first_places(results: tuple[Any, ...]) -> dict[int, int]:

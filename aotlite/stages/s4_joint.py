@@ -95,6 +95,7 @@ class _Recording:
 
     def joint(self) -> Joint:
         self._read_results()
+        self.values = dict(self.results)
         gradients: list[tuple[Role, Any]] = []
         tangents: list[Node] = []
         edges = self._edges()
@@ -117,6 +118,7 @@ class _Recording:
             self._late_inputs,
             late.bases,
             self.new_leaves,
+            {result: self._meta_of(result) for result in edges},
         )
 
     # --- users' Python on the tape
@@ -226,7 +228,6 @@ class _Recording:
     def _backward(
         self, edges: dict[ResultRole, Edge | None]
     ) -> tuple[list[Node], list[tuple[Role, Any]]]:
-        self.values = dict(self.results)
         nodes: list[Node] = []
         roots: Roots = []
         for result, edge in edges.items():
@@ -290,8 +291,9 @@ class _Recording:
                 return _whole_edge(self.fakes[of])
             case Output(index):
                 tensor = self.captured.results[index]
-                steps = self.meta.outputs[index].geometry_steps  # type: ignore[union-attr]
-                return _whole_edge(tensor) if steps else edge_of(tensor)
+                output = self.meta.outputs[index]
+                moved = isinstance(output, Plain) and output.geometry_steps
+                return _whole_edge(tensor) if moved else edge_of(tensor)
             case IntermediateBase(index):
                 root = self.captured.results[self.meta.bases[index].witness]._root
                 edge: Edge | None = root.edge()
@@ -311,6 +313,9 @@ class _Recording:
         return owners
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:
+        if isinstance(result, Output) and result not in self.values:  # a view of what there is
+            rebuilt: TensorMeta = self.captured.results[result.index].meta
+            return rebuilt
         meta: TensorMeta = self.values[result].meta
         return meta
 

@@ -237,9 +237,12 @@ REFUSED = {
         outputs=(1, 4),
     ),
     "has a history of its own": case(
-        [PLAIN, LEAF], [("detach", A), ("mul_", C, B)], inputs=(0, 1), outputs=(2,)
+        [PLAIN, LEAF],
+        [("detach", A), ("mul_", C, B), ("select", C, 0, 1)],
+        inputs=(0, 1),
+        outputs=(4,),
     ),
-    "a view made a leaf and has a history of its own": case(
+    "a view made a leaf, shares memory with another tensor and has a history of its own": case(
         [PLAIN], [("view", A, (2, 2)), ("requires_grad_", B), ("t", C)], outputs=(3,)
     ),
     "depends on a leaf that the function makes": case(

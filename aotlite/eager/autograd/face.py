@@ -241,6 +241,8 @@ class Differentiable(Operand):
         """Where its gradient goes; None for a view under no_grad, whose gradient goes nowhere."""
         from aotlite.eager.autograd.history import edge_of
 
+        if STATE.recorder is not None:
+            STATE.recorder.unrecorded = True  # no op is left behind that says so
         here = _here(self)
         edge = edge_of(here)
         if edge is None and not here.requires_grad:

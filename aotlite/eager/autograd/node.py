@@ -187,7 +187,10 @@ class TapeNode:
         return False
 
     def _forbid_outside(self, what: str) -> None:
-        if STATE.recorder is not None and self.is_outside():
+        if STATE.recorder is None:
+            return
+        STATE.recorder.unrecorded = True  # no op is left behind that says so
+        if self.is_outside():
             raise STATE.recorder.refuse(
                 f"{what} of the node of a tensor from outside",
                 "register the hook outside the compiled function",
