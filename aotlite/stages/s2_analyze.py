@@ -338,7 +338,7 @@ class _Outputs:
         else:
             of_a_leaf = family is not None and not family.requires_grad and result._node is not None
             given = self.inputs.get(sight.root)
-            if given is not None and given.role in self.timeline.of:  # it is rebuilt as it was taken
+            if given is not None and given.role in self.timeline.of:  # rebuilt as it was taken
                 of_a_leaf = False
             how = "a view of a view made a leaf" if of_a_leaf else None
         if how is not None:
