@@ -23,6 +23,7 @@ EXACT = "TEN-8: PyTorch writes a tensor that overlaps itself, but not by stride 
 FILLED = "TEN-7: PyTorch refuses a number for a part that overlaps itself"
 STALE = "TEN-18: PyTorch mistakes what was not looked at since its base was written"
 MOVED = "TEN-26: in PyTorch a tensor keeps its base and its count of writes after set_"
+LEFT = "TEN-26: in PyTorch a tensor and its views keep the history that they had before set_"
 OUTSIDE = "FUN-11: PyTorch drops gradients of as_strided on a view that fall outside the view"
 EXPANDED = "TEN-17: PyTorch's backward through a write of an expanded view raises"
 EMPTY = "TEN-17: PyTorch's backward through a write of an empty view_as_real raises"
@@ -33,7 +34,7 @@ WINDOWS = "TEN-17: PyTorch adds up gradients of elements that overlap once for e
 LEAVES = "TEN-23: in PyTorch a write takes away the history of a leaf that is a view"
 TURNED = "TEN-3: PyTorch's gradients are those of other elements where a base changes its geometry"
 
-MENDS = (EXACT, FILLED, STALE, MOVED, OUTSIDE, EXPANDED, EMPTY, RESIZED, NEGATED, WINDOWS, TYPED)
+MENDS = (EXACT, FILLED, STALE, MOVED, LEFT, OUTSIDE, EXPANDED, EMPTY, RESIZED, NEGATED, WINDOWS, TYPED)
 """Excuses for which PyTorch is mended."""
 CHANGES = (LEAVES, TURNED)
 """Excuses for which the program is changed."""
@@ -55,6 +56,7 @@ GEOMETRY = {"t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_"}
 NEEDED = {
     FILLED: {"setitem"},
     MOVED: {"set_"},
+    LEFT: {"set_"},
     LEAVES: {"requires_grad_"},
     OUTSIDE: {"as_strided"},
     TURNED: GEOMETRY,
@@ -82,8 +84,10 @@ def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[World,
     mended = Mended(torch, names)
     mine = play_call(OURS, program, 0, body_of(OURS, program))
     its = play_call(mended, program, 0, mended.body_of(program))
-    if MOVED in names:
+    if LEFT in names:
         mine, its = (_unmoved(world, mended.has_kept_kind) for world in (mine, its))
+    elif MOVED in names:
+        mine, its = (_without(world, base=None, version=0) for world in (mine, its))
     if EXACT in names and _wrote_overlap(program, mine, its):
         mine, its = (attrs.evolve(each, write=None, written=[]) for each in (mine, its))
     if mended.has_wrong_gradients:
@@ -97,16 +101,15 @@ def _unmoved(world: World, has_raised: bool) -> World:
     """The world without bases, counts of writes, and the history that comes of them."""
     if has_raised:
         return World()
-    forgotten: dict[str, Any] = {
-        "base": None,
-        "version": 0,
-        "requires_grad": True,
-        "leaf": True,
-        "node": True,
-    }
+    seen = _without(world, base=None, version=0, requires_grad=True, leaf=True, node=True)
+    return attrs.evolve(seen, backward=None, grads=[])
+
+
+def _without(world: World, **forgotten: Any) -> World:
+    """The world in which everything looks like this."""
     called = [attrs.evolve(each, **forgotten) for each in world.called]
     written = [attrs.evolve(each, **forgotten) for each in world.written]
-    return attrs.evolve(world, backward=None, grads=[], called=called, written=written)
+    return attrs.evolve(world, called=called, written=written)
 
 
 def _wrote_overlap(program: Program, mine: World, its: World) -> bool:
@@ -182,7 +185,7 @@ class Mended(PyTorch):
         return None
 
     def _as_it_is(self, op: str, args: list[Any], target: Any, values: list[Any]) -> Any:
-        sets = MOVED in self.mends and op == "set_"
+        sets = op == "set_" and not self.mends.isdisjoint((MOVED, LEFT))
         self.moved |= sets
         was_plain = not sets or (target.is_leaf and not target.requires_grad)
         given = list(values)

@@ -46,6 +46,11 @@ EXAMPLES = {
     excuses.MOVED: program(
         [make(4), ["narrow", ["$0", 0, 0, 2]]], [["set_", ["$0", "$0"]]], [], args=["$1"]
     ),
+    excuses.LEFT: program(
+        [LEAF],
+        [["mul", ["$0", "$0"]], ["detach", ["$1"]], ["set_", ["$2", "$0"], "no_grad"]],
+        ["$1"],
+    ),
     excuses.OUTSIDE: program(
         [LEAF, ["narrow", ["$0", 0, 0, 2]]], [["as_strided", ["$0", [4], [1]]]], ["$1"], args=["$1"]
     ),
