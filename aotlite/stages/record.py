@@ -85,8 +85,9 @@ def _part(name: str, value: Any) -> Iterator[str]:
 
 
 def _several(name: str, values: Any) -> str:
-    """Roles and steps one by one, as long as they are few; of other things how many there are."""
-    if all(isinstance(value, (*ROLES, enum.Enum)) for value in values) and len(values) <= _MOST:
+    """A few roles, steps or numbers one by one; of other things how many there are."""
+    shown = (*ROLES, enum.Enum, int)
+    if len(values) <= _MOST and all(isinstance(value, shown) for value in values):
         words = [value.value if isinstance(value, enum.Enum) else str(value) for value in values]
         return f"{name}=[{', '.join(words)}]"
     return f"{len(values)} {name if len(values) > 1 else name.removesuffix('s')}"
