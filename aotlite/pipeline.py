@@ -27,7 +27,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Primal
+from aotlite.ir.role import Gradient, Hidden, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.reanalysis import check_metadata
@@ -46,6 +46,7 @@ from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_backward import plan_backward
 from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
+from aotlite.stages.synthetic import with_bases
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
 from aotlite.verification import StageRunner
 
@@ -134,11 +135,12 @@ class _Journey:
         if both.memory or both.late_inputs:
             captured, meta = widened(captured, meta, both)
             calling = self.stage["convention"](captured, meta)
+        whole = with_bases(both.graph, calling.bases)
         if self.runner is not None:
-            self.runner.start(captured, meta)
-        self._check("4 joint", both.graph)
-        self._compare("4 joint", both.graph)
-        pure = self.stage["functionalize"](both.graph)
+            self.runner.start(captured, meta, calling.bases)
+        self._check("4 joint", whole)
+        self._compare("4 joint", whole)
+        pure = self.stage["functionalize"](whole)
         self._check("6 functionalize", pure, functional=True)
         self._compare("6 functionalize", pure)
         simple = self.stage["simplify"](self._decomposed(pure))
@@ -150,7 +152,7 @@ class _Journey:
             partition = self._partition(simple)
         else:
             partition, meta = self._whole(meta, simple)
-        world = _world(request, captured, meta, calling)
+        world = _world(request, captured, meta, calling, partition)
         plan = self._lowered(meta, calling, both, partition)
         entry: CompiledEntry = self.stage["runtime"](
             RuntimePlan(
@@ -230,6 +232,7 @@ class _Journey:
         return {
             "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
             "inputs": calling.inputs,
+            "bases": calling.bases,
             "consumed": calling.consumed,
             "forward": forward,
             "run": run,
@@ -266,7 +269,9 @@ _STAGES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _world(request: Request, captured: Captured, meta: FunctionMeta, calling: Any) -> World:
+def _world(
+    request: Request, captured: Captured, meta: FunctionMeta, calling: Any, partition: Partition
+) -> World:
     """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
     recorder = captured.recorder
     reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
@@ -274,7 +279,7 @@ def _world(request: Request, captured: Captured, meta: FunctionMeta, calling: An
     return World(
         leaves=tuple(request.leaves),
         arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
-        hidden=tuple(reals[role] for role in calling.hidden),
+        hidden=tuple(real for role, real in reals.items() if isinstance(role, Hidden)),
         guards=tuple(recorder.guards),
         fixed_offsets=frozenset(recorder.offset_read),
         written=frozenset(
@@ -282,7 +287,20 @@ def _world(request: Request, captured: Captured, meta: FunctionMeta, calling: An
             for each in meta.inputs
             if each.writes or each.version_bumps or each.written_late
         ),
+        kin=_kin(meta, calling, partition.backward),
     )
+
+
+def _kin(meta: FunctionMeta, calling: Any, backward: Graph | None) -> tuple[Any, ...]:
+    """Inputs of which gradients depend on how they are views of one base."""
+    if backward is None:
+        return ()
+    merged = [member.role for base in calling.bases for member in base.members]
+    reached = {role.of for role, value in backward.outputs_with(Gradient) if value is not None}
+    for family in meta.families:
+        if family.changes_history or family.role in reached:
+            merged += family.members
+    return tuple(dict.fromkeys(merged))
 
 
 def _forget_origins(graph: Graph | None) -> None:

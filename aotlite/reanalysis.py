@@ -19,13 +19,12 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import MutatedInput, Primal
+from aotlite.ir.role import Family, MutatedInput, Primal
 from aotlite.stages.facts import (
     AliasOfInput,
     Captured,
     Fixed,
     FunctionMeta,
-    InputRole,
     IsInput,
     OutputMeta,
 )
@@ -60,8 +59,8 @@ def reanalyzed(captured: Captured) -> FunctionMeta | None:
     Custom functions, `requires_grad_` and `detach_` leave no op behind that could be run again.
     """
     recorder = captured.recorder
-    if recorder.unrecorded:
-        return None
+    if recorder.unrecorded or any(len(each.members) < 2 for each in captured.families):
+        return None  # the second capture sees no tensor that the function could have reached
     reals = [recorder.real_of(given.fake) for given in captured.inputs]
 
     def run(inputs: list[Any]) -> Any:
@@ -122,6 +121,12 @@ def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
                 for each in meta.tangents
             ]
         ),
+        families=tuple(
+            [
+                attrs.evolve(each, members=tuple([_role(m, inputs) for m in each.members]))
+                for each in meta.families
+            ]
+        ),
     )
 
 
@@ -131,7 +136,8 @@ def _with_role(output: OutputMeta, inputs: Any) -> OutputMeta:
     return output
 
 
-def _role(role: InputRole, inputs: Any) -> InputRole:
+def _role(role: Any, inputs: Any) -> Any:
+    if isinstance(role, Family):
+        return role  # they are numbered as their members are met
     assert isinstance(role, Primal)
-    found: InputRole = inputs[role.index].role
-    return found
+    return inputs[role.index].role

@@ -15,7 +15,7 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.printer import meta_text
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal, Role, Saved
+from aotlite.ir.role import Family, IntermediateBase, MutatedInput, Output, Primal, Role, Saved
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -196,8 +196,12 @@ def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
 
 def _result_name(role: Role, meta: FunctionMeta) -> str:
     match role:
+        case MutatedInput(Family() as role):
+            members = next(each.members for each in meta.families if each.role == role)
+            places = _listed([meta.input_of(member).place for member in members])
+            return f"the new value of the base of {places}"
         case MutatedInput(of):
-            return f"the new value of {meta.input_of(of).place}"
+            return f"the new value of {meta.input_of(of).place}"  # type: ignore[arg-type]
         case IntermediateBase(index):
             return f"intermediate base {index}"
         case Output(index):

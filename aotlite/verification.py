@@ -37,6 +37,7 @@ from aotlite.ir.role import (
     Seed,
 )
 from aotlite.stages.facts import Captured, FunctionMeta, Partition, Plain
+from aotlite.stages.synthetic import BaseInput, with_bases
 
 SEED, OFFSET = 20240607, 8
 """Where the generator stands in every run (VER-13)."""
@@ -253,9 +254,12 @@ class StageRunner:
         self.run: Run = partial(run_graph, Graph((output_node([], []),)))
         self.name = ""
 
-    def start(self, captured: Captured, meta: FunctionMeta) -> None:
+    def start(
+        self, captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, ...] = ()
+    ) -> None:
         """Runs the captured graph: what the joint graph has to agree with (VER-11)."""
-        self.name, self.run = "1 capture", partial(run_graph, _observable(captured, meta))
+        seen = with_bases(_observable(captured, meta, bases), bases)
+        self.name, self.run = "1 capture", partial(run_graph, seen)
         for draw in DRAWS:
             self._start(draw)
 
@@ -394,14 +398,19 @@ def _shown(value: Any) -> str:
 
 
 # ---------------------------------------------------------------------------------------- capture
-def _observable(captured: Captured, meta: FunctionMeta) -> Graph:
+def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, ...] = ()) -> Graph:
     """The captured graph with what the joint graph returns as results: plain results in their first
     geometry, bases, and the final bytes of every input (VER-11).
+
+    Of members of a synthetic base, of those that are written.
     """
     nodes = captured.graph.nodes[:-1]
+    unwritten = {member.role for base in bases for member in base.members}
+    unwritten -= {each.role for each in meta.updated}
     outputs: list[tuple[Role, Any]] = [
         (MutatedInput(node.role), node)  # type: ignore[arg-type]
         for node in captured.graph.placeholders
+        if node.role not in unwritten
     ]
     for index, result in enumerate(meta.outputs):
         if isinstance(result, Plain):

@@ -35,6 +35,28 @@ class Hidden:
 
 
 @attrs.frozen
+class SyntheticBase:
+    """Input: the memory of inputs that overlap while one of them is written (SYN-1)."""
+
+    prefix: ClassVar[str] = "synthetic_base"
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.index}"
+
+
+@attrs.frozen
+class Family:
+    """Inputs that overlap and are views of one base: they have one history (SYN-2)."""
+
+    prefix: ClassVar[str] = "family"
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.index}"
+
+
+@attrs.frozen
 class Seed:
     """Input: the generator's seed at the start of the call, 0-d uint64 (RNG-2)."""
 
@@ -67,10 +89,10 @@ class Output:
 
 @attrs.frozen
 class MutatedInput:
-    """Output: the final value of a written input."""
+    """Output: the final value of a written input; of a family, its new history alone."""
 
     prefix: ClassVar[str] = "updated"
-    of: Primal | Hidden
+    of: Primal | Hidden | Family
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.of}"
@@ -139,10 +161,10 @@ class Rewritten:
 
 @attrs.frozen
 class Gradient:
-    """Output: the gradient of an input; absent (None) where nothing flows."""
+    """Output: the gradient of an input, or of the base of a family; None where nothing flows."""
 
     prefix: ClassVar[str] = "grad"
-    of: Primal | Hidden
+    of: Primal | Hidden | Family
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.of}"
@@ -174,6 +196,8 @@ class Argument:
 Role = (
     Primal
     | Hidden
+    | SyntheticBase
+    | Family
     | Seed
     | Offset
     | Output

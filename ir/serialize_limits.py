@@ -87,7 +87,7 @@ def role_fits(role: Role) -> bool:
     """
     match role:
         case MutatedInput() | Gradient():
-            return role.of.prefix in ("primals", "hidden") and role_fits(role.of)
+            return role.of.prefix in ("primals", "hidden", "family") and role_fits(role.of)
         case Tangent():
             return role.of.prefix in ("output", "updated", "base") and role_fits(role.of)
         case Current() | Rewritten():

@@ -13,19 +13,30 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.history import CreationKind, Root
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, Hidden, IntermediateBase, MutatedInput, Output, Primal, Result
+from aotlite.ir.role import (
+    Family,
+    Gradient,
+    Hidden,
+    IntermediateBase,
+    MutatedInput,
+    Output,
+    Primal,
+    Result,
+)
 from aotlite.stages.record import Record
 
 if TYPE_CHECKING:
     from aotlite.stages.counts import Counts
 
 InputRole = Primal | Hidden
+SourceRole = InputRole | Family
+"""Whose gradient is collected."""
 
 
 # ------------------------------------------------------------------------------- 1 capture
@@ -49,11 +60,33 @@ class CapturedInput(Record):
     """The fake storage at entry: `set_` can have put the fake elsewhere since."""
     leaf_entry: Edge | None = None
     """Where it collects as the leaf that the function made of it (FUN-36)."""
+    family: Family | None = None
+    """Of those that overlap and are views of one base."""
+    entry_chain: Chain = EMPTY_CHAIN
+    """The views from the family's base to it, at entry."""
 
     @property
-    def collects(self) -> bool:
-        """Whether a gradient of it goes anywhere."""
-        return self.entry is not None or self.leaf_entry is not None
+    def entries(self) -> tuple[Edge, ...]:
+        """The edges at which its gradient is collected."""
+        return tuple([edge for edge in (self.entry, self.leaf_entry) if edge is not None])
+
+
+@attrs.frozen(eq=False, repr=False)
+class CapturedFamily(Record):
+    """Captured inputs that overlap and are views of one base, with the root that they share."""
+
+    role: Family
+    root: Root
+    entry: Edge | None
+    """Where the gradient of the base is collected; None where it does not require grad."""
+    outside: Root
+    """The caller's root."""
+    members: list[InputRole]
+
+    @property
+    def entries(self) -> tuple[Edge, ...]:
+        """The edge at which the base's gradient is collected, if it goes anywhere."""
+        return () if self.entry is None else (self.entry,)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -69,6 +102,14 @@ class Captured(Record):
     """Flat results: fake tensors, `ArgumentLeaf`, or plain values."""
     grad_mode_before: bool | None
     grad_mode_after: bool | None
+    families: tuple[CapturedFamily, ...] = ()
+    late: tuple[tuple[Tensor, Tensor], ...] = ()
+    """Fakes of inputs that should share a root, and were met too late for that."""
+
+    @property
+    def sources(self) -> tuple[CapturedInput | CapturedFamily, ...]:
+        """Where gradients can be collected: at inputs, and at the bases of families."""
+        return (*self.inputs, *self.families)
 
 
 @attrs.frozen(repr=False)
@@ -126,6 +167,20 @@ class InputMeta(Record):
     def writes(self) -> bool:
         """Whether the caller can see a change of bytes or geometry."""
         return self.writes_data or self.writes_metadata
+
+
+@attrs.frozen(eq=False, repr=False)
+class FamilyMeta(Record):
+    """Inputs that overlap and are views of one base (SYN-2)."""
+
+    role: Family
+    meta: TensorMeta
+    """The base."""
+    members: tuple[InputRole, ...]
+    changes_history: bool
+    """A data write changed the base's history, which is one result for all of them (SYN-7).
+
+    It has no value of its own; its tangent has the base's geometry."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -265,6 +320,7 @@ class FunctionMeta(Record):
     """Whether a backward graph is made (GEN-5)."""
     grad_mode_after: bool | None
     """The grad mode that the function leaves behind, where it changed it (META-24)."""
+    families: tuple[FamilyMeta, ...] = ()
 
     def input_of(self, role: InputRole) -> InputMeta:
         """The record of the input with this role."""
@@ -327,7 +383,7 @@ class Joint(Record):
     graph: Graph
     errors: dict[Result, Exception]
     """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
-    reach: dict[Result, frozenset[InputRole]]
+    reach: dict[Result, frozenset[SourceRole]]
     """The inputs to which a gradient of each differentiable result flows (TAN-8)."""
     reads: dict[Result, tuple[SavedOf, ...]]
     """What the gradient of each result reads of the memory of inputs and results (SAV-2)."""

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import RESTRICTED, edge_of
+from aotlite.eager.autograd.history import RESTRICTED
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode, OpNode
-from aotlite.eager.state import recording
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.op import ViewOp
 
@@ -25,7 +24,8 @@ def is_dead_end(view: Tensor) -> bool:
         return False
     ends = {root.node, *_accumulators(root.node)}
     order, accumulating = reachable([view._node], ends)
-    return ends.isdisjoint(order) and ends.isdisjoint(accumulating)
+    # Of inputs with a common root each has an end of its own.
+    return not accumulating and ends.isdisjoint(order) and not any(n.is_outside() for n in order)
 
 
 def has_own_history(view: Tensor) -> bool:
@@ -57,22 +57,20 @@ def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
 def passes_outside(
     starts: Iterable[Edge | None],
     sinks: Sequence[Edge | None],
-    inputs: Sequence[tuple[Edge, Tensor]],
+    ways: Sequence[tuple[Edge, Edge | None]],
 ) -> bool:
     """Whether gradients would have to pass the history outside of one input to get to another.
 
-    Inputs are (edge within the capture, tensor outside).
+    `ways` has for each input its edge within the capture, and the one outside.
     """
     order, _ = reachable([edge[0] for edge in starts if edge is not None])
     met = {node for node in order if isinstance(node, InputNode)}
     if not met:
         return False
-    with recording(None):
-        outside = [(edge, edge_of(real)) for edge, real in inputs]
-    left = [way[0] for edge, way in outside if edge[0] in met and way is not None]
+    left = [way[0] for edge, way in ways if edge[0] in met and way is not None]
     order, accumulating = reachable(left)
     beyond = {edge for node in (*order, *accumulating) for edge in node.edges}
-    return any(edge in sinks and way is not None and way in beyond for edge, way in outside)
+    return any(edge in sinks and way is not None and way in beyond for edge, way in ways)
 
 
 def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:

@@ -22,6 +22,7 @@ from aotlite.ir.role import (
     Role,
     Saved,
     Seed,
+    SyntheticBase,
 )
 
 
@@ -118,7 +119,7 @@ def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
     inputs = {n.role: i for i, n in enumerate(joint.graph.nodes) if n.op == "placeholder"}
     others = OF_BACKWARD | {Seed, Offset, Saved}
     held = {i for role, i in inputs.items() if type(role) not in others}
-    written: set[int] = set()
+    written = {i for role, i in inputs.items() if type(role) is SyntheticBase}
     for role, i in joint.results:
         if isinstance(role, (Output, IntermediateBase)):
             held.add(joint.roots[i])

@@ -160,6 +160,11 @@ class PlaceIndex:
             self._found = self._search()
         return self._found.get(id(thing), [])
 
+    def tensors(self) -> list[Tensor]:
+        """All tensors found, the arguments too."""
+        self.roots()
+        return [thing for thing in self._alive if isinstance(thing, Tensor)]
+
     def roots(self) -> list[Place]:
         """The places of the variables that the function, and those that it names, can read."""
         if self._found is None:

@@ -11,18 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.autograd.history import (
-    RESTRICTED,
-    CreationKind,
-    Root,
-    edge_of,
-    is_leaf_family,
-    is_stale,
-)
+from aotlite.eager.autograd.history import edge_of, is_stale
 from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.observed import Observed
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, recording
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
@@ -37,6 +29,7 @@ from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.changes import Changes
 from aotlite.stages.facts import CapturedInput
+from aotlite.stages.families import Families, copy_autograd, ways
 from aotlite.stages.frozen import PLAIN, Freezer, frozen_value
 from aotlite.stages.guards import (
     Guard,
@@ -92,6 +85,7 @@ class CaptureRecorder:
         self._created: dict[int, Any] = {}
         self._before: list[tuple[Place, Any]] = []
         self._alive: list[Any] = []
+        self.families = Families()
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -260,21 +254,27 @@ class CaptureRecorder:
         requires_grad = tensor.requires_grad_outside()
         is_leaf = tensor._leaf and tensor._node is None
         fake = Tensor(storage, tensor.meta, tensor.offset)
-        _copy_autograd(tensor, fake, requires_grad=requires_grad)
+        copy_autograd(tensor, fake, requires_grad=requires_grad)
         node = Node("placeholder", role, meta=tensor.meta, role=role)
         fake.value = node
         self.placeholders.append(node)
+        entry = None if is_stale(tensor) else edge_of(fake)
+        family = self.families.join(tensor, fake, role)
+        if family is not None and entry is not None and not fake._leaf:
+            entry = fake._node, fake._index  # what was written before is behind the family's root
         given = CapturedInput(
             role,
             node,
             fake,
-            None if is_stale(tensor) else edge_of(fake),
+            entry,
             tensor.meta,
             tensor.offset,
             is_leaf or not requires_grad,
             requires_grad,
             place,
             storage,
+            family=family,
+            entry_chain=fake._chain,
         )
         self.inputs.append(given)
         self._fakes[id(tensor)] = fake
@@ -288,6 +288,11 @@ class CaptureRecorder:
         """The input that this fake is, if it is one."""
         return self._inputs.get(id(fake))
 
+    def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """The fakes of inputs that were met too late to share their family's root."""
+        fakes = self._fakes
+        return tuple([(fakes[id(a)], fakes[id(b)]) for a, b in self.families.late])
+
     def real_of(self, fake: Tensor) -> Tensor:
         """The tensor outside that an input's fake stands for."""
         return self._reals[id(fake)]
@@ -296,8 +301,13 @@ class CaptureRecorder:
         return tensor.storage.capture is not self or id(tensor) in self._reals
 
     def check_paths(self, starts: Sequence[Edge | None], sinks: Sequence[Edge | None]) -> None:
-        ways = [(i.entry, self._reals[id(i.fake)]) for i in self.inputs if i.entry is not None]
-        if passes_outside(starts, sinks, ways):
+        with recording(None):
+            outside = [
+                (i.entry, edge_of(self._reals[id(i.fake)]))
+                for i in self.inputs
+                if i.entry is not None
+            ]
+        if passes_outside(starts, sinks, [*outside, *ways(self.families.all())]):
             raise self.refuse(
                 "the gradient of a tensor from outside by another, which it was computed from,",
                 "ask for the gradient outside, or compute the tensor inside the function",
@@ -368,6 +378,7 @@ class CaptureRecorder:
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
         places = [Place(i, self.function) for i in observed] + self._index.roots()
         self._before = [(place, _image(place, self.leaves)) for place in places]
+        self.families.look_at(self._index.tensors())
 
     def _guard_surroundings(self) -> None:
         """Guards what the function can reach and left as it was.
@@ -453,6 +464,7 @@ class CaptureRecorder:
         self._real_by_node.clear()
         self._alive.clear()
         self._index = PlaceIndex(None, [])
+        self.families = Families()
         self.nodes, self.placeholders, self.guards = [], [], []
 
 
@@ -461,26 +473,6 @@ def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:
     if value and isinstance(value[0], Tensor):
         return tuple([item.value for item in value])
     return value
-
-
-def _copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
-    """Gives a fake the autograd state that programs can see: leaf, history, view kind (TEN-32)."""
-    kind = real._kind
-    if requires_grad:
-        if real._leaf and real._node is None:
-            fake._leaf = True
-        elif kind in RESTRICTED:
-            # Writes to the storage, by whatever name, forbid asking for its history (TEN-20).
-            fake._root = Root(fake)
-            fake._root.node = InputNode()
-            fake._seen = -1 if is_stale(real) else fake.storage.version
-            if real._node is not None:
-                fake._node, fake._index = fake._root.node, 0
-        else:
-            fake._node = InputNode()
-        if kind is None and real._base is not None and is_leaf_family(real):
-            kind = CreationKind.LEAF_VIEW
-    fake._kind = kind
 
 
 def check_leaf(leaf: Any, path: str) -> None:

@@ -28,7 +28,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
-from aotlite.stages.facts import InputRole, Joint, LateMemory, SavedOf
+from aotlite.stages.facts import Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.s10_late import LateWriter, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack
 from aotlite.stages.s10_source import MANY, Source, listed
@@ -46,8 +46,8 @@ class BackwardPlan:
     """None where no gradient reaches any input: the backward only checks what eager's checks."""
     tangents: tuple[tuple[ResultRole, TensorMeta], ...]
     """Differentiable results in order, and the layout in which their gradients are expected."""
-    gradients: tuple[tuple[InputRole, TensorMeta | None], ...]
-    reach: dict[ResultRole, frozenset[InputRole]]
+    gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
+    reach: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
     reads: dict[ResultRole, tuple[SavedOf, ...]]
     """Whose memory the gradient of each result reads."""
@@ -71,7 +71,7 @@ class BackwardPlan:
         """Whether a gradient that is not absent reads this."""
         return any(each in saved for role, saved in self.reads.items() if role not in absent)
 
-    def reached(self, absent: Absent) -> set[InputRole]:
+    def reached(self, absent: Absent) -> set[SourceRole]:
         """The inputs to which a gradient that is not absent flows."""
         return {of for role, _ in self.tangents if role not in absent for of in self.reach[role]}
 
@@ -378,7 +378,7 @@ def plan_backward(
     graph: Graph | None,
     lower: Callable[[Graph], Run],
     both: Joint,
-    leaves: Container[InputRole],
+    leaves: Container[SourceRole],
     *,
     is_compact: bool,
 ) -> BackwardPlan | None:

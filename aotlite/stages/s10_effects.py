@@ -6,7 +6,7 @@ Rules: RT-2..RT-8, TEN-24. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -15,19 +15,20 @@ import numpy as np
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.autograd.history import (
     CreationKind,
+    become,
     change_geometry,
     edge_of,
+    rebase,
     root_of,
     view_node,
 )
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.node import TapeNode, next_sequence
 from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.stages.facts import ViewFacts
 
@@ -76,14 +77,38 @@ class _Meta:
         self.meta = meta
 
 
-def write_with_history(target: Tensor, value: Tensor) -> None:
-    """RT-2: a differentiable copy, so that gradients flow through the updated input."""
-    mode = STATE.grad_mode
-    STATE.grad_mode = True
-    try:
-        target._apply(OPS["copy_"], (target, value))
-    finally:
-        STATE.grad_mode = mode
+class Handed(TapeNode):
+    """Hands the gradient of a written window on to a result of a compiled call, if there is one."""
+
+    __slots__ = ()
+
+    def __init__(self, node: TapeNode | None, index: int) -> None:
+        self.edges = () if node is None else ((node, index),)
+        self.sequence = next_sequence()
+        self.origin = self.extra = None
+
+    def name(self) -> str:
+        return "CopyBackward"
+
+    def run(self, grads: Sequence[Any]) -> Sequence[Any]:
+        return grads if self.edges else ()
+
+
+def take_history(target: Tensor, node: TapeNode | None, index: int, *, whole: bool = False) -> None:
+    """RT-2: gradients of the written bytes go to result `index` of a compiled call's node.
+
+    `whole`: that result is the new value of the whole base that the tensor is a view of (SYN-7).
+    Without a node the new value depends on nothing that requires grad.
+    """
+    if node is None:
+        node, index = Handed(None, 0), 0
+    root = target._root
+    if root is None or not (whole or target._chain):
+        rebase(target, node, index, None, None)
+    elif whole:
+        become(root, target, node, index)
+    else:
+        rebase(target, Handed(node, index), 0, root.edge(), None)
 
 
 def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> None:

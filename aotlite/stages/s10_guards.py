@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
-from aotlite.eager.sharing import foreign_overlaps
+from aotlite.eager.sharing import foreign_overlaps, kinship
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
@@ -36,6 +36,7 @@ InputRole = Primal | Hidden
 MISS = object()
 """What a run-time function returns for a call that its entry is not valid for."""
 
+_KIN = "of which base inputs that overlap are views"
 _ONE_OBJECT = "which arguments are one object"
 
 _BITS = 256
@@ -55,6 +56,8 @@ class World:
     fixed_offsets: frozenset[InputRole]
     written: frozenset[InputRole]
     """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
+    kin: tuple[InputRole, ...]
+    """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
 
     def tensors(self) -> dict[InputRole, Tensor]:
         """All inputs by role."""
@@ -357,6 +360,12 @@ class _Guards:
             named = {name_of(role): tensor for role, tensor in tensors.items()}
             written = [name_of(role) for role in tensors if role in self.world.written]
             self.checks += sharing_check(self.source, named, written)
+        if self.world.kin:
+            kin = [tensors[role] for role in self.world.kin]
+            names = ", ".join([name_of(role) for role in self.world.kin])
+            pattern = self.source.constant(kinship(*kin), "V", "how they are views of one base")
+            self.source.use(kinship)
+            self.check(f"kinship({names}) == {pattern}", _KIN, None, "as at the first call")
         for role, tensor in tensors.items():
             if role in self.world.fixed_offsets:
                 name = name_of(role)

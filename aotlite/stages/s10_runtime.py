@@ -25,7 +25,15 @@ from aotlite.eager.random import GENERATOR
 from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Hidden, IntermediateBase, MutatedInput, Output, Primal, Saved, Seed
+from aotlite.ir.role import (
+    Family,
+    IntermediateBase,
+    MutatedInput,
+    Offset,
+    Output,
+    Saved,
+    Seed,
+)
 from aotlite.stages.facts import (
     Alias,
     AliasOfBase,
@@ -35,6 +43,7 @@ from aotlite.stages.facts import (
     Fixed,
     FunctionMeta,
     InputMeta,
+    InputRole,
     IsInput,
     Plain,
     Repeated,
@@ -53,14 +62,15 @@ from aotlite.stages.s10_effects import (
     plain_view,
     read_only,
     rebuilt,
+    take_history,
     with_own_history,
     write_window,
-    write_with_history,
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
 from aotlite.stages.s10_late import keep_memory
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.synthetic import BaseInput
 
 _STARRED = 200
 """Python takes at most 255 variables before a starred one."""
@@ -76,6 +86,7 @@ class RuntimePlan:
     meta: FunctionMeta
     inputs: tuple[Any, ...]
     """The roles of the forward's inputs, in order."""
+    bases: tuple[BaseInput, ...]
     consumed: int
     """Offsets of the generator that one call uses up (RNG-4)."""
     forward: Graph
@@ -130,6 +141,10 @@ class _Writer:
         self.raw: dict[Any, str] = {}
         """The same before they are tensors: arrays or windows."""
         self.draws = Seed() in plan.inputs
+        self.bases = {base.role: base for base in plan.bases}
+        self.leaders: dict[Any, InputRole] = {
+            family.role: family.members[0] for family in plan.meta.families
+        }
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         self._detached = False
@@ -169,10 +184,10 @@ class _Writer:
             return ""
         self.source.use(edge_of, accumulator)
         gradients = self.plan.backward.gradients
-        names = [name_of(role) for role, _ in gradients]
         if not self.plan.backward.only_leaves:
             self.source.add(f"edges = {listed([self._edge(*each) for each in gradients])}")
             return "None, edges"
+        names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]
         if len(names) > MANY and all(meta is not None for _, meta in gradients):
             end = "t._accumulator or accumulator(t)"
             self.source.add(f"ends = [{end} for t in {self._all(names)}]")
@@ -197,9 +212,11 @@ class _Writer:
         return isinstance(facts, Facts) and facts.is_leaf
 
     def _edge(self, role: Any, meta: TensorMeta | None) -> str:
-        name = name_of(role)
         if meta is None:
             return "None"
+        if isinstance(role, Family):
+            return f"{name_of(self.leaders[role])}._root.edge()"
+        name = name_of(role)
         if self._is_leaf(role) or role in self.plan.backward.new_leaves:  # type: ignore[union-attr]
             return f"({name}._accumulator or accumulator({name}), 0)"
         return f"edge_of({name})"
@@ -240,9 +257,9 @@ class _Writer:
 
     def _inputs(self) -> tuple[list[str], str | None]:
         """The forward's inputs, or one expression for all of them."""
-        roles = [role for role in self.plan.inputs if isinstance(role, (Primal, Hidden))]
+        roles = [role for role in self.plan.inputs if not isinstance(role, (Seed, Offset))]
         if not self.plan.is_compact:
-            return [f"({name_of(r)}.storage.buffer, {name_of(r)}.offset)" for r in roles], None
+            return [self._window(role) for role in roles], None
         read = [role for role, yes in zip(roles, self.plan.run.reads, strict=False) if yes]
         if len(read) > MANY and not self.draws and all(map(self._is_array, read)):
             self.source.use(arrays_of)
@@ -250,12 +267,40 @@ class _Writer:
         return [self._input(role) for role in read], None
 
     def _is_array(self, role: Any) -> bool:
-        return travels_as_array(self.tensors[role].meta)
+        return travels_as_array(self._meta_of(role)) and self._tensor_of(role) is not None
+
+    def _meta_of(self, role: Any) -> TensorMeta:
+        base = self.bases.get(role)
+        return self.tensors[role].meta if base is None else base.meta
+
+    def _tensor_of(self, role: Any) -> str | None:
+        """The variable of the tensor that an input is; None for memory that no tensor shows."""
+        base = self.bases.get(role)
+        if base is None:
+            return name_of(role)
+        return name_of(base.anchor) if base.whole else None
+
+    def _window(self, role: Any) -> str:
+        """(buffer, first element) of an input."""
+        base = self.bases.get(role)
+        if base is None or base.whole:
+            name = self._tensor_of(role)
+            return f"({name}.storage.buffer, {name}.offset)"
+        name, size = name_of(base.anchor), base.meta.dtype.itemsize
+        ratio = self.tensors[base.anchor].meta.dtype.itemsize // size
+        factor = f" * {ratio}" if ratio > 1 else ""
+        return f"({name}.storage.buffer, {name}.offset{factor} + {base.start // size})"
 
     def _input(self, role: Any) -> str:
-        name = name_of(role)
-        if not self._is_array(role):
-            return f"({name}.storage.buffer, {name}.offset)"
+        if not travels_as_array(self._meta_of(role)):
+            return self._window(role)
+        name = self._tensor_of(role)
+        if name is None:
+            meta = self._meta_of(role)
+            strided = self.source.constant(meta.device.arrays.strided, "L", "a window as array")
+            dtype = self.source.constant(meta.dtype, "D", str(meta.dtype))
+            buffer, start = self._window(role)[1:-1].split(", ")
+            return f"{strided}({buffer}, {dtype}, {meta.shape}, {meta.stride}, {start})"
         array = f"x{self._arrays}"
         self._arrays += 1
         self.source.add(f"{array} = {name}._array", f"if {array} is None:")
@@ -275,23 +320,14 @@ class _Writer:
         return self._returned[role]
 
     def _new_tensors(self) -> None:
-        """Results, bases, and new values that get a history become tensors."""
+        """Results and bases become tensors."""
         self.source.use(tensor_over)
-        histories = {MutatedInput(e.role) for e in self.written if e.changes_history}
         for role, name in self.raw.items():
             value = self._value_of(role)
-            if type(value) is not Node or (
-                isinstance(role, MutatedInput) and role not in histories
-            ):
-                continue
-            meta: Any = value.meta
-            is_array = (
-                isinstance(role, MutatedInput) and self.plan.is_compact and travels_as_array(meta)
-            )
-            made = self.values[role] = f"t{len(self.values)}"
-            text = self.source.constant(meta, "M", str(meta))
-            place = f"{name}, {text}" if is_array else f"{name}[0], {text}, {name}[1]"
-            self.source.add(f"{made} = tensor_over({place})")
+            if type(value) is Node and not isinstance(role, MutatedInput):
+                made = self.values[role] = f"t{len(self.values)}"
+                text = self.source.constant(value.meta, "M", str(value.meta))
+                self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")
 
     # --- the tape
     def _hook(self, edges: str) -> None:
@@ -306,7 +342,7 @@ class _Writer:
         self.source.add(f"node = CompiledBackward({plan}, {edges}, {saved})")
         for index, (role, _) in enumerate(backward.tangents):
             name = self.values.get(role, "")
-            if not name:  # a view that is rebuilt, and gets its history then
+            if not name:  # an input, or a view that is rebuilt: it gets its history then
                 continue
             self.source.add(f"{name}._node = node", f"{name}.facts = None")
             if index:
@@ -334,40 +370,43 @@ class _Writer:
     # --- inputs
     def _write_inputs(self) -> None:
         """RT-1 step 6: updated inputs are written whole; counters move as eager's do (FUN-23)."""
-        copies: dict[int, int] = {}
-        for each in self.written:
-            if each.changes_history:
-                family = id(self.tensors[each.role].storage)
-                copies[family] = copies.get(family, 0) + 1
         raised: set[int] = set()
         for each in self.meta.inputs:
             family = id(self.tensors[each.role].storage)
             if each.version_bumps and family not in raised:
                 raised.add(family)
-                bump = each.version_bumps - copies.get(family, 0)
-                if bump:
-                    self.source.add(f"{name_of(each.role)}.storage.version += {bump}")
+                self.source.add(f"{name_of(each.role)}.storage.version += {each.version_bumps}")
         write_changes(self.source, self.meta, self._rebuild_early)
         for each in self.written:
             if each.writes_data and not each.in_graph:
                 self._write_data(each)
+        self._histories()
 
     def _write_data(self, each: InputMeta) -> None:
-        """RT-2, RT-4: a differentiable copy where the history changes, bytes alone elsewhere."""
+        """RT-2, RT-4: the bytes."""
         role, name = MutatedInput(each.role), name_of(each.role)
         value = self._value_of(role)
-        if each.changes_history:
-            self.source.use(write_with_history)
-            self.source.add(f"write_with_history({name}, {self.values[role]})")
-        elif value.op == "placeholder" and value.role == each.role:
+        if value.op == "placeholder" and value.role == each.role:
             return  # all that was written is what was there
-        elif self.plan.is_compact and travels_as_array(value.meta):
+        if self.plan.is_compact and travels_as_array(value.meta):
             arrays = self.source.constant(value.meta.device.arrays, "L", "the array library")
             self.source.add(f"{arrays}.copy({name}.array, {self.raw[role]})")
         else:
             self.source.use(write_window)
             meta = self.source.constant(value.meta, "M", str(value.meta))
             self.source.add(f"write_window({name}, {self.raw[role]}, {meta})")
+
+    def _histories(self) -> None:
+        """RT-2: what was written has the history of the compiled call's result."""
+        backward = self.plan.backward
+        places = {} if backward is None else {r: i for i, (r, _) in enumerate(backward.tangents)}
+        for role in self.meta.tangents:
+            if isinstance(role, MutatedInput):
+                self.source.use(take_history)
+                of: Any = self.leaders.get(role.of, role.of)
+                made = f"node, {places[role]}" if role in places else "None, 0"
+                whole = ", whole=True" if role.of in self.leaders else ""
+                self.source.add(f"take_history({name_of(of)}, {made}{whole})")
 
     def _set_versions(self) -> None:
         """New storages count the writes that they went through in the function (TEN-10)."""

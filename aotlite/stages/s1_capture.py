@@ -37,6 +37,7 @@ def capture(
     on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured.
     """
     recorder = CaptureRecorder(function, list(leaves))
+    recorder.note_surroundings()
     faked = list(leaves)
     seen: dict[int, Tensor] = {}
     for index, tensor in tensors:
@@ -44,7 +45,6 @@ def capture(
         if fake is None:
             fake = seen[id(tensor)] = recorder.add_argument(index, tensor)
         faked[index] = fake
-    recorder.note_surroundings()
     before = STATE.grad_mode
     outer = STATE.recorder, STATE.watch
     STATE.recorder, STATE.watch = recorder, None  # hooks of the caller are not for fakes (GEN-8)
@@ -66,6 +66,8 @@ def capture(
         tuple(results),
         before,
         after,
+        recorder.families.all(),
+        recorder.late(),
     )
 
 

@@ -20,10 +20,10 @@ from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.overlap import has_internal_overlap, overlaps_bytes
+from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.aliasing import Sight, Sights, is_hidden, layout_of
+from aotlite.stages.aliasing import Sight, Sights, is_hidden
 from aotlite.stages.changes import Timeline
 from aotlite.stages.facts import (
     Alias,
@@ -33,6 +33,7 @@ from aotlite.stages.facts import (
     BaseMeta,
     Captured,
     CapturedInput,
+    FamilyMeta,
     Fixed,
     FunctionMeta,
     InputMeta,
@@ -54,12 +55,13 @@ def analyze(captured: Captured) -> FunctionMeta:
     seen = Sights(captured.graph)
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
-    _refuse_written_overlap(captured, metas)
-    _refuse_overlap_with_history(metas)
+    _refuse_late(captured, metas)
+    families = tuple(_families(captured))
+    _refuse_overlap_with_history(metas, families)
     timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
     outputs, bases = _Outputs(captured, seen, timeline).all()
     metas = tuple(with_changes(metas, captured, timeline, outputs))
-    tangents = tuple(_tangents(metas, outputs, bases))
+    tangents = tuple(_tangents(metas, families, outputs, bases))
     any_input = any(each.requires_grad or each.requires_grad_at_exit for each in metas)
     after = captured.grad_mode_after
     return FunctionMeta(
@@ -67,18 +69,29 @@ def analyze(captured: Captured) -> FunctionMeta:
         outputs=outputs,
         bases=bases,
         tangents=tangents,
-        training=bool(tangents) and any_input and any(i.collects for i in captured.inputs),
+        training=bool(tangents) and any_input and any(s.entries for s in captured.sources),
         grad_mode_after=after if after != captured.grad_mode_before else None,
+        families=families,
     )
 
 
+
 def _tangents(
-    inputs: tuple[InputMeta, ...], outputs: tuple[OutputMeta, ...], bases: tuple[BaseMeta, ...]
+    inputs: tuple[InputMeta, ...],
+    families: tuple[FamilyMeta, ...],
+    outputs: tuple[OutputMeta, ...],
+    bases: tuple[BaseMeta, ...],
 ) -> Iterator[ResultRole]:
-    """META-16: updated inputs, plain outputs, bases, where a gradient can arrive."""
+    """META-16: updated inputs, plain outputs, bases, where a gradient can arrive.
+
+    A family stands where its first member does (SYN-7).
+    """
+    first = {f.members[0]: f.role for f in families if f.changes_history}
     for each in inputs:
         if each.changes_history:
             yield MutatedInput(each.role)
+        if each.role in first:
+            yield MutatedInput(first[each.role])
     for index, output in enumerate(outputs):
         if isinstance(output, Plain):
             if output.requires_grad and not output.is_leaf:
@@ -90,6 +103,12 @@ def _tangents(
             yield IntermediateBase(index)
 
 
+def _families(captured: Captured) -> Iterator[FamilyMeta]:
+    for family in captured.families:
+        root, members = family.root, tuple(family.members)
+        yield FamilyMeta(family.role, root.meta, members, root.edge() != family.entry)
+
+
 # --------------------------------------------------------------------------------------- inputs
 class _Inputs:
     """Collects the writes to each input."""
@@ -97,6 +116,7 @@ class _Inputs:
     def __init__(self, captured: Captured, seen: Sights) -> None:
         self.captured = captured
         self.seen = seen
+        self.kin = {role for family in captured.families for role in family.members}
         self.writes: dict[Node, list[Node]] = {}
         self.last: dict[Node, Node] = {}
         for node in captured.graph.nodes:
@@ -129,7 +149,7 @@ class _Inputs:
             writes_metadata=moved,
             under_no_grad=bool(data) and not any(w.grad_mode for w in data),
             hidden=bool(data) and all(is_hidden(self.seen[w].chain) for w in data),
-            changes_history=bool(data) and _root_changed(given),
+            changes_history=bool(data) and given.role not in self.kin and _root_changed(given),
             version_bumps=given.storage.version,
             shares_outside=given.storage.exported,
         )
@@ -162,59 +182,36 @@ def _root_changed(given: CapturedInput) -> bool:
     return now is not (None if given.entry is None else given.entry[0])
 
 
-def _refuse_written_overlap(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
-    """ALI-1: inputs that overlap while one is written are one memory; that is not built yet."""
-    families: dict[int, list[tuple[CapturedInput, InputMeta]]] = {}
-    for given, meta in zip(captured.inputs, metas, strict=True):
-        families.setdefault(id(given.storage), []).append((given, meta))
-    for family in families.values():
-        for (a, first), (b, second) in _near(family):
-            if not (first.writes_data or second.writes_data):
-                continue
-            if overlaps_bytes(*layout_of(a), *layout_of(b)):  # of whatever dtypes
-                raise noted(
-                    AliasError(
-                        f"analyze: {a.place} and {b.place} overlap in memory and "
-                        f"{(a if first.writes_data else b).place} is written, expected written "
-                        "inputs that overlap no other input"
-                    ),
-                    "Pass the tensor that both are views of; take the views inside the function.",
-                )
-
-
-Given = tuple[CapturedInput, InputMeta]
-
-
-def _near(family: list[Given]) -> Iterator[tuple[Given, Given]]:
-    """Pairs of inputs on one storage whose spans meet; within a pair in the inputs' order."""
-    ordered = sorted(range(len(family)), key=lambda i: _start(family[i]))
-    reaching: list[int] = []
-    for i in ordered:
-        start = _start(family[i])
-        reaching = [j for j in reaching if _end(family[j]) > start]
-        for j in reaching:
-            yield family[min(i, j)], family[max(i, j)]
-        reaching.append(i)
-
-
-def _start(given: Given) -> int:
-    """The first byte."""
-    return given[0].entry_offset * given[0].entry_meta.dtype.itemsize
-
-
-def _end(given: Given) -> int:
-    """The byte behind the last."""
-    meta = given[0].entry_meta
-    return _start(given) + meta.span * meta.dtype.itemsize
-
-
-def _refuse_overlap_with_history(metas: tuple[InputMeta, ...]) -> None:
-    """TEN-7: the new values of such an input cannot be copied into it by a differentiable copy."""
-    for each in metas:
-        if each.changes_history and has_internal_overlap(each.meta.shape, each.meta.stride):
+def _refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
+    """A tensor that overlaps a written one of its family must be known before the write."""
+    writers = {id(g.fake): m for g, m in zip(captured.inputs, metas, strict=True)}
+    for first, second in captured.late:
+        if any(writers[id(fake)].changes_history for fake in (first, second)):
+            places = [writers[id(fake)].place for fake in (first, second)]
             raise noted(
                 AliasError(
-                    f"analyze: {each.place}, {each.meta}, overlaps itself, expected a base with "
+                    f"analyze: {places[0]} and {places[1]} overlap in memory, one of them is "
+                    "written, and the second was found late, expected to see both from the start"
+                ),
+                "Pass it as an argument.",
+            )
+
+
+def _refuse_overlap_with_history(
+    metas: tuple[InputMeta, ...], families: tuple[FamilyMeta, ...]
+) -> None:
+    """TEN-7: a base that overlaps itself has no differentiable new value."""
+    written = [(m.meta, m.place) for m in metas if m.changes_history]
+    for family in families:
+        if not family.changes_history:
+            continue
+        place = next(m.place for m in metas if m.role == family.members[0])
+        written.append((family.meta, f"the base of {place}"))
+    for meta, place in written:
+        if has_internal_overlap(meta.shape, meta.stride):
+            raise noted(
+                AliasError(
+                    f"analyze: {place}, {meta}, overlaps itself, expected a base with "
                     "one memory place for each element where the write has a gradient"
                 ),
                 "Pass the tensor that it is a view of, and expand it inside the function.",

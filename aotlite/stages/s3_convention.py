@@ -14,6 +14,7 @@ from aotlite.ir.op import RandomOp
 from aotlite.ir.role import Hidden, Offset, Primal, Role, Seed
 from aotlite.stages.facts import Captured, FunctionMeta
 from aotlite.stages.record import Record
+from aotlite.stages.synthetic import BaseInput, plan_bases
 
 
 @attrs.frozen(repr=False)
@@ -23,6 +24,8 @@ class Convention(Record):
     inputs: tuple[Role, ...]
     consumed: int
     """Offsets of the generator that one call uses up (RNG-4)."""
+    bases: tuple[BaseInput, ...] = ()
+    """Synthetic bases: the inputs that are views of them are none of the graph's (SYN-1)."""
 
     @property
     def arguments(self) -> tuple[Primal, ...]:
@@ -39,7 +42,10 @@ def convention(captured: Captured, meta: FunctionMeta) -> Convention:
     """The calling convention of a captured function."""
     draws = [node for node in captured.graph.nodes if isinstance(node.target, RandomOp)]
     consumed = sum([node.target.consumes(node.meta) for node in draws])
-    roles: list[Role] = [each.role for each in meta.inputs]
+    bases = plan_bases(captured, meta)
+    merged = {member.role for base in bases for member in base.members}
+    roles: list[Role] = [base.role for base in bases]
+    roles += [each.role for each in meta.inputs if each.role not in merged]
     if draws:  # which may be of no elements, and use nothing up
         roles += [Seed(), Offset()]
-    return Convention(tuple(roles), consumed)
+    return Convention(tuple(roles), consumed, bases)

@@ -32,18 +32,20 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
+from aotlite.ir.role import Family, Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.changes import new_leaves
 from aotlite.stages.facts import (
     AliasOfBase,
     Captured,
+    CapturedFamily,
     CapturedInput,
     FunctionMeta,
     InputRole,
     Joint,
     Plain,
     SavedOf,
+    SourceRole,
 )
 from aotlite.stages.histories import passed
 from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
@@ -69,6 +71,7 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
 
 Roots = list[tuple[ResultRole, Edge | None, Tensor]]
 """Results, where their gradients go, and the tangents that arrive."""
+Source = CapturedInput | CapturedFamily
 
 
 class _Recording:
@@ -79,10 +82,11 @@ class _Recording:
         self.meta = meta
         self.recorder = captured.recorder
         self.fakes = {given.role: given.fake for given in captured.inputs}
+        self.families = {family.role: family for family in captured.families}
         self.results: list[tuple[Role, Any]] = []
         self.values: dict[Role, Any] = {}
         self.errors: dict[ResultRole, Exception] = {}
-        self.reach: dict[ResultRole, frozenset[InputRole]] = {}
+        self.reach: dict[ResultRole, frozenset[SourceRole]] = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
         self.user_code = False
         """Users' Python runs in the backward."""
@@ -187,8 +191,8 @@ class _Recording:
     def _look_behind(self, edges: dict[ResultRole, Edge | None]) -> None:
         """Notes the inputs that each result's gradient reaches, and what it reads on its way."""
         owners = self._owners()
-        sinks = {e[0]: given.role for given in self.captured.inputs for e, _ in _sinks(given)}
-        reach: dict[ResultRole, set[InputRole]] = {result: set() for result in edges}
+        sinks = {e[0]: source.role for source in self.captured.sources for e, _ in _sinks(source)}
+        reach: dict[ResultRole, set[SourceRole]] = {result: set() for result in edges}
         reads: dict[ResultRole, dict[SavedOf, None]] = {result: {} for result in edges}
         results = tuple(edges)
         own = [r for r in self.captured.results if isinstance(r, Tensor)]
@@ -235,9 +239,9 @@ class _Recording:
             nodes.append(tangent.value)
             roots.append((result, edge, tangent))
         gradients: list[tuple[Role, Any]] = [
-            (Gradient(given.role), None if grad is None else grad.value)
-            for given, grad in zip(self.captured.inputs, self._run(roots), strict=True)
-            if given.collects
+            (Gradient(source.role), None if grad is None else grad.value)
+            for source, grad in zip(self.captured.sources, self._run(roots), strict=True)
+            if source.entries
         ]
         return nodes, gradients
 
@@ -259,15 +263,16 @@ class _Recording:
         return self._record([r for r in healthy if r[0] not in self.errors])
 
     def _record(self, roots: Roots) -> list[Any]:
-        """The gradient of each input, in its geometry at entry."""
-        sinks = [_sinks(given) for given in self.captured.inputs]
+        """The gradient of each input and family, in its geometry at entry."""
+        sources = self.captured.sources
+        sinks = [_sinks(source) for source in sources]
         self.recorder.phase = Phase.BACKWARD
         try:
             found = self._backward_through(roots, [e for each in sinks for e, _ in each])
             rest = iter(found)
             return [
-                _sum_at_entry(given, [(next(rest), moves) for _, moves in each])
-                for given, each in zip(self.captured.inputs, sinks, strict=True)
+                _sum_at_entry(source, [(next(rest), moves) for _, moves in each])
+                for source, each in zip(sources, sinks, strict=True)
             ]
         finally:
             self.recorder.phase = Phase.FORWARD
@@ -287,8 +292,10 @@ class _Recording:
 
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:
+            case MutatedInput(Family() as family):
+                return self.families[family].root.edge()
             case MutatedInput(of):
-                return _whole_edge(self.fakes[of])
+                return _whole_edge(self.fakes[of])  # type: ignore[index]
             case Output(index):
                 tensor = self.captured.results[index]
                 output = self.meta.outputs[index]
@@ -316,18 +323,20 @@ class _Recording:
         if isinstance(result, Output) and result not in self.values:  # a view of what there is
             rebuilt: TensorMeta = self.captured.results[result.index].meta
             return rebuilt
+        if isinstance(result, MutatedInput) and isinstance(result.of, Family):
+            return self.families[result.of].root.meta
         meta: TensorMeta = self.values[result].meta
         return meta
 
 
-def _sinks(given: CapturedInput) -> list[tuple[Edge, tuple[Step, ...]]]:
-    """The edges at which an input's gradient is collected, each with the geometry ops before it.
+def _sinks(given: Source) -> list[tuple[Edge, tuple[Step, ...]]]:
+    """The edges at which a gradient is collected, each with the geometry ops before it.
 
     A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
     """
     found: list[tuple[Edge, tuple[Step, ...]]] = []
-    for edge in (given.entry, given.leaf_entry):
-        found += [] if edge is None else _collecting_nodes(edge)
+    for edge in given.entries:
+        found += _collecting_nodes(edge)
     return found
 
 
@@ -344,12 +353,14 @@ def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[Step, ...]]]:
     return found
 
 
-def _sum_at_entry(given: CapturedInput, parts: list[tuple[Any, tuple[Step, ...]]]) -> Any:
+def _sum_at_entry(given: Source, parts: list[tuple[Any, tuple[Step, ...]]]) -> Any:
     """The sum of gradients collected in several geometries, in the input's geometry at entry."""
     total = None
     for grad, moves in parts:
         if grad is None:
             continue
+        if not isinstance(given, CapturedInput):
+            return grad  # a family's root keeps its geometry
         if any(step.op is AS_STRIDED for step in moves):
             raise noted(
                 UnsupportedError(

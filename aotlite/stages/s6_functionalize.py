@@ -17,10 +17,10 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
-from aotlite.eager.autograd.windows import window_on
+from aotlite.eager.autograd.windows import bytes_window, window_on
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.dtypes import uint64
+from aotlite.ir.dtypes import uint8, uint64
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
@@ -33,7 +33,16 @@ from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND, HIDDEN_ALIAS
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import IntermediateBase, MutatedInput, Offset, Output, Role, Seed, Tangent
+from aotlite.ir.role import (
+    IntermediateBase,
+    MutatedInput,
+    Offset,
+    Output,
+    Role,
+    Seed,
+    SyntheticBase,
+    Tangent,
+)
 from aotlite.stages.shorter_chains import further
 from aotlite.stages.source_place import describe
 
@@ -230,7 +239,7 @@ class _Functionalizer:
         start = op.at((operand, *rest), parent.start)
         if op is AS_STRIDED:
             self._check_span(node, parent.group, meta, start)
-            chain = chain_of(Step(op, (rest[0], rest[1], start), parent.group.meta, meta))
+            chain = _strided(parent.group.meta, meta, start)
         else:
             step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
             chain = further(parent.chain, step, start - parent.start)
@@ -264,7 +273,8 @@ class _Functionalizer:
         return self._memoised(self._sync(parent), chain[-1])
 
     def _check_span(self, node: Node, group: Group, meta: TensorMeta, start: int) -> None:
-        if meta.numel and not (0 <= start and start + meta.span <= group.meta.span):
+        size, held = meta.dtype.itemsize, group.meta.span * group.meta.dtype.itemsize
+        if meta.numel and not (0 <= start and (start + meta.span) * size <= held):
             place = describe(node.location)
             raise noted(
                 UnsupportedError(
@@ -370,7 +380,8 @@ class _Functionalizer:
             owners[storage_root(value)] = role
         elif isinstance(role, MutatedInput):
             root = storage_root(value)
-            if root.op == "placeholder" and root.role != role.of and root.role in written:
+            shared = root.role in written or isinstance(root.role, SyntheticBase)
+            if root.op == "placeholder" and root.role != role.of and shared:
                 value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
         self.build.source = None
         return value
@@ -409,6 +420,13 @@ class _Storages:
         return root in self.written or root in self.windowed
 
 
+def _strided(root: TensorMeta, meta: TensorMeta, start: int) -> Chain:
+    """The chain from a root to a window on its memory; a synthetic base may be one of bytes."""
+    if meta.dtype is not root.dtype and root.dtype is uint8:
+        return bytes_window(root, meta, start * meta.dtype.itemsize)
+    return chain_of(Step(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
+
+
 def _lens(alias: Alias) -> Chain:
     """A chain through which what was written can be put back.
 
@@ -418,6 +436,8 @@ def _lens(alias: Alias) -> Chain:
     if not alias.chain.repeats:
         return alias.chain
     meta, root = alias.meta, alias.group.meta
+    if root.dtype is uint8:
+        return _strided(root, meta, alias.start)
     if meta.dtype is not root.dtype and meta.dtype is not real_of(root.dtype):
         raise noted(
             UnsupportedError(

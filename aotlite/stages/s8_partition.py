@@ -31,6 +31,7 @@ from aotlite.ir.role import (
     Rewritten,
     Role,
     Saved,
+    SyntheticBase,
 )
 from aotlite.stages.facts import Partition, SavedValue
 from aotlite.stages.numbered import Numbered, numbered
@@ -160,7 +161,7 @@ def _forward(
         node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
         owner = root.role if type(root.role) in (Primal, Hidden) else owners.get(root)
         # PART-31: the memory of a written input holds the new value when the backward runs.
-        if i in copied or owner in written:
+        if i in copied or owner in written or type(root.role) is SyntheticBase:
             build.source = node
             node, owner = _copied(build, node), None
         values.append(node)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from aotlite.ir.errors import AliasError
 from tests.end_to_end.cases import Call, Case, cases
 from tests.end_to_end.worlds import body_of, check, differences, inputs_share_memory, run_call
 from tests.programs import Program, Ref, Step
@@ -222,9 +221,6 @@ def test_programs_that_once_differed_agree(name: str) -> None:
 
 
 REFUSED = {
-    "overlap in memory": case(
-        [PLAIN, ("view", A, (2, 2))], [("mul_", A, 2), ("mul", B, 3)], inputs=(0, 1), outputs=(3,)
-    ),
     "reaches outside the": case(
         [("fresh", (2, 2, 2), False), ("unbind2", A, 1)],
         [("as_strided", A, (3,), (1,), 1), ("relu_", B)],
@@ -267,15 +263,6 @@ def test_what_is_not_supported_is_refused_before_any_effect(text: str) -> None:
     assert [] == found
     assert len(refused) == 1
     assert refused[0] in text
-
-
-def test_overlapping_inputs_of_which_one_is_written_raise_alias_error() -> None:
-    import aotlite as al
-
-    program = REFUSED["overlap in memory"]
-    world = run_call(program, 0, al.compile(body_of(program)))
-    assert isinstance(world.error, AliasError)
-    assert world.untouched
 
 
 @pytest.mark.rules("GEN-11")

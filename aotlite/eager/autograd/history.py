@@ -81,6 +81,15 @@ class Root:
         return None if self.node is None else (self.node, self.index)
 
 
+def twin_root(root: Root, node: TapeNode | None) -> Root:
+    """A root of the same form whose history is `node`: for fakes of the family's tensors."""
+    twin = object.__new__(Root)
+    twin.meta, twin.offset = root.meta, root.offset
+    twin.leaf, twin.left = root.leaf, root.left
+    twin.node, twin.index = node, 0
+    return twin
+
+
 def accumulator(leaf: Tensor) -> AccumulateGrad:
     """The node that collects this leaf's gradient."""
     node = leaf._accumulator
@@ -415,6 +424,13 @@ def rebase(
     if tensor._chain:
         node = SliceAssign(node, _lens(tensor, root), root.meta, base_edge, own)
         index = 0
+    become(root, tensor, node, index)
+
+
+def become(root: Root, tensor: Tensor, node: TapeNode, index: int) -> None:
+    """Makes result `index` of `node` the history of a whole family, of which `tensor` is one."""
+    tensor._leaf = False
+    tensor.facts = None
     base = tensor if tensor._base is None else tensor._base
     before = root.node
     if before is not None and before.extra is not None:

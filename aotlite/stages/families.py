@@ -1,0 +1,148 @@
+"""Inputs that overlap and are views of one base share a history: a write to one is part of all.
+
+Used by stage 1 alone. Fakes of such inputs get one root, as the caller's tensors have: where the
+base's gradient goes is one more sink. Each input keeps the edge at which its own gradient is
+collected until something is written. Inputs that overlap nothing keep roots of their own, so that
+slices of one tensor can share an entry. Rules: SYN-2, SYN-6. Decision 0010.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from aotlite.eager.autograd.history import (
+    RESTRICTED,
+    CreationKind,
+    Root,
+    is_leaf_family,
+    is_stale,
+    twin_root,
+)
+from aotlite.eager.autograd.node import Edge
+from aotlite.eager.autograd.tape import InputNode
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.overlap import overlaps_bytes
+from aotlite.ir.role import Family
+from aotlite.stages.facts import CapturedFamily, InputRole
+
+
+class Window(Protocol):
+    """What overlaps: a tensor, or an input as it was at entry."""
+
+    meta: TensorMeta
+    offset: int
+
+
+def overlapping_pairs(tensors: Sequence[Window]) -> Iterator[tuple[int, int]]:
+    """Places of pairs of tensors on one storage that overlap, exactly; within a pair in order."""
+    spans = [_span(tensor) for tensor in tensors]
+    reaching: list[int] = []
+    for i in sorted(range(len(tensors)), key=lambda i: spans[i][0]):
+        reaching = [j for j in reaching if spans[j][1] > spans[i][0]]
+        for j in reaching:
+            if overlaps_bytes(*_layout(tensors[i]), *_layout(tensors[j])):  # of whatever dtypes
+                yield min(i, j), max(i, j)
+        reaching.append(i)
+
+
+def _span(tensor: Window) -> tuple[int, int]:
+    """The first byte, and the one behind the last."""
+    size = tensor.meta.dtype.itemsize
+    return tensor.offset * size, (tensor.offset + tensor.meta.span) * size
+
+
+def _layout(tensor: Window) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], int]:
+    meta = tensor.meta
+    return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
+
+
+class Families:
+    """The families of a capture, by the roots that the caller's tensors have."""
+
+    def __init__(self) -> None:
+        self._joined: dict[int, Root] = {}
+        """The caller's root of each tensor that overlaps another of its family, by the id."""
+        self._made: dict[int, CapturedFamily] = {}
+        self._members: dict[int, list[InputRole]] = {}
+        self._alone: dict[int, list[Tensor]] = {}
+        """The caller's other tensors that were met, by their root."""
+        self.late: list[tuple[Tensor, Tensor]] = []
+        """Pairs that should have shared a root, and were met too late for that."""
+
+    def look_at(self, tensors: Iterable[Tensor]) -> None:
+        """Finds those that overlap among all that the function can reach, before it runs."""
+        kin: dict[int, dict[int, Tensor]] = {}
+        for tensor in tensors:
+            if tensor._root is not None and tensor.storage.buffer is not None:
+                kin.setdefault(id(tensor._root), {})[id(tensor)] = tensor
+        for members in kin.values():
+            family = list(members.values())
+            for pair in overlapping_pairs(family) if len(family) > 1 else ():
+                for place in pair:
+                    self._joined[id(family[place])] = family[place]._root  # type: ignore[assignment]
+
+    def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
+        """Gives the fake of a tensor that overlaps others of its family the family's root.
+
+        None for any other tensor.
+        """
+        root = real._root
+        if root is None:
+            return None
+        if id(real) not in self._joined:
+            self._note_late(real, root)
+            return None
+        family = self._made.get(id(root))
+        if family is None:
+            family = self._made[id(root)] = self._new(root, real)
+        self._members[id(root)].append(role)
+        if fake._root is not None and fake._node is not None:  # its own edge cuts (JNT-3)
+            fake._node, fake._index = InputNode(), 0
+        fake._root = family.root
+        fake._chain = real._chain
+        fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
+        return family.role
+
+    def _new(self, root: Root, real: Tensor) -> CapturedFamily:
+        members = self._members[id(root)] = []
+        edge: Edge | None = None if root.node is None else (InputNode(), 0)
+        twin = twin_root(root, None if edge is None else edge[0])
+        return CapturedFamily(Family(len(self._made)), twin, edge, root, members)
+
+    def _note_late(self, real: Tensor, root: Root) -> None:
+        others = self._alone.setdefault(id(root), [])
+        for other in others:
+            if next(overlapping_pairs([real, other]), None) is not None:
+                self.late.append((other, real))
+        others.append(real)
+
+    def all(self) -> tuple[CapturedFamily, ...]:
+        """The families met, in order."""
+        return tuple(self._made.values())
+
+
+def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:
+    """For each family the edge of its base in the capture, and outside."""
+    return [(each.entry, each.outside.edge()) for each in families if each.entry is not None]
+
+
+def copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
+    """Gives a fake the autograd state that programs can see: leaf, history, view kind (TEN-32)."""
+    kind = real._kind
+    if requires_grad:
+        if real._leaf and real._node is None:
+            fake._leaf = True
+        elif kind in RESTRICTED:
+            # Writes to the storage, by whatever name, forbid asking for its history (TEN-20).
+            fake._root = Root(fake)
+            fake._root.node = InputNode()
+            fake._seen = -1 if is_stale(real) else fake.storage.version
+            if real._node is not None:
+                fake._node, fake._index = fake._root.node, 0
+        else:
+            fake._node = InputNode()
+        if kind is None and real._base is not None and is_leaf_family(real):
+            kind = CreationKind.LEAF_VIEW
+    fake._kind = kind
