@@ -60,7 +60,7 @@ class BackwardPlan:
     """Whether two gradients can lie in one buffer."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
-    new_leaves: frozenset[InputRole]
+    new_leaves: frozenset[SourceRole]
     """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
     number: int = 0
     """Of the compilation (GEN-9)."""
