@@ -67,6 +67,7 @@ from aotlite.stages.s10_effects import (
     write_window,
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
+from aotlite.stages.s10_inputs import InputTexts
 from aotlite.stages.s10_late import keep_memory
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_source import MANY, Source, listed
@@ -141,14 +142,12 @@ class _Writer:
         self.raw: dict[Any, str] = {}
         """The same before they are tensors: arrays or windows."""
         self.draws = Seed() in plan.inputs
-        self.bases = {base.role: base for base in plan.bases}
         self.leaders: dict[Any, InputRole] = {
             family.role: family.members[0] for family in plan.meta.families
         }
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         self._detached = False
-        self._arrays = 0
 
     def write(self) -> None:
         self._check_writable()
@@ -225,7 +224,10 @@ class _Writer:
     def _run(self) -> None:
         plan, source = self.plan, self.source
         source.scope["run"] = plan.run
-        values, many = self._inputs()
+        inputs = InputTexts(source, plan.bases, self.tensors)
+        roles = [role for role in plan.inputs if not isinstance(role, (Seed, Offset))]
+        many = None if self.draws else self._many(inputs, roles)
+        values = [] if many else self._values(inputs, roles)
         if self.draws:
             source.use(drawn)
             source.scope["GENERATOR"] = GENERATOR
@@ -255,57 +257,19 @@ class _Writer:
             return ["(seed, 0)", "(offset, 0)"]
         return list(compress(["seed", "offset"], self.plan.run.reads[first:]))
 
-    def _inputs(self) -> tuple[list[str], str | None]:
-        """The forward's inputs, or one expression for all of them."""
-        roles = [role for role in self.plan.inputs if not isinstance(role, (Seed, Offset))]
+    def _values(self, inputs: InputTexts, roles: list[Any]) -> list[str]:
+        """The forward's inputs."""
         if not self.plan.is_compact:
-            return [self._window(role) for role in roles], None
-        read = [role for role, yes in zip(roles, self.plan.run.reads, strict=False) if yes]
-        if len(read) > MANY and not self.draws and all(map(self._is_array, read)):
-            self.source.use(arrays_of)
-            return [], f"arrays_of({self._all([name_of(role) for role in read])})"
-        return [self._input(role) for role in read], None
+            return [inputs.window(role) for role in roles]
+        return [inputs.value(role) for role in compress(roles, self.plan.run.reads)]
 
-    def _is_array(self, role: Any) -> bool:
-        return travels_as_array(self._meta_of(role)) and self._tensor_of(role) is not None
-
-    def _meta_of(self, role: Any) -> TensorMeta:
-        base = self.bases.get(role)
-        return self.tensors[role].meta if base is None else base.meta
-
-    def _tensor_of(self, role: Any) -> str | None:
-        """The variable of the tensor that an input is; None for memory that no tensor shows."""
-        base = self.bases.get(role)
-        if base is None:
-            return name_of(role)
-        return name_of(base.anchor) if base.whole else None
-
-    def _window(self, role: Any) -> str:
-        """(buffer, first element) of an input."""
-        base = self.bases.get(role)
-        if base is None or base.whole:
-            name = self._tensor_of(role)
-            return f"({name}.storage.buffer, {name}.offset)"
-        name, size = name_of(base.anchor), base.meta.dtype.itemsize
-        ratio = self.tensors[base.anchor].meta.dtype.itemsize // size
-        factor = f" * {ratio}" if ratio > 1 else ""
-        return f"({name}.storage.buffer, {name}.offset{factor} + {base.start // size})"
-
-    def _input(self, role: Any) -> str:
-        if not travels_as_array(self._meta_of(role)):
-            return self._window(role)
-        name = self._tensor_of(role)
-        if name is None:
-            meta = self._meta_of(role)
-            strided = self.source.constant(meta.device.arrays.strided, "L", "a window as array")
-            dtype = self.source.constant(meta.dtype, "D", str(meta.dtype))
-            buffer, start = self._window(role)[1:-1].split(", ")
-            return f"{strided}({buffer}, {dtype}, {meta.shape}, {meta.stride}, {start})"
-        array = f"x{self._arrays}"
-        self._arrays += 1
-        self.source.add(f"{array} = {name}._array", f"if {array} is None:")
-        self.source.add(f"    {array} = {name}.array")
-        return array
+    def _many(self, inputs: InputTexts, roles: list[Any]) -> str | None:
+        """One expression for all inputs, where they are many arrays."""
+        read = list(compress(roles, self.plan.run.reads)) if self.plan.is_compact else []
+        if len(read) <= MANY or not all(map(inputs.is_array_of_tensor, read)):
+            return None
+        self.source.use(arrays_of)
+        return f"arrays_of({self._all([inputs.tensor(role) for role in read])})"
 
     def _outputs(self) -> list[str]:
         """Variables for what the forward returns, saved values aside."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.ir.layout import view_strides
 from aotlite.ir.op import ViewOp
-from aotlite.ir.ops.views import PERMUTE, SLICE, T, TRANSPOSE, VIEW
+from aotlite.ir.ops.views import PERMUTE, SLICE, TRANSPOSE, VIEW, T
 from aotlite.ir.sizes import is_symbolic, slice_bounds, wrap_dim
 
 
