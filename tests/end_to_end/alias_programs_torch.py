@@ -29,7 +29,7 @@ from tests.end_to_end.alias_draws import draw
 from tests.end_to_end.alias_excuses import excuse
 from tests.end_to_end.alias_torch import aot_difference, compared, worlds
 
-CHUNK = 250
+CHUNK = 500
 Told = dict[str, Any]
 
 
