@@ -156,7 +156,8 @@ class Watcher:
         target.memory.writes.add(kind)
 
     def _is_tracked(self, value: Any) -> bool:
-        return isinstance(value, self.library.tensor_type) and value.requires_grad
+        tracked: bool = getattr(value, "requires_grad", False)
+        return tracked
 
     def _made(self, part: Any, source: Object | None, op: str) -> None:
         storage = self.library.storage_of(part)

@@ -95,7 +95,7 @@ class Aotlite:
         import aotlite as al
 
         self.al = al
-        self.tensor_type = al.Tensor
+        self.tensor_type: type = al.Tensor
 
     def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
         made = self.al.tensor(values, dtype=self.dtype(dtype))

@@ -65,7 +65,7 @@ def read_ledger(path: Path | None) -> Tally:
     """The sums of a ledger; a last line that was cut off is left out."""
     tally = Tally()
     if path is not None and path.exists():
-        for line in path.read_text().splitlines():
+        for line in filter(None, path.read_text().splitlines()):
             try:
                 tally.add(json.loads(line))
             except json.JSONDecodeError:
@@ -158,7 +158,8 @@ def _run_all(tally: Tally, given: argparse.Namespace) -> None:
         for line in run(tally, count=given.count, seed=given.seed, jobs=given.jobs):
             if given.ledger is not None:
                 with given.ledger.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+                    # First the end of a line that was cut off, if there is one.
+                    file.write("\n" + json.dumps(line) + "\n")
             tally.add(line)
             text = f"{len(tally.different)} differ, {tally.full():,} cells full"
             progress.update(bar, completed=tally.counts["programs"], description=text)

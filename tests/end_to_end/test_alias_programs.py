@@ -1,16 +1,187 @@
-"""Random programs about aliasing and mutation: a sample of what the long run has (GEN-11..13)."""
+"""Random programs about aliasing and mutation: a sample of the long run, and the long run's means.
+
+`python -m tests.end_to_end.alias_programs` is the long run. Rules: GEN-1, GEN-2, GEN-11..GEN-13.
+"""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from tests.end_to_end.alias_examples import EXAMPLES
-from tests.end_to_end.alias_running import outcome
+import aotlite as al
+from tests.end_to_end import alias_programs, alias_running
+from tests.end_to_end.alias_cells import CELLS, POSSIBLE, impossible
+from tests.end_to_end.alias_data import body_of, script
+from tests.end_to_end.alias_drafts import LIBRARY
+from tests.end_to_end.alias_draws import draw
+from tests.end_to_end.alias_examples import EXAMPLES, program
+from tests.end_to_end.alias_programs import Tally, main, read_ledger, run, targets
+from tests.end_to_end.alias_running import Outcome, options_of, outcome, report, run_chunk
+from tests.end_to_end.alias_shrinking import shrunk
+from tests.end_to_end.alias_worlds import differences, play_call, same_numbers
+
+SAMPLE = 300
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_programs_that_once_differed_are_like_eager(name: str) -> None:
-    program, options = EXAMPLES[name]
-    found = outcome(program, {"verify": 2, **options})
+    given, options = EXAMPLES[name]
+    found = outcome(given, {"verify": 2, **options})
     assert ([], []) == (found.found, found.refused)
-    assert len(program["calls"]) == found.calls
+    assert len(given["calls"]) == found.calls
+
+
+@pytest.mark.rules("GEN-1", "GEN-2", "GEN-11", "GEN-12", "GEN-13")
+def test_random_programs_are_like_eager() -> None:
+    """Towards cells from all over the table; the long run has 150,000 of them."""
+    chosen = [POSSIBLE[(seed * 6151) % len(POSSIBLE)] for seed in range(SAMPLE)]
+    found = []
+    for seed, target in enumerate(chosen):
+        given = draw(seed, target)
+        if not has_leaf_view(given) and outcome(given, options_of(seed)).found:
+            found.append(report(seed, target))
+    assert [] == found
+
+
+def has_leaf_view(given: dict[str, Any]) -> bool:
+    """Whether a view is made a leaf: see `docs/limits.md`, "A view that requires grad"."""
+    return any(step[0] == "requires_grad_" for call in given["calls"] for step in call["setup"])
+
+
+@pytest.mark.long
+def test_many_random_programs_are_like_eager() -> None:
+    tally = Tally()
+    for line in run(tally, count=20_000, seed=10**7, jobs=2):
+        tally.add(line)
+    assert [] == tally.different
+
+
+# ----------------------------------------------------------------------------- a difference is seen
+WRITES = program(
+    [["select", ["$0", 0, 0]], ["mul_", ["$1", 2]], ["neg", ["$0"]]],
+    ["$1", "$3"],
+    {
+        "setup": [["make", [1, [2, 2], "float64", True]], ["mul", ["$0", 1]]],
+        "args": ["$1"],
+        "write": [0, "mul_"],
+    },
+)
+
+MISTAKES: dict[str, Any] = {
+    "values": lambda x: [x[0].mul_(3), x.neg()],
+    "a result of its own": lambda x: [x[0].mul_(2).clone(), x.neg()],
+    "the base": lambda x: [x[0].mul_(2).detach(), x.neg()],
+    "the history": lambda x: [x[0].mul_(2), x.detach().neg()],
+    "a write too many": lambda x: [x[0].mul_(1).mul_(2), x.neg()],
+    "another object": lambda x: [x[0].mul_(2), x],
+    "the strides": lambda x: [x[0].mul_(2), x.neg().t().clone().t()],
+    "a number": lambda x: [x[0].mul_(2), 1],
+    "an error": lambda x: x[0].mul_(2).view(3),
+    "the gradient": lambda x: [x[0].mul_(2), x.neg() + x.sum() * 0 + x - x.detach()],
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_a_difference(mistake: str) -> None:
+    right = play_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES))
+    assert [] == differences(right, play_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES)))
+    assert [] != differences(play_call(LIBRARY, WRITES, 0, MISTAKES[mistake]), right)
+
+
+def test_a_compiled_call_that_raises_must_leave_its_arguments_alone() -> None:
+    def half(x: Any) -> Any:
+        x.mul_(2)
+        raise al.UnsupportedError("too late")
+
+    right = play_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES))
+    assert "touched" in differences(play_call(LIBRARY, WRITES, 0, half), right)[0]
+
+
+def test_numbers_are_the_same_up_to_the_order_of_sums_where_they_are_not_exact() -> None:
+    def close(a: float, b: float) -> bool:
+        one, other = (al.tensor([x], dtype=al.float64).numpy().tobytes() for x in (a, b))
+        return same_numbers(one, other, "aotlite.float64")
+
+    assert close(0.0, -0.0)
+    assert close(1e20, 1e20 * (1 + 1e-12))
+    assert not close(1.0, 1.0 + 1e-12)
+    assert not close(1e20, 1.1e20)
+
+
+# ------------------------------------------------------------------------------------ the shrinking
+def test_shrinking_keeps_what_matters() -> None:
+    """A program that writes an unflattened part, among steps that do not matter."""
+    target = next(n for n in POSSIBLE if CELLS[n] == ("unbind", "fill", "input", "alone"))
+    whole = draw(5, target)
+
+    def fails(smaller: dict[str, Any]) -> bool:
+        ops = [step[0] for step in smaller["body"]]
+        try:
+            mine = play_call(LIBRARY, smaller, 0, body_of(LIBRARY, smaller))
+        except Exception:
+            return False
+        return mine.error is None and "unbind" in ops
+
+    assert fails(whole)
+    small = shrunk(whole, fails)
+    assert ["unbind"] == [step[0] for step in small["body"]]
+    assert ([], 1) == (small["results"], len(small["calls"]))
+    assert "def f(v0):\n    v1 = v0.unbind(" in script(small)
+
+
+# -------------------------------------------------------------------------------------- the ledger
+def test_a_run_is_resumed_where_its_ledger_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(alias_programs, "SIZE", 4)
+    ledger = tmp_path / "ledger"
+    assert main(["--count", "8", "--ledger", str(ledger), "--jobs", "1"]) == 0
+    lines = [line for line in ledger.read_text().splitlines() if line]
+    assert [0, 1] == [json.loads(line)["chunk"] for line in lines]
+    ledger.write_text(lines[0] + "\n" + lines[1][:40])
+    assert main(["--count", "12", "--ledger", str(ledger)]) == 0
+    added = ledger.read_text().splitlines()[2:]
+    again = [json.loads(line)["chunk"] for line in added if line]
+    assert [1, 2] == again
+    tally = read_ledger(ledger)
+    assert 12 == tally.counts["programs"]
+    assert main(["--ledger", str(ledger), "--summary", "--cells"]) == 0
+    shown = capsys.readouterr().out
+    assert "made inside" in shown
+    assert all(f"cells impossible: {impossible(c)}" in shown for c in CELLS if impossible(c))
+
+
+def test_targets_are_of_the_rarest_cells() -> None:
+    tally = Tally()
+    tally.cells.update(dict.fromkeys(POSSIBLE[5000:], 3))
+    chosen = targets(tally, 7, 0)
+    assert alias_programs.SIZE == len(set(chosen))
+    assert set(chosen) <= set(POSSIBLE[:5000])
+    assert chosen == targets(tally, 7, 0) != targets(tally, 8, 0)
+
+
+def test_a_refused_call_hits_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        def call(*_: Any) -> Any:
+            raise al.UnsupportedError("f: argument 7 is met, expected none")
+
+        return call
+
+    monkeypatch.setattr(alias_running.al, "compile", refuse)
+    found = outcome(WRITES, {})
+    assert (["UnsupportedError: f: argument _ is met, expected none"], []) == (
+        found.refused,
+        found.cells,
+    )
+    assert [] == found.found
+
+
+def test_a_difference_counts_no_cell_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Outcome(calls=1, cells=[3], found=["call 0: values: 1, eager 2"])
+    monkeypatch.setattr(alias_running, "outcome", lambda *_: wrong)
+    line = run_chunk(alias_running.Chunk(0, 5, (POSSIBLE[0],)))
+    assert [] == line["cells"]
+    assert [5] == [each["seed"] for each in line["different"]]
