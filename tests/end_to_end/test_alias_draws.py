@@ -81,7 +81,7 @@ def test_second_calls_have_arguments_of_another_pattern(drawn: list[tuple[int, P
 PLAIN = [["make", [1, [2, 2], "float64", False]]]
 GROWN = [["make", [1, [2, 2], "float64", True]], ["mul", ["$0", 1]]]
 
-HITS: dict[str, tuple[list[Any], list[Any], list[Any], list[str], tuple[str, str, str, str]]] = {
+HITS: dict[str, tuple[list[Any], list[Any], list[Any], list[Any], tuple[str, str, str, str]]] = {
     "alone": (
         PLAIN, ["$0"], [["t", ["$0"]], ["mul_", ["$1", 2]]], ["$1"],
         ("t", "pointwise", "view of an input", "alone"),
