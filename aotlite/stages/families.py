@@ -1,9 +1,9 @@
-"""Inputs that overlap and are views of one base share a history: a write to one is part of all.
+"""Inputs that are views of one base share a history: a write to one is part of all.
 
 Used by stage 1 alone. Fakes of such inputs get one root, as the caller's tensors have: where the
 base's gradient goes is one more sink. Each input keeps the edge at which its own gradient is
-collected until something is written. Inputs that overlap nothing keep roots of their own, so that
-slices of one tensor can share an entry. Rules: SYN-2, SYN-6. Decision 0010.
+collected until something is written. Which base and which views is guarded only where that counts.
+Rules: SYN-2, SYN-6. Decision 0010.
 """
 
 from __future__ import annotations
@@ -63,28 +63,27 @@ class Families:
 
     def __init__(self) -> None:
         self._joined: dict[int, Root] = {}
-        """The caller's root of each tensor that overlaps another of its family, by the id."""
+        """The caller's root of each tensor that shares it with another, by the tensor's id."""
         self._made: dict[int, CapturedFamily] = {}
-        self._members: dict[int, list[InputRole]] = {}
+        self._bases: dict[int, Tensor] = {}
         self._alone: dict[int, list[Tensor]] = {}
         """The caller's other tensors that were met, by their root."""
         self.late: list[tuple[Tensor, Tensor]] = []
         """Pairs that should have shared a root, and were met too late for that."""
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
-        """Finds those that overlap among all that the function can reach, before it runs."""
+        """Finds those that share a root among all that the function can reach, before it runs."""
         kin: dict[int, dict[int, Tensor]] = {}
         for tensor in tensors:
             if tensor._root is not None and tensor.storage.buffer is not None:
                 kin.setdefault(id(tensor._root), {})[id(tensor)] = tensor
         for members in kin.values():
-            family = list(members.values())
-            for pair in overlapping_pairs(family) if len(family) > 1 else ():
-                for place in pair:
-                    self._joined[id(family[place])] = family[place]._root  # type: ignore[assignment]
+            for tensor in members.values():
+                if len(members) > 1 or _is_leaf_view(tensor):
+                    self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
 
     def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
-        """Gives the fake of a tensor that overlaps others of its family the family's root.
+        """Gives the fake of a tensor that shares its root with others the family's root.
 
         None for any other tensor.
         """
@@ -92,35 +91,37 @@ class Families:
         if root is None:
             return None
         if id(real) not in self._joined:
-            self._note_late(real, root)
+            others = self._alone.setdefault(id(root), [])
+            self.late += [(other, real) for other in others]
+            others.append(real)
             return None
         family = self._made.get(id(root))
         if family is None:
-            family = self._made[id(root)] = self._new(root, real)
-        self._members[id(root)].append(role)
+            family = self._made[id(root)] = self._new(root, fake)
+        family.members.append(role)
         if fake._root is not None and fake._node is not None:  # its own edge cuts (JNT-3)
             fake._node, fake._index = InputNode(), 0
-        fake._root = family.root
+        fake._root, fake._kind = family.root, real._kind
         fake._chain = real._chain
+        fake._base = None if real._base is None else self._bases[id(root)]
         fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
         return family.role
 
-    def _new(self, root: Root, real: Tensor) -> CapturedFamily:
-        members = self._members[id(root)] = []
+    def _new(self, root: Root, fake: Tensor) -> CapturedFamily:
         edge: Edge | None = None if root.node is None else (InputNode(), 0)
         twin = twin_root(root, None if edge is None else edge[0])
-        return CapturedFamily(Family(len(self._made)), twin, edge, root, members)
-
-    def _note_late(self, real: Tensor, root: Root) -> None:
-        others = self._alone.setdefault(id(root), [])
-        for other in others:
-            if next(overlapping_pairs([real, other]), None) is not None:
-                self.late.append((other, real))
-        others.append(real)
+        base = self._bases[id(root)] = Tensor(fake.storage, root.meta, root.offset)
+        base._root = twin
+        return CapturedFamily(Family(len(self._made)), twin, edge, root, [])
 
     def all(self) -> tuple[CapturedFamily, ...]:
         """The families met, in order."""
         return tuple(self._made.values())
+
+
+def _is_leaf_view(tensor: Tensor) -> bool:
+    """Whether it is a leaf that requires grad on memory of a base that need not (TEN-23)."""
+    return tensor._leaf and tensor._node is None and tensor._base is not None
 
 
 def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:

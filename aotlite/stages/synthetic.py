@@ -17,6 +17,7 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, chain_of
 from aotlite.eager.autograd.windows import bytes_window, step_of, strided_step
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.layout import contiguous_strides
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import AS_STRIDED
@@ -153,7 +154,7 @@ def _window(flat: TensorMeta, meta: TensorMeta, start: int) -> Chain:
     size = flat.dtype.itemsize
     if flat.dtype is not meta.dtype:
         return bytes_window(flat, meta, start)
-    if not meta.contiguous:
+    if not meta.contiguous or meta.stride != contiguous_strides(meta.shape):
         return chain_of(strided_step(flat, meta, start // size))
     first = start // size
     chain = EMPTY_CHAIN
