@@ -19,6 +19,7 @@ from aotlite.ir.graph import Graph
 from aotlite.options import Observer, make_options
 from aotlite.sentences import (
     explain_convention,
+    explain_copies,
     explain_meta,
     explain_partition,
     saved_bytes,
@@ -31,6 +32,7 @@ __all__ = [
     "Stages",
     "dump_to",
     "explain_convention",
+    "explain_copies",
     "explain_meta",
     "explain_partition",
     "saved_bytes",
@@ -74,6 +76,9 @@ class StageRecord:
                 return explain_convention(self.made)
             case Partition():
                 return explain_partition(self.made)
+        if isinstance(self.made, Graph) and self.made.copies:
+            said = explain_copies(self.made).replace("\n", "\n# ")
+            return f"{self.made}\n# {said}"
         return str(self.made)
 
     def __str__(self) -> str:

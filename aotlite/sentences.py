@@ -12,6 +12,7 @@ from typing import Any
 from aotlite.eager.autograd.chain import Chain
 from aotlite.eager.autograd.history import CreationKind
 from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.location import place_of
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.printer import meta_text
@@ -244,6 +245,18 @@ def explain_convention(convention: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------ partition
+def explain_copies(graph: Graph) -> str:
+    """The copies that the stage put in which made a graph, and why, as sentences."""
+    count = len(graph.copies)
+    lines = [f"{count} {'copy' if count == 1 else 'copies'} put in{':' if count else '.'}"]
+    for copy in graph.copies:
+        location = copy.node.location
+        place = "" if location is None else f" ({place_of(location)})"
+        what = f"{graph.names.get(copy.node, copy.node.target.name)} is {meta_text(copy.node.meta)}"
+        lines.append(f"  {what}: {copy.reason}{place}")
+    return "\n".join(lines)
+
+
 def saved_bytes(partition: Partition) -> int:
     """Bytes that are kept for the backward beyond what inputs and results hold anyway.
 

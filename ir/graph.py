@@ -113,6 +113,14 @@ class Node:
         return f"<{self.op} {what}: {self.meta}>"
 
 
+@attrs.frozen(eq=False)
+class Copy:
+    """A copy that a stage put into a graph, and why it is needed."""
+
+    node: Node
+    reason: str
+
+
 def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
     """`value` (an argument, a tuple of arguments) with `function` applied to its nodes.
 
@@ -141,6 +149,8 @@ class Graph:
 
     nodes: tuple[Node, ...]
     name: str = "graph"
+    copies: tuple[Copy, ...] = attrs.field(default=(), kw_only=True)
+    """The copies that the stage put in which made this graph; others may have more or fewer."""
     _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
     _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.builder import Builder
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.ops.create import COPY_
 from aotlite.ir.role import MutatedInput
 from aotlite.stages.facts import FunctionMeta, InputMeta
@@ -24,6 +24,7 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
     inputs = tuple([attrs.evolve(i, in_graph=True) if i.role in kept else i for i in meta.inputs])
     build = Builder(graph.name)
     build.nodes.extend(graph.nodes[:-1])
+    copies: list[Copy] = []
     results: list[tuple[Any, Any]] = []
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
         if not isinstance(role, MutatedInput) or role.of not in kept:
@@ -33,9 +34,10 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
         if value is not target:  # an input that gets its own value needs no copy
             assert type(value) is Node
             build.source = value  # the copy is of the line that made the value
-            build.emit(COPY_, (target, value))
+            copies.append(Copy(build.emit(COPY_, (target, value)), "the graph writes its input"))
     build.source = None
     closed = build.finish([value for _, value in results], [role for role, _ in results])
+    closed.copies = tuple(copies)
     return closed, attrs.evolve(meta, inputs=inputs)
 
 

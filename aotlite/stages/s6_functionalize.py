@@ -22,7 +22,7 @@ from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.dtypes import uint8, uint64
 from aotlite.ir.errors import UnsupportedError, noted
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
@@ -94,6 +94,7 @@ class _Functionalizer:
         self.offset: Node | None = None
         self.trains = False
         self.drawn = 0
+        self.copies: list[Copy] = []
 
     def run(self) -> Graph:
         inputs = self.graph.placeholders
@@ -175,6 +176,13 @@ class _Functionalizer:
         step = Step(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
         self.env[node] = Alias(Group(held, flat), chain_of(step), 0, meta)
 
+    def _copy(self, value: Node, stride: tuple[int, ...] | None, reason: str) -> Node:
+        """A copy in these strides, counted; in the value's own where none are given."""
+        op, args = (CLONE, (value,)) if stride is None else (RESTRIDE, (value, stride))
+        copy = self.build.emit(op, args)
+        self.copies.append(Copy(copy, reason))
+        return copy
+
     # --- reading
     def _read(self, argument: Any) -> Any:
         """The argument with the values of its nodes; itself if they stand for themselves."""
@@ -220,14 +228,18 @@ class _Functionalizer:
         meta: TensorMeta = found.meta  # type: ignore[assignment]
         if layout.same_order(meta.shape, meta.stride, stride) and 0 not in stride:
             return found
-        return self.build.emit(RESTRIDE, (found, stride))
+        return self._copy(found, stride, "views of it are taken, which eager's strides allow")
 
     def _exact(self, group: Group) -> Node:
         """The root's value in the root's own strides, which as_strided speaks of (FUN-12)."""
-        value = group.value
-        if value.meta.stride == group.meta.stride:  # type: ignore[union-attr]
+        value, stride = group.value, group.meta.stride
+        if value.meta.stride == stride:  # type: ignore[union-attr]
             return value
-        return self._memoised(value, Step(RESTRIDE, (group.meta.stride,), group.meta, group.meta))  # type: ignore[arg-type]
+        key = (value, RESTRIDE, (stride,))
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._copy(value, stride, "as_strided speaks of these strides")
+        return found
 
     # --- views
     def _view(self, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]) -> None:
@@ -293,6 +305,8 @@ class _Functionalizer:
             self.env[node] = alias
             return
         value = self._in_layout(self._result(op, node, alias), alias.meta)
+        if op is COPY_ and self.trains:
+            value = self._apart(value, self._read(node.args[1]))
         group = alias.group
         lens = _lens(alias)
         if group.pending and group.pending[-1][0] is lens:
@@ -310,8 +324,6 @@ class _Functionalizer:
             source = self._read(node.args[1])
             if source.meta.dtype is not meta.dtype:
                 source = self.build.emit(CAST, (source, meta.dtype))
-            elif self.trains:  # the caller may write the source before the backward reads the copy
-                source = self.build.emit(CLONE, (source,))
             if source.meta.shape != meta.shape:
                 source = self.build.emit(EXPAND, (source, meta.shape))
             return source
@@ -322,13 +334,21 @@ class _Functionalizer:
             value = self.build.emit(CAST, (value, meta.dtype))
         return value
 
+    def _apart(self, value: Node, source: Node) -> Node:
+        """What is copied, in memory of its own: before the backward the caller may write the
+        source.
+        """
+        if storage_root(value) is not storage_root(source):
+            return value
+        return self._copy(value, None, "copy_ takes the values that its source has now")
+
     def _in_layout(self, value: Node, eager: TensorMeta) -> Node:
         """The value with the memory order that the written object has in eager (FUN-12)."""
         meta: TensorMeta = value.meta  # type: ignore[assignment]
         if meta.dense and layout.same_order(meta.shape, meta.stride, eager.stride):
             return value
         stride = layout.clone_strides(eager.shape, eager.stride)
-        return self.build.emit(RESTRIDE, (value, stride))
+        return self._copy(value, stride, "the tensor that is written lies so in memory")
 
     def _fold(self, group: Group) -> None:
         """Writes what is pending into the root's value, in order, by the chains' inverses
@@ -361,7 +381,9 @@ class _Functionalizer:
         final = []
         for role, value, old in zip(roles, outputs, self.graph.outputs, strict=True):
             final.append(self._escaping(role, value, old, written, owners))
-        return self.build.finish(final, roles)
+        graph = self.build.finish(final, roles)
+        graph.copies = tuple(self.copies)
+        return graph
 
     def _escaping(
         self, role: Role, value: Any, old: Any, written: set[Any], owners: dict[Node, Role]
@@ -373,16 +395,18 @@ class _Functionalizer:
         if isinstance(role, (Output, IntermediateBase)):
             meta: TensorMeta = old.meta
             if value.meta.stride != meta.stride:
-                value = self.build.emit(RESTRIDE, (value, meta.stride))
+                value = self._copy(value, meta.stride, "the result lies so in memory")
             root = storage_root(value)
-            if root.op != "call" or root in owners:
-                value = self.build.emit(RESTRIDE, (value, meta.stride))
+            if root.op != "call":
+                value = self._copy(value, meta.stride, "the result is no memory of an input")
+            elif root in owners:
+                value = self._copy(value, meta.stride, "two results are two memories")
             owners[storage_root(value)] = role
         elif isinstance(role, MutatedInput):
             root = storage_root(value)
             shared = root.role in written or isinstance(root.role, SyntheticBase)
             if root.op == "placeholder" and root.role != role.of and shared:
-                value = self.build.emit(CLONE, (value,))  # its memory is written before it is read
+                value = self._copy(value, None, "its memory is written before it is read")
         self.build.source = None
         return value
 
