@@ -34,6 +34,7 @@ from aotlite.ir.errors import (
     ShapeError,
     noted,
 )
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import (
     Cost,
@@ -240,13 +241,16 @@ def check_destination(
     if storage.buffer is None and STATE.recorder is None:
         raise no_data(name)
     for other in others:
-        if other.storage is storage or (storage.exported and _is_hidden_alias(other, storage)):
+        if other.storage is storage or (storage.exported and _is_hidden_alias(other, target)):
             _check_operand(name, target, other)
 
 
-def _is_hidden_alias(other: Tensor, storage: Storage) -> bool:
+def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
     """TEN-5: such an alias has a storage of its own, over the same buffer."""
-    return storage.buffer is not None and other.storage.buffer is storage.buffer
+    buffer = target.storage.buffer
+    if buffer is None:  # both are captured
+        return other.storage.exported and storage_root(other.value) is storage_root(target.value)
+    return other.storage.buffer is buffer
 
 
 def _check_operand(name: str, target: Tensor, other: Tensor) -> None:

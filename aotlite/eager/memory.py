@@ -10,6 +10,7 @@ from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Step
 from aotlite.eager.autograd.history import change_geometry
+from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
@@ -143,25 +144,57 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
     """The tensor on the memory of `source`, a tensor or a storage (TEN-26)."""
     recorder = STATE.recorder
     if recorder is not None:
-        raise recorder.refuse(
-            "set_", "use copy_, or call set_ outside of the compiled function"
-        )
+        _record_put(recorder, recorder.here(tensor), source, args)
+        return tensor
     window = _window_of(tensor, source, args)
+    if tensor.storage.buffer is None or window.storage.buffer is None:
+        raise no_data("set_")
     _check_set(tensor, source, window)
-    _tell_apart(tensor.storage, window.storage)
+    tell_apart(tensor.storage, window.storage)
+    take_place(tensor, window)
+    return tensor
+
+
+def _record_put(recorder: Recorder, tensor: Tensor, source: Any, args: tuple[Any, ...]) -> None:
+    """`put_onto` in a capture, where a storage is known by its tensors alone."""
+    if isinstance(source, Storage):
+        raise recorder.refuse("set_ to a storage", "give set_ a tensor on it")
+    if isinstance(source, Tensor):
+        source = recorder.here(source)
+    window = _recorded_window(tensor, source, args)
+    _check_set(tensor, source, window)
+    recorder.changes.put_onto(tensor, window)
+
+
+def take_place(tensor: Tensor, window: Tensor) -> None:
+    """Puts the tensor where the window is; it is nobody's view there."""
     tensor.storage, tensor.meta, tensor.offset = window.storage, window.meta, window.offset
     tensor._array = None
     tensor._root, tensor._base, tensor._chain, tensor._kind = None, None, EMPTY_CHAIN, None
     tensor._seen = 0
     tensor.facts = None
-    return tensor
 
 
-def _tell_apart(old: Storage, new: Storage) -> None:
-    """Raises the counts of writes: what was saved of the tensor is another value from now on."""
+def tell_apart(old: Storage, new: Storage) -> None:
+    """Raises the counts of writes: what was saved of the tensor is another value from now on.
+
+    So is, to be the same whatever the counts were, what was saved of the other memory.
+    """
     old.version += 1
-    if new is not old:
-        new.version = max(new.version, old.version)
+    if new is not old and type(new.version) is int:
+        new.version = max(new.version + 1, old.version)
+
+
+def _recorded_window(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
+    if source is None:
+        empty: Tensor = tensor.new_zeros((0,))
+        return empty
+    bound: Any = _SET.bind((tensor, source, *args), {})
+    _, source, offset, size, stride = bound
+    window: Tensor = source.detach()
+    if not args:
+        return window
+    return window.as_strided(size, stride or layout.contiguous_strides(size), offset)
 
 
 def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
@@ -191,8 +224,6 @@ def _everything(storage: Storage, like: Tensor) -> Tensor:
 
 
 def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
-    if tensor.storage.buffer is None or window.storage.buffer is None:
-        raise no_data("set_")
     if window.dtype is not tensor.dtype:
         raise DTypeError(f"set_: the source has dtype {window.dtype}, expected {tensor.dtype}")
     if window.device is not tensor.device:

@@ -20,6 +20,9 @@ class InputChanges(Protocol):
     def detached(self, tensor: Tensor) -> bool:
         """The tensor is taken out of its history; whether it stands for a view."""
 
+    def put_onto(self, tensor: Tensor, window: Tensor) -> None:
+        """Puts the tensor where the window is, on other memory (TEN-26)."""
+
 
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""

@@ -120,6 +120,41 @@ class ArgumentLeaf(Record):
 
 
 # ------------------------------------------------------------------------------- 2 analyze
+@attrs.frozen(repr=False)
+class CountStep(Record):
+    """A tensor is put from one storage onto another (TEN-26); storages by their numbers."""
+
+    old: int
+    new: int
+    old_writes: int
+    """Since the step before, or since entry."""
+    new_writes: int
+
+
+@attrs.frozen(repr=False)
+class CountPlan(Record):
+    """How the counts of writes come about where tensors are put onto other memory.
+
+    Then a count depends on what another one was at entry.
+    """
+
+    owners: tuple[InputRole | Output | IntermediateBase | None, ...]
+    """Whose storage each is: an input's at entry; None for one that nobody sees."""
+    steps: tuple[CountStep, ...]
+    rest: tuple[int, ...]
+    """The writes of each storage since the last step."""
+    totals: tuple[int, ...]
+    """What is counted for each elsewhere."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class MemoryStep(Record):
+    """An input is put onto other memory (FUN-18)."""
+
+    window: Alias
+    """Where it lies from then on."""
+
+
 class StateStep(Enum):
     """A change of the autograd state of an input, by the method that makes it (FUN-36)."""
 
@@ -154,14 +189,19 @@ class InputMeta(Record):
     """How much a call raises the version counter of its storage family."""
     hidden: bool = False
     """Every data write went through a hidden alias, which no version counts (FUN-19)."""
-    changes: tuple[StateStep, ...] = ()
-    """What besides writes is done to it at each call, in order (FUN-36)."""
+    changes: tuple[StateStep | MemoryStep, ...] = ()
+    """What besides writes is done to it at each call, in order (FUN-18, FUN-36)."""
     shares_outside: bool = False
     """A hidden alias was taken: from now on its memory may not move (TEN-5)."""
     in_graph: bool = False
     """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
     written_late: bool = False
     """The backward writes it (FUN-31)."""
+
+    @property
+    def writes_storage(self) -> bool:
+        """Whether it is put onto other memory (FUN-18): `writes_data` speaks of the old."""
+        return any(isinstance(change, MemoryStep) for change in self.changes)
 
     @property
     def writes(self) -> bool:
@@ -321,6 +361,8 @@ class FunctionMeta(Record):
     grad_mode_after: bool | None
     """The grad mode that the function leaves behind, where it changed it (META-24)."""
     families: tuple[FamilyMeta, ...] = ()
+    count_plan: CountPlan | None = None
+    """Where tensors were put onto other memory."""
 
     def input_of(self, role: InputRole) -> InputMeta:
         """The record of the input with this role."""

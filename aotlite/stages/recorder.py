@@ -138,10 +138,8 @@ class CaptureRecorder:
         return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
 
     def _check_geometry(self, op: Op, args: tuple[Any, ...], meta: Any) -> None:
-        if type(op) is GeometryOp and self._is_reached(args[0]):
-            raise self.refuse(
-                f"{op.name} on a tensor that is not an argument", "pass the tensor as an argument"
-            )
+        if type(op) is GeometryOp:
+            self.check_is_argument(args[0], op.name)
         if op in (AS_STRIDED, AS_STRIDED_):
             self._check_window(op, args[0], meta, AS_STRIDED.start(args))
 
@@ -158,12 +156,17 @@ class CaptureRecorder:
         self.nodes.append(node)
         return node
 
-    def _is_reached(self, fake: Tensor) -> bool:
-        """Whether it is (also) seen as a tensor from outside, whose geometry Python code reads."""
+    def check_is_argument(self, fake: Tensor, name: str) -> None:
+        """Refuses an op on what is (also) seen as a tensor from outside: Python code reads its
+        geometry.
+        """
         given = self.input_of(fake)
-        if given is None:
-            return False
-        return isinstance(given.role, Hidden) or id(self._reals[id(fake)]) in self._reached
+        if given is not None and (
+            isinstance(given.role, Hidden) or id(self._reals[id(fake)]) in self._reached
+        ):
+            raise self.refuse(
+                f"{name} on a tensor that is not an argument", "pass the tensor as an argument"
+            )
 
     def _check_window(self, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
         """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""

@@ -1,7 +1,7 @@
-"""Lines of run-time functions that change inputs otherwise than by writing: their autograd state.
+"""Lines of run-time functions that change inputs besides writing: autograd state and memory.
 
 Used by stage 10 alone. Results that were taken before a change are rebuilt before it.
-Rules: FUN-36, TEN-5. Spec: `specs/s10_runtime.md`.
+Rules: FUN-18, FUN-36, RT-5, TEN-5, TEN-26. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.history import detached_view
+from aotlite.eager.memory import take_place, tell_apart
+from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.role import IntermediateBase, Output
-from aotlite.stages.facts import AliasOfInput, FunctionMeta, InputMeta, Plain, StateStep
+from aotlite.ir.role import Hidden, IntermediateBase, Output, Primal
+from aotlite.stages.facts import (
+    Alias,
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    FunctionMeta,
+    InputMeta,
+    MemoryStep,
+    Plain,
+    StateStep,
+)
+from aotlite.stages.s10_effects import rebuilt
 from aotlite.stages.s10_guards import name_of
 from aotlite.stages.s10_source import Source
 
@@ -25,15 +38,104 @@ def check_changes(source: Source, meta: FunctionMeta) -> None:
             source.add(f"if {name_of(each.role)}._base is not None:", "    raise detached_view()")
 
 
-def write_changes(
-    source: Source, meta: FunctionMeta, rebuild: Callable[[int, AliasOfInput], None]
-) -> None:
-    """The changes of each input, in order, and the results that were taken in between."""
-    for each in meta.inputs:
-        for number, change in enumerate(each.changes):
-            for index, view in _taken(meta, each, number):
-                rebuild(index, view)
-            source.add(f"{name_of(each.role)}.{change.value}")
+class ChangeWriter:
+    """Writes the changes of inputs, in order, and the results that were taken in between."""
+
+    def __init__(self, source: Source, meta: FunctionMeta, values: dict[Any, str]) -> None:
+        self.source = source
+        self.meta = meta
+        self.values = values
+        """Variables of what the forward returned, by role."""
+        self.put = [each for each in meta.inputs if each.writes_storage]
+
+    def write(
+        self, rebuild: Callable[[int, AliasOfInput], None], write_data: Callable[[InputMeta], None]
+    ) -> None:
+        """Old memory is written before an input leaves it (RT-5)."""
+        self._counts()
+        windows = iter(self._windows())
+        for each in self.put:
+            if each.writes_data and not each.in_graph:
+                write_data(each)
+        for each in self.meta.inputs:
+            for number, change in enumerate(each.changes):
+                for index, view in _taken(self.meta, each, number):
+                    rebuild(index, view)
+                name = name_of(each.role)
+                if isinstance(change, MemoryStep):
+                    self.source.use(take_place)
+                    self.source.add(f"take_place({name}, {next(windows)})")
+                else:
+                    self.source.add(f"{name}.{change.value}")
+
+    def _windows(self) -> list[str]:
+        """Variables of where inputs are put, all found before one is moved."""
+        changes = [c for each in self.put for c in each.changes if isinstance(c, MemoryStep)]
+        if changes:
+            self.source.use(rebuilt)
+            self.source.add("moved = {}")
+        names = []
+        for change in changes:
+            names.append(f"m{len(names)}")
+            how = self.source.constant(change.window.view, "V", "other memory")
+            origin = self._origin(change.window)
+            self.source.add(f"{names[-1]} = rebuilt({origin}, {how}, moved)")
+            if change.window.view.version is not None:
+                self.source.use(hide)
+                self.source.add(f"hide({names[-1]}, {change.window.view.version})")
+        return names
+
+    def _origin(self, window: Alias) -> str:
+        match window:
+            case AliasOfInput(role):
+                return name_of(role)
+            case AliasOfBase(base):
+                return self.values[IntermediateBase(base)]
+            case AliasOfOutput(index):
+                return self.values[Output(index)]
+
+    # --- counts of writes
+    def _counts(self) -> None:
+        """TEN-26: what is counted of memory onto which, or from which, a tensor is put."""
+        plan = self.meta.count_plan
+        if plan is None:
+            return
+        self.source.use(Storage, tell_apart)
+        for number, owner in enumerate(plan.owners):
+            self.source.add(f"c{number} = {self._storage(owner)}")
+            before = self._counted(owner, plan.totals[number])
+            if before:
+                self.source.add(f"c{number}.version -= {before}")
+        for step in plan.steps:
+            old, new = f"c{step.old}", f"c{step.new}"
+            for name, writes in ((old, step.old_writes), (new, step.new_writes)):
+                if writes:
+                    self.source.add(f"{name}.version += {writes}")
+            self.source.add(f"tell_apart({old}, {new})")
+        for number, (owner, rest) in enumerate(zip(plan.owners, plan.rest, strict=True)):
+            later = rest - self._copies(owner)
+            if later:
+                self.source.add(f"c{number}.version += {later}")
+
+    def _storage(self, owner: Any) -> str:
+        if owner is None:
+            return "Storage(None)"
+        return f"{self.values.get(owner) or name_of(owner)}.storage"
+
+    def _counted(self, owner: Any, total: int) -> int:
+        """What the count has been raised by so far."""
+        return total - self._copies(owner) if isinstance(owner, (Primal, Hidden)) else 0
+
+    def _copies(self, owner: Any) -> int:
+        """The differentiable copies into the owner's memory, which count themselves."""
+        return sum(each.role == owner and each.changes_history for each in self.meta.inputs)
+
+    def storage(self, owner: Any) -> str | None:
+        """The variable of an owner's storage, where the owner may have left it."""
+        plan = self.meta.count_plan
+        if plan is None or owner not in plan.owners:
+            return None
+        return f"c{plan.owners.index(owner)}"
 
 
 def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[int, AliasOfInput]]:

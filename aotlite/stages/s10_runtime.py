@@ -50,7 +50,7 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
-from aotlite.stages.s10_changes import check_changes, hide, keep_in_place, write_changes
+from aotlite.stages.s10_changes import ChangeWriter, check_changes, hide, keep_in_place
 from aotlite.stages.s10_effects import (
     QuickView,
     arrays_of,
@@ -147,6 +147,7 @@ class _Writer:
         }
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
+        self.changes = ChangeWriter(source, plan.meta, self.values)
         self._detached = False
 
     def write(self) -> None:
@@ -319,15 +320,16 @@ class _Writer:
             keep_memory(self.source, backward.memory, {**self._input_names(), **self.values})
         if backward is None or not backward.links:
             return
-        owners = [self.values.get(e.owner) or name_of(e.owner) for e in backward.links]  # type: ignore[arg-type]
-        if len(owners) > MANY:
-            self.source.add(f"storages = [t.storage for t in {listed(owners)}]")
+        owners = [each.owner for each in backward.links]
+        found = {o: self.values.get(o) or name_of(o) for o in owners}  # type: ignore[arg-type]
+        if len(owners) > MANY and self.meta.count_plan is None:
+            self.source.add(f"storages = [t.storage for t in {listed([found[o] for o in owners])}]")
             self.source.add("node.links = [(s, s.version) for s in storages]")
             return
-        pairs = []
-        names = {owner: f"s{i}" for i, owner in enumerate(dict.fromkeys(owners))}
+        names = {owner: f"s{i}" for i, owner in enumerate(found)}
         for owner, name in names.items():
-            self.source.add(f"{name} = {owner}.storage")
+            storage = self.changes.storage(owner) or f"{found[owner]}.storage"
+            self.source.add(f"{name} = {storage}")
         pairs = [f"({names[o]}, {names[o]}.version)" for o in owners]
         self.source.add(f"node.links = {listed(pairs)}")
 
@@ -340,9 +342,9 @@ class _Writer:
             if each.version_bumps and family not in raised:
                 raised.add(family)
                 self.source.add(f"{name_of(each.role)}.storage.version += {each.version_bumps}")
-        write_changes(self.source, self.meta, self._rebuild_early)
+        self.changes.write(self._rebuild_early, self._write_data)
         for each in self.written:
-            if each.writes_data and not each.in_graph:
+            if each.writes_data and not each.in_graph and not each.writes_storage:
                 self._write_data(each)
         self._histories()
 
@@ -380,6 +382,8 @@ class _Writer:
         made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
         for role, version in made:
             name = self.values[role]
+            if self.changes.storage(role) is not None:
+                continue
             if type(version) is not int:  # made in inference mode (TEN-22)
                 self.source.add(f"{name}.storage.version = {self._count(version)}")
                 self.source.add(f"{name}.facts = None")

@@ -6,12 +6,12 @@ their autograd state; changes nothing. Rules: META-2..META-16, GEN-5. Spec: `spe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, chain_of
 from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.tensor import Tensor
@@ -24,7 +24,6 @@ from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sight, Sights, is_hidden
-from aotlite.stages.changes import Timeline
 from aotlite.stages.facts import (
     Alias,
     AliasOfBase,
@@ -38,6 +37,7 @@ from aotlite.stages.facts import (
     FunctionMeta,
     InputMeta,
     IsInput,
+    MemoryStep,
     OutputMeta,
     Plain,
     Repeated,
@@ -45,6 +45,7 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.histories import has_own_history, is_dead_end
 from aotlite.stages.source_place import describe
+from aotlite.stages.timeline import Timeline, count_plan
 
 
 def analyze(captured: Captured) -> FunctionMeta:
@@ -59,8 +60,10 @@ def analyze(captured: Captured) -> FunctionMeta:
     families = tuple(_families(captured))
     _refuse_overlap_with_history(metas, families)
     timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
-    outputs, bases = _Outputs(captured, seen, timeline).all()
-    metas = tuple(with_changes(metas, captured, timeline, outputs))
+    results = _Outputs(captured, seen, timeline)
+    outputs = results.all()
+    metas = tuple(_with_changes(inputs, metas, results, outputs))
+    bases = tuple(results.bases)
     tangents = tuple(_tangents(metas, families, outputs, bases))
     any_input = any(each.requires_grad or each.requires_grad_at_exit for each in metas)
     after = captured.grad_mode_after
@@ -72,6 +75,7 @@ def analyze(captured: Captured) -> FunctionMeta:
         training=bool(tangents) and any_input and any(s.entries for s in captured.sources),
         grad_mode_after=after if after != captured.grad_mode_before else None,
         families=families,
+        count_plan=count_plan(captured, outputs, metas),
     )
 
 
@@ -129,10 +133,14 @@ class _Inputs:
         for given in self.captured.inputs:
             yield self._meta(given)
 
+    def final(self, node: Node) -> Sight:
+        """How the object that this value is of is seen in the end."""
+        return self.seen[self.last.get(node, node)]
+
     def _meta(self, given: CapturedInput) -> InputMeta:
         node = given.placeholder
         data = [w for w in self.writes.get(node, ()) if isinstance(w.target, InplaceOp)]
-        final = self.seen[self.last.get(node, node)]
+        final = self.final(node)
         fake = given.fake
         moved = fake.meta is not given.entry_meta or fake.offset != given.entry_offset
         return InputMeta(
@@ -155,17 +163,37 @@ class _Inputs:
         )
 
 
-def with_changes(
-    metas: tuple[InputMeta, ...],
-    captured: Captured,
-    timeline: Timeline,
-    outputs: tuple[OutputMeta, ...],
+def _with_changes(
+    inputs: _Inputs, metas: tuple[InputMeta, ...], results: _Outputs, outputs: Sequence[OutputMeta]
 ) -> Iterator[InputMeta]:
-    """The records with what else is done to the inputs (FUN-36)."""
+    """The records with what else is done to the inputs (FUN-18, FUN-36)."""
     shown = {o.role for o in outputs if isinstance(o, AliasOfInput)}
-    for given, meta in zip(captured.inputs, metas, strict=True):
-        steps = timeline.steps(given, shown=given.role in shown)
-        yield attrs.evolve(meta, changes=steps) if steps else meta
+    for given, meta in zip(inputs.captured.inputs, metas, strict=True):
+        steps = results.timeline.steps(given, shown=given.role in shown)
+        if steps:
+            meta = attrs.evolve(
+                meta,
+                changes=tuple(
+                    [MemoryStep(results.window(s)) if isinstance(s, Node) else s for s in steps]
+                ),
+            )
+        last = next((step for step in reversed(steps) if isinstance(step, Node)), None)
+        yield meta if last is None else _elsewhere(given, meta, inputs.final(last))
+
+
+def _elsewhere(given: CapturedInput, meta: InputMeta, final: Sight) -> InputMeta:
+    """The record of an input that was put onto other memory: its geometry is told from there."""
+    fake = given.fake
+    if fake.requires_grad_outside() and not (fake._leaf and fake._node is None):
+        raise noted(
+            UnsupportedError(
+                f"analyze: {given.place} is put onto other memory by set_ and gets a history "
+                "there, expected writes without one"
+            ),
+            "Write with a history before, into the tensor whose memory it is. (FUN-18)",
+        )
+    moved = final.moves
+    return attrs.evolve(meta, writes_metadata=True, final_start=0, geometry_steps=moved)
 
 
 def _root_changed(given: CapturedInput) -> bool:
@@ -241,9 +269,31 @@ class _Outputs:
         self.bases: list[BaseMeta] = []
         self.base_of: dict[Node, int] = {}
 
-    def all(self) -> tuple[tuple[OutputMeta, ...], tuple[BaseMeta, ...]]:
-        outputs = tuple([self._kind(index, result) for index, result in enumerate(self.results)])
-        return outputs, tuple(self.bases)
+        self.put_onto = {seen[value].root for value in timeline.puts}
+        for value in timeline.puts:
+            self.sharing.setdefault(seen[value].root, [])
+
+    def all(self) -> tuple[OutputMeta, ...]:
+        return tuple([self._kind(index, result) for index, result in enumerate(self.results)])
+
+    def window(self, value: Node) -> Alias:
+        """Where an input lies that was put onto other memory: as a view of that (FUN-18)."""
+        sight = self.seen[value]
+        counted = self.timeline.puts[value].storage.version
+        version = counted if is_hidden(sight.chain) else None
+        view = ViewFacts(chain=sight.chain, kind=None, requires_grad=False, version=version)
+        if sight.root in self.inputs:
+            return AliasOfInput(self.inputs[sight.root].role, view)
+        return self._alias(sight, view)
+
+    def _after_put(self, index: int, result: Tensor, put: Node) -> OutputMeta:
+        """A view of an input that was put onto other memory before (META-7)."""
+        sight = self.seen[result.value]
+        role = self.timeline.puts[put].role
+        sight = attrs.evolve(sight, chain=_behind(sight.chain, self.seen[put].chain))
+        view = self._view(index, result, sight)
+        view = attrs.evolve(view, chain=_behind(view.chain, self.seen[put].chain))
+        return AliasOfInput(role, view, self.timeline.before(role, result.value))
 
     def _kind(self, index: int, result: object) -> OutputMeta:
         if not isinstance(result, Tensor):
@@ -255,6 +305,9 @@ class _Outputs:
         if given is not None:
             return IsInput(given.role)
         sight = self.seen[result.value]
+        put = self.timeline.put(result.value)
+        if put is not None:
+            return self._after_put(index, result, put)
         if sight.root in self.inputs:
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
@@ -262,9 +315,9 @@ class _Outputs:
             return AliasOfInput(role, self._view(index, result, sight), before)
         if sight.object is sight.root:
             return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
-        alone = len(self.sharing[sight.root]) == 1 and result._kind is None
-        if not alone or has_own_history(result):
-            return self._alias(index, sight, result)
+        shared = len(self.sharing[sight.root]) > 1 or sight.root in self.put_onto
+        if shared or result._kind is not None or has_own_history(result):
+            return self._alias(sight, self._view(index, result, sight))
         return _plain(result, result.meta, EMPTY_CHAIN)
 
     def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
@@ -283,8 +336,7 @@ class _Outputs:
             version=result.storage.version if is_hidden(sight.chain) else None,
         )
 
-    def _alias(self, index: int, sight: Sight, result: Tensor) -> OutputMeta:
-        view = self._view(index, result, sight)
+    def _alias(self, sight: Sight, view: ViewFacts) -> Alias:
         output = self.made.get(sight.root)
         if output is not None:
             return AliasOfOutput(output, view)
@@ -363,6 +415,11 @@ def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
         if isinstance(result, Tensor):
             first.setdefault(id(result), index)
     return first
+
+
+def _behind(chain: Chain, first: Chain) -> Chain:
+    """The steps of a chain behind those that it begins with."""
+    return chain_of(*chain[len(first) :])
 
 
 def _detached(chain: Chain) -> bool:

@@ -25,7 +25,7 @@ from aotlite.eager.autograd.tape import put
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AutogradError, UnsupportedError, noted
+from aotlite.ir.errors import AutogradError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -34,7 +34,6 @@ from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Family, Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.changes import new_leaves
 from aotlite.stages.facts import (
     AliasOfBase,
     Captured,
@@ -50,6 +49,7 @@ from aotlite.stages.facts import (
 from aotlite.stages.histories import passed
 from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
 from aotlite.stages.source_place import describe
+from aotlite.stages.timeline import new_leaves, refuse_shapes
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -249,18 +249,24 @@ class _Recording:
         """The gradients of all healthy results; which ones are poisoned is found one by one."""
         start = len(self.recorder.nodes)
         healthy = [r for r in roots if r[0] not in self.errors]
+        # A leaf that is put onto other memory may get gradients of two shapes (TEN-26).
+        put = self.meta.count_plan is not None
+        expected = (AutogradError, ShapeError) if put else AutogradError
         try:
             return self._record(healthy)
-        except AutogradError:
+        except expected:
             self._refuse_again(start)
             del self.recorder.nodes[start:]
         for root in healthy:
             try:
                 self._record([root])
-            except AutogradError as error:
+            except expected as error:
                 self.errors[root[0]] = error
             del self.recorder.nodes[start:]
-        return self._record([r for r in healthy if r[0] not in self.errors])
+        try:
+            return self._record([r for r in healthy if r[0] not in self.errors])
+        except ShapeError as error:
+            raise refuse_shapes() from error
 
     def _record(self, roots: Roots) -> list[Any]:
         """The gradient of each input and family, in its geometry at entry."""
