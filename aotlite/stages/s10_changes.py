@@ -74,7 +74,7 @@ class ChangeWriter:
         if changes:
             self.source.use(rebuilt)
             self.source.add("moved = {}")
-        names = []
+        names: list[str] = []
         for change in changes:
             names.append(f"m{len(names)}")
             how = self.source.constant(change.window.view, "V", "other memory")

@@ -7,6 +7,7 @@ Spec: `specs/s2_analyze.md`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from typing import Any
 
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.tensor import Tensor
@@ -150,7 +151,7 @@ def count_plan(
     counts: Counts = captured.recorder.changes.counts
     if not counts.steps:
         return None
-    owners = {id(given.storage): given.role for given in captured.inputs}
+    owners: dict[int, Any] = {id(given.storage): given.role for given in captured.inputs}
     changes: Changes = captured.recorder.changes
     pairs = zip(captured.results, outputs, strict=True)
     seen = [(r.storage, o) for r, o in pairs if isinstance(r, Tensor)]
