@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 class InputChanges(Protocol):
     """Is told what happens to tensors besides ops, since inputs may be among them (FUN-36)."""
 
-    def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> None:
-        """The tensor became a leaf that requires grad, or is no longer one."""
+    def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
+        """The tensor is about to be a leaf that requires grad, or one no longer; whether it stands
+        for a view, which its own views do not follow (TEN-23).
+        """
 
     def detached(self, tensor: Tensor) -> bool:
         """The tensor is taken out of its history; whether it stands for a view."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import accumulator
+from aotlite.eager.autograd.history import accumulator, root_of
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -46,17 +46,23 @@ class Changes:
         """The inputs that were put onto other memory, by the values that they then had."""
         self.counts = Counts()
 
-    def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> None:
-        """The tensor became a leaf that requires grad, or is no longer one."""
+    def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
+        """The tensor is about to be a leaf that requires grad, or one no longer; whether it stands
+        for a view, which its own views do not follow (TEN-23).
+        """
         self._recorder.unrecorded = True
         given = self._recorder.input_of(tensor)
         if given is None:
-            return
+            return False
         self._note(given, StateStep.TRACK if requires_grad else StateStep.UNTRACK)
         node = accumulator(tensor)
         if requires_grad and (given.entry is None or given.entry[0] is not node):
             later = attrs.evolve(given, leaf_entry=(node, 0))
             self._recorder.replace_input(given, later)
+        is_view = self._recorder.real_of(tensor)._base is not None
+        if is_view:
+            root_of(tensor)
+        return is_view
 
     def detached(self, tensor: Tensor) -> bool:
         """The tensor is taken out of its history; whether it stands for a view."""

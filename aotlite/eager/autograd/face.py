@@ -76,11 +76,12 @@ class Differentiable(Operand):
         if value != me._leaf and (me._leaf or me._leads_nowhere()):
             from aotlite.eager.autograd.history import follow_leaf
 
+            recorder = STATE.recorder
+            alone = recorder is not None and recorder.changes.made_leaf(me, requires_grad=value)
             me._leaf = value
             me.facts = None
-            follow_leaf(me)
-            if STATE.recorder is not None:
-                STATE.recorder.changes.made_leaf(me, requires_grad=value)
+            if not alone:
+                follow_leaf(me)
         return _tensor(self)
 
     @property
