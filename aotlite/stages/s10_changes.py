@@ -103,8 +103,8 @@ class ChangeWriter:
         self.source.use(Storage, tell_apart)
         for number, owner in enumerate(plan.owners):
             self.source.add(f"c{number} = {self._storage(owner)}")
-            before = self._counted(owner, plan.totals[number])
-            if before:
+            before = plan.totals[number]
+            if before and isinstance(owner, (Primal, Hidden)):  # new memory is not counted yet
                 self.source.add(f"c{number}.version -= {before}")
         for step in plan.steps:
             old, new = f"c{step.old}", f"c{step.new}"
@@ -112,23 +112,14 @@ class ChangeWriter:
                 if writes:
                     self.source.add(f"{name}.version += {writes}")
             self.source.add(f"tell_apart({old}, {new})")
-        for number, (owner, rest) in enumerate(zip(plan.owners, plan.rest, strict=True)):
-            later = rest - self._copies(owner)
-            if later:
-                self.source.add(f"c{number}.version += {later}")
+        for number, rest in enumerate(plan.rest):
+            if rest:
+                self.source.add(f"c{number}.version += {rest}")
 
     def _storage(self, owner: Any) -> str:
         if owner is None:
             return "Storage(None)"
         return f"{self.values.get(owner) or name_of(owner)}.storage"
-
-    def _counted(self, owner: Any, total: int) -> int:
-        """What the count has been raised by so far."""
-        return total - self._copies(owner) if isinstance(owner, (Primal, Hidden)) else 0
-
-    def _copies(self, owner: Any) -> int:
-        """The differentiable copies into the owner's memory, which count themselves."""
-        return sum(each.role == owner and each.changes_history for each in self.meta.inputs)
 
     def storage(self, owner: Any) -> str | None:
         """The variable of an owner's storage, where the owner may have left it."""

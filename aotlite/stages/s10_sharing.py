@@ -59,9 +59,7 @@ def _some_are_apart(
     return sum(len(group) * (len(group) - 1) // 2 for group in groups) > len(near)
 
 
-def _tests(
-    source: Source, tensors: dict[str, Tensor], written: Collection[str]
-) -> Iterator[Check]:
+def _tests(source: Source, tensors: dict[str, Tensor], written: Collection[str]) -> Iterator[Check]:
     """That the inputs are on the storages they were on, where they were, one by one."""
     names, given = list(tensors), list(tensors.values())
     first = []

@@ -79,7 +79,6 @@ def analyze(captured: Captured) -> FunctionMeta:
     )
 
 
-
 def _tangents(
     inputs: tuple[InputMeta, ...],
     families: tuple[FamilyMeta, ...],

@@ -209,9 +209,7 @@ class _Windows:
         self.places[node] = memory, start
         return None
 
-    def _found(
-        self, memory: Node, window: Window, steps: list[Step], operand: Node
-    ) -> Node | None:
+    def _found(self, memory: Node, window: Window, steps: list[Step], operand: Node) -> Node | None:
         """A value equal to the window on a memory that `steps` show of the operand."""
         found = self._at(memory, window)
         if found is not None:
