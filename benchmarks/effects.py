@@ -28,6 +28,8 @@ class Effect:
     asked: float
     """Microseconds more than the plain call."""
     inputs: Callable[[], Inputs] = attrs.field(kw_only=True, default=lambda: _numbers(2))
+    plain_inputs: Callable[[], Inputs] | None = None
+    """The same, unless it is given here."""
     before: Callable[..., Any] | None = None
     """What is done to the inputs before each call, of both kinds."""
 
@@ -62,6 +64,17 @@ def _aliasing(a: Any, b: Any) -> Any:
 
 def _with_leaf() -> Inputs:
     return [_numbers(1)[0].requires_grad_(), *_numbers(1)]
+
+
+def _overlapping() -> Inputs:
+    base = al.linspace(0.5, 1.5, SIZE + 4)
+    return [base[:SIZE], base[4:]]
+
+
+def _one_memory(base: Any) -> Any:
+    """What `_mutating` does to overlapping inputs, without a write."""
+    after = base.slice_scatter(base[:SIZE].neg(), 0, 0, SIZE)
+    return after[:SIZE].sin() * after[4:] + 1
 
 
 def _gaining(a: Any, b: Any) -> Any:
@@ -107,6 +120,14 @@ EFFECTS: tuple[Effect, ...] = (
         inputs=_with_leaf,
     ),
     Effect(
+        name="+ synthetic base",
+        function=_mutating,
+        plain=_one_memory,
+        asked=4,
+        inputs=_overlapping,
+        plain_inputs=lambda: [al.linspace(0.5, 1.5, SIZE + 4)],
+    ),
+    Effect(
         name="+ input mutation with a gradient",
         function=_gaining,
         plain=_differentiable,
@@ -126,9 +147,10 @@ EFFECTS: tuple[Effect, ...] = (
 # -------------------------------------------------------------------------------------- the actions
 def actions(effect: Effect, peers: Sequence[str]) -> dict[str, Action]:
     """The call with the effect, and the plain one."""
+    plain_inputs = effect.plain_inputs or effect.inputs
     return {
         "with": _action(effect.function, effect.inputs(), effect.before),
-        "plain": _action(effect.plain, effect.inputs(), effect.before),
+        "plain": _action(effect.plain, plain_inputs(), effect.before),
     }
 
 

@@ -37,6 +37,7 @@ from aotlite.ir.errors import (
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import (
+    OPS,
     Cost,
     DataOp,
     GeometryOp,
@@ -171,7 +172,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
         others += [t for i in op.lists for t in args[i] if t is not None]
     onto_itself = op is COPY_ and args[1] is target  # counts as a write, and changes nothing
     if not onto_itself:
-        _check_memory(op, target, others)
+        _check_memory(op, target, others, args)
     node, base_edge = None, None
     if type(target.storage.version) is not int:
         check_counts(op.name, target)
@@ -214,14 +215,25 @@ def _check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None
         )
 
 
-def _check_memory(op: InplaceOp, target: Tensor, others: list[Tensor]) -> None:
-    check_destination(op.name, target, others, may_overlap=op.functional.cost is Cost.FACTORY)
+def _check_memory(
+    op: InplaceOp, target: Tensor, others: list[Tensor], args: tuple[Any, ...]
+) -> None:
+    may_overlap = op.functional.cost is Cost.FACTORY
+    check_destination(op.name, target, others, may_overlap=may_overlap, call=args)
 
 
 def check_destination(
-    name: str, target: Tensor, others: list[Tensor], *, may_overlap: bool = False
+    name: str,
+    target: Tensor,
+    others: list[Tensor],
+    *,
+    may_overlap: bool = False,
+    call: tuple[Any, ...] = (),
 ) -> None:
-    """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part."""
+    """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part.
+
+    `call` are the arguments of the op of this name, if it is one.
+    """
     meta = target.meta
     is_dense = meta.contiguous or meta.dense
     if not is_dense and not may_overlap and has_internal_overlap(meta.shape, meta.stride):
@@ -242,7 +254,7 @@ def check_destination(
         raise no_data(name)
     for other in others:
         if other.storage is storage or (storage.exported and _is_hidden_alias(other, target)):
-            _check_operand(name, target, other)
+            _check_operand(name, target, other, call)
 
 
 def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
@@ -253,19 +265,42 @@ def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
     return other.storage.buffer is buffer
 
 
-def _check_operand(name: str, target: Tensor, other: Tensor) -> None:
+def _check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...]) -> None:
     """TEN-7: an operand on the destination's memory is at exactly the same place, or elsewhere."""
     if other.meta is target.meta and other.offset == target.offset:
         return
     places, others = layout_of(target), layout_of(other)
-    if places != others and overlaps_bytes(*places, *others):
+    if not _are_alike(places, others) and overlaps_bytes(*places, *others):
         raise noted(
             AliasError(
-                f"{name}: an operand {other.meta} overlaps the destination {target.meta} in part, "
-                "expected the same memory or none in common"
+                f"{name}: {_argument(name, other, call)} {other.meta} overlaps the destination "
+                f"{target.meta} in part, expected the same memory or none in common"
             ),
             "clone() the operand. (TEN-7)",
         )
+
+
+def _are_alike(a: tuple[Geometry, int], b: tuple[Geometry, int]) -> bool:
+    """Whether each element has one place in both; dimensions of size 1 do not matter."""
+    if a == b:
+        return True
+    (_, _, offset), size = a
+    (_, _, other_offset), other_size = b
+    return (offset, size) == (other_offset, other_size) and _strides(a[0]) == _strides(b[0])
+
+
+def _strides(geometry: Geometry) -> list[tuple[Any, Any]]:
+    shape, stride, _ = geometry
+    return [(n, step) for n, step in zip(shape, stride, strict=True) if n != 1]
+
+
+def _argument(name: str, operand: Tensor, call: tuple[Any, ...]) -> str:
+    """What an operand is called in the op's schema."""
+    parameters = OPS[name].schema.parameters if call else ()
+    for parameter, value in zip(parameters, call, strict=True):
+        if value is operand or (type(value) is tuple and any(v is operand for v in value)):
+            return f"argument {parameter.name!r}"
+    return "an operand"
 
 
 def layout_of(tensor: Tensor) -> tuple[Geometry, int]:
