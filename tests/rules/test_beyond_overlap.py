@@ -185,3 +185,20 @@ def test_a_view_and_its_base_are_one_value_with_one_gradient(way):
     got = way.compiled(write)(b.view(2), b)
     got.sum().backward()
     assert ([4, 8], [2, 4], [4, 4]) == (got.tolist(), b.tolist(), start.grad.tolist())
+
+
+@pytest.mark.rules("SYN-11", "FUN-23")
+def test_a_write_of_one_of_two_that_overlap_counts_once(way):
+    """PyTorch writes their whole base, and counts that too."""
+    a = way.arange(10)
+    x, y, beside = a[:5], a[1:6], a[8:]
+    before = way.version(a)
+
+    def write(x, y):
+        x.mul_(2)
+        return y + 1
+
+    way.compiled(write)(x, y)
+    told = way.version(beside) - before, a.tolist()
+    numbers = [0, 2, 4, 6, 8, 5, 6, 7, 8, 9]
+    way.shows(told, (1, numbers), pytorch=(2, numbers))
