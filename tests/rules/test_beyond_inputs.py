@@ -35,3 +35,20 @@ def test_an_input_can_come_to_require_grad_inside(way):
 
     got = way.compiled(require)(x)
     way.shows((x.requires_grad, got.requires_grad), (True, True), pytorch=(False, False))
+
+
+@pytest.mark.rules("RT-5")
+def test_what_was_written_before_set_stays_in_the_old_memory(way):
+    """In PyTorch the old memory never sees the write."""
+    x, y = way.arange(2, start=1), way.arange(2, start=10)
+    old = x.view(2, 1)
+
+    def swap(x, y):
+        with way.lib.no_grad():
+            x.mul_(2)
+            x.set_(y * 3)
+
+    call = way.compiled(swap)
+    got = way.outcome(lambda: call(x, y))
+    told = got, x.tolist(), old.tolist()
+    way.shows(told, (None, [30, 33], [[2], [4]]), pytorch=(None, [30, 33], [[1], [2]]))
