@@ -8,7 +8,7 @@ import aotlite as al
 from aotlite.ir.role import Primal
 
 ROOM = 16
-SHAPES = [(0,), (2,), (3,), (2, 2)]
+SHAPES = [(0,), (1,), (2,), (3,), (2, 2)]
 STRIDES = [1, 2, 3, 5]
 DTYPES = {al.int64: 1, al.int32: 2}
 """How many elements of each dtype lie in one of the buffer's."""
@@ -67,6 +67,7 @@ def call(function, given):
 
 ROW = (al.int64, (3,), (1,))
 THREE = [(*ROW, 0), (*ROW, 2), (*ROW, 10)]
+ONE = [(al.int64, (1,), (2,), 0), (al.int64, (2, 2), (5, 1), 0)]
 
 
 @pytest.mark.rules("ALI-1", "ALI-6", "ALI-8", "SYN-1")
@@ -76,6 +77,7 @@ THREE = [(*ROW, 0), (*ROW, 2), (*ROW, 10)]
 @example(THREE, {2})
 @example([(al.int64, (2, 2), (5, 1), 0), (al.int64, (2, 2), (5, 1), 2)], {0, 1})
 @example([(*ROW, 0), (al.int32, (3,), (2,), 5)], {1})
+@example(ONE, {0})
 def test_inputs_that_a_write_connects_are_one_memory_and_no_others(given, written):
     written = sorted(i for i in written if i < len(given))
     function = body(written)
