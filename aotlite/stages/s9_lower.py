@@ -7,9 +7,9 @@ Spec: `specs/s9_lower.md`.
 
 from __future__ import annotations
 
-from aotlite.backends.protocol import Backend, Run, checked_run
+from aotlite.backends.protocol import Backend, Run, Window, checked_run
 from aotlite.backends.reference import ReferenceBackend
-from aotlite.eager.state import modes_kept
+from aotlite.eager.state import STATE, modes_kept
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError, BackendError, noted
 from aotlite.ir.graph import Graph
@@ -36,6 +36,23 @@ def lower(graph: Graph, backend: Backend) -> Run:
             f"lower: backend {backend.name!r} gave {run!r} for graph {graph.name}, expected a "
             "callable"
         )
-    if isinstance(backend, ReferenceBackend) or getattr(backend, "trusted", False):
-        return run
-    return checked_run(backend.name, graph, run)
+    if isinstance(backend, ReferenceBackend) or hasattr(run, "compact"):
+        return run  # kernels of arrays alone, which no mode changes
+    trusted = getattr(backend, "trusted", False)
+    return _with_grad_off(run if trusted else checked_run(backend.name, graph, run))
+
+
+def _with_grad_off(run: Run) -> Run:
+    """GEN-6: what a backend computes with tensors of ours makes no history."""
+
+    def call(windows: list[Window]) -> list[Window | None]:
+        mode = STATE.grad_mode
+        if not mode:
+            return run(windows)
+        STATE.grad_mode = False
+        try:
+            return run(windows)
+        finally:
+            STATE.grad_mode = mode
+
+    return call
