@@ -29,12 +29,25 @@ EXPANDED = "TEN-17: PyTorch's backward through a write of an expanded view raise
 EMPTY = "TEN-17: PyTorch's backward through a write of an empty view_as_real raises"
 RESIZED = "TEN-25: PyTorch's backward through a view looks for its base as it was before resize_"
 NEGATED = "neg: PyTorch's vectors negate complex numbers by subtraction, and lose signs"
-TYPED = "TEN-6: in PyTorch integers get a history, which their next use refuses"
+TYPED = "TEN-14: in PyTorch integers get a history, which their next use refuses"
 WINDOWS = "TEN-17: PyTorch adds up gradients of elements that overlap once for each window"
 LEAVES = "TEN-23: in PyTorch a write takes away the history of a leaf that is a view"
 TURNED = "TEN-3: PyTorch's gradients are those of other elements where a base changes its geometry"
 
-MENDS = (EXACT, FILLED, STALE, MOVED, LEFT, OUTSIDE, EXPANDED, EMPTY, RESIZED, NEGATED, WINDOWS, TYPED)
+MENDS = (
+    EXACT,
+    FILLED,
+    STALE,
+    MOVED,
+    LEFT,
+    OUTSIDE,
+    EXPANDED,
+    EMPTY,
+    RESIZED,
+    NEGATED,
+    WINDOWS,
+    TYPED,
+)
 """Excuses for which PyTorch is mended."""
 CHANGES = (LEAVES, TURNED)
 """Excuses for which the program is changed."""
