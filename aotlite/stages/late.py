@@ -74,7 +74,8 @@ class NotedRun(Run):
     _bits: dict[int, int] = attrs.field(init=False, factory=dict)
     """The bit of each gradient that the run starts from, by its id."""
     _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
-    _now: int | None = attrs.field(init=False, default=None)
+    now: int | None = attrs.field(init=False, default=None)
+    """The results whose gradients the node was given whose turn it is."""
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """The gradients of the sinks, in grad mode off."""
@@ -86,12 +87,12 @@ class NotedRun(Run):
             STATE.grad_mode = mode
 
     def _step(self, node: TapeNode) -> None:
-        self._now = self._arrived.get(node, 0)
-        self.turns.append(Turn(len(self.recorded), node, self._now))
+        self.now = self._arrived.get(node, 0)
+        self.turns.append(Turn(len(self.recorded), node, self.now))
         super()._step(node)
 
     def _give(self, edge: Edge, grad: Any) -> None:
-        bits = self._bits[id(grad)] if self._now is None else self._now
+        bits = self._bits[id(grad)] if self.now is None else self.now
         self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
         super()._give(edge, grad)
 

@@ -254,8 +254,9 @@ class _Recording:
         expected = (AutogradError, ShapeError) if put else AutogradError
         try:
             return self._record(healthy)
-        except expected:
-            self._refuse_again(start)
+        except expected as error:
+            if self.run is not None:
+                return self._run_without(self.run.now or 0, error, healthy, start)
             del self.recorder.nodes[start:]
         for root in healthy:
             try:
@@ -267,6 +268,19 @@ class _Recording:
             return self._record([r for r in healthy if r[0] not in self.errors])
         except ShapeError as error:
             raise refuse_shapes() from error
+
+    def _run_without(self, bits: int, error: Exception, healthy: Roots, start: int) -> list[Any]:
+        """The gradients of the results that do not lead to where users' Python has failed."""
+        if len(healthy) > 1:  # which of them fail, together or alone, is not known
+            self._refuse_again(start)
+        left = []
+        for k, root in enumerate(healthy):
+            if bits >> k & 1:
+                self.errors[root[0]] = error
+            else:
+                left.append(root)
+        del self.recorder.nodes[start:]
+        return self._run(left)
 
     def _record(self, roots: Roots) -> list[Any]:
         """The gradient of each input and family, in its geometry at entry."""
