@@ -304,6 +304,8 @@ class _Recording:
         before = self.recorder.run_before
         if not self.user_code:
             return run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
+        for given in self.recorder.inputs:
+            given.fake.storage.writable = True  # whether it is, is asked when the backward runs
         self.run = NotedRun(
             [*sinks, *self.inner], True, False, True, before, recorded=self.recorder.nodes
         )

@@ -14,7 +14,6 @@ import attrs
 import aotlite as al
 from aotlite.partition import min_cut_rematerialization_partition
 
-
 REFUSED = "and another part of the backward fails, expected one that does not"
 """The one refusal: of several results some have a backward that raises for what it has written."""
 
@@ -113,7 +112,7 @@ def function(program: Program) -> Any:
         memories = [a, b, made]
         if around.writes is not None and around.before:
             memories[around.writes].mul_(2)
-        results = []
+        results: list[Any] = []
         for step in steps:
             source = results[-1] if around.chained and results else x
             out = Own.apply(source, memories[step.memory], step)
@@ -152,7 +151,7 @@ def story(program: Program, *, compiled: bool) -> list[Any]:
         for retain in (True, False)[: 1 + program.again]:
             loss.backward(retain_graph=retain or not program.again)
             seen.append([_state(each) for each in (*buffers, *results[count:])])
-            seen.append(x.grad.tolist())
+            seen.append(_state(x.grad))
     except al.AotliteError as error:
         known = str(error).endswith(REFUSED)
         seen.append(REFUSED if known else type(error).__name__)
