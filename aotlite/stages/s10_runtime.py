@@ -18,7 +18,6 @@ import attrs
 import optree
 
 from aotlite.backends.values import travels_as_array
-from aotlite.eager.autograd.chain import Chain
 from aotlite.eager.autograd.history import accumulator, edge_of
 from aotlite.eager.facts import Facts, facts_of
 from aotlite.eager.random import GENERATOR
@@ -70,7 +69,7 @@ from aotlite.stages.s10_guards import World, name_of, write_guards
 from aotlite.stages.s10_inputs import InputTexts
 from aotlite.stages.s10_late import keep_memory
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
-from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.s10_source import MANY, Source, chain_words, listed, words
 from aotlite.stages.synthetic import BaseInput
 
 _STARRED = 200
@@ -444,7 +443,7 @@ class _Writer:
 
     def _literal(self, value: Any) -> str:
         exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
-        return repr(value) if exact else self.source.constant(value, "V", _words(value))
+        return repr(value) if exact else self.source.constant(value, "V", words(value))
 
     def _rebuild(self, index: int, origin: str, view: ViewFacts) -> None:
         """RT-6: the line that makes the view which eager's result is."""
@@ -456,7 +455,7 @@ class _Writer:
             self._detached = True
             self.source.add("detached = {}")
         self.source.use(rebuilt)
-        how = self.source.constant(view, "V", _chain_text(view.chain))
+        how = self.source.constant(view, "V", chain_words(view.chain))
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
         if view.version is not None:
             self.source.use(hide)
@@ -480,7 +479,7 @@ class _Writer:
         quick = QuickView.of(view)
         make = linked_view if quick.nodes else plain_view
         self.source.use(make)
-        text = f"{_chain_text(view.chain)} -> {quick.meta}"
+        text = f"{chain_words(view.chain)} -> {quick.meta}"
         return f"{make.__name__}({origin}, {self.source.constant(quick, 'V', text)})"
 
     def _tree(self, spec: Any, names: Any) -> str:
@@ -493,11 +492,3 @@ class _Writer:
         items = [next(names) for _ in range(spec.num_leaves)]
         self.source.scope["unflatten"] = optree.tree_unflatten
         return f"unflatten({self.source.constant(spec, 'V', str(spec)[:60])}, {listed(items)})"
-
-
-def _words(value: Any) -> str:
-    return repr(value) if isinstance(value, (float, str, bytes)) else f"a {type(value).__name__}"
-
-
-def _chain_text(chain: Chain) -> str:
-    return f"views {', '.join(step.op.name for step in chain) or 'none'}"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import Any
 
+from aotlite.eager.autograd.chain import Chain
 from aotlite.ir.arrays import QUIET, quiet_context
 
 MANY = 16
@@ -87,3 +88,13 @@ def _may_name_a_function(name: str) -> bool:
 def listed(names: list[str]) -> str:
     """The names as a tuple display."""
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def words(value: Any) -> str:
+    """What a constant is, for a note."""
+    return repr(value) if isinstance(value, (float, str, bytes)) else f"a {type(value).__name__}"
+
+
+def chain_words(chain: Chain) -> str:
+    """The views of a chain, for a note."""
+    return f"views {', '.join(step.op.name for step in chain) or 'none'}"

@@ -82,7 +82,7 @@ def _both(how: Any, buffer: Any, use: Any = None) -> list[Any]:
     def f(x: Any, buffer: Any) -> Any:
         return Written.apply(x, buffer, how)
 
-    found = []
+    found: list[Any] = []
     for run in (f, al.compile(f)):
         x, mine = al.ones(2).requires_grad_(), buffer()
         try:
@@ -113,7 +113,9 @@ def test_a_backward_with_grad_mode_on_writes_no_leaf_that_requires_grad():
 @pytest.mark.rules("FUN-31")
 def test_a_backward_with_grad_mode_on_writes_constants_and_nothing_with_a_history():
     def use(out: Any, x: Any) -> None:
-        x.grad = al.autograd.grad(out.sum(), x, create_graph=True)[0].detach()
+        (grad,) = al.autograd.grad(out.sum(), x, create_graph=True)
+        assert grad is not None
+        x.grad = grad.detach()
 
     eager, compiled = _both(lambda t, grad: t.add_(1), lambda: al.ones(2), use)
     assert eager == compiled == ([2.0, 2.0], 1, False, True)
