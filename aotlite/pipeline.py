@@ -282,6 +282,7 @@ def _world(
         hidden=tuple(real for role, real in reals.items() if isinstance(role, Hidden)),
         guards=tuple(recorder.guards),
         fixed_offsets=frozenset(recorder.offset_read),
+        fixed_sizes=dict(recorder.changes.sizes),
         written=frozenset(
             each.role
             for each in meta.inputs

@@ -43,6 +43,9 @@ _SET = parse_schema(
 # ------------------------------------------------------------------------------------------ resize
 def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Tensor:
     """The tensor with this size on its storage, which grows if it must (TEN-25)."""
+    recorder, given = STATE.recorder, tensor
+    if recorder is not None:
+        tensor = recorder.here(tensor)
     bound: Any = _RESIZE.bind((tensor, size), {"memory_format": memory_format})
     size = bound[1]
     if any(n < 0 for n in size):
@@ -55,12 +58,24 @@ def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Ten
     meta = tensor.meta
     wanted = _resized(meta, size, memory_format)
     if wanted is meta:
-        return tensor
+        return given
     check_room(tensor, wanted)
     take_room(tensor, wanted)
     if size != meta.shape:
         tensor.storage.version += 1
-    return tensor
+    return given
+
+
+def grow_to(tensor: Tensor, window: Tensor) -> None:
+    """The tensor with the window's geometry and elements, on its own storage, which grows.
+
+    The window begins as far behind the first element of its memory as the tensor of its own.
+    """
+    take_room(tensor, window.meta)
+    arrays, size = tensor.device.arrays, tensor.storage.nbytes()
+    start = (window.offset - tensor.offset) * window.itemsize
+    target = arrays.strided(tensor.storage.buffer, uint8, (size,), (1,), 0)
+    arrays.copy(target, arrays.strided(window.storage.buffer, uint8, (size,), (1,), start))
 
 
 def _resized(
@@ -80,7 +95,12 @@ def _resized(
 
 def take_room(tensor: Tensor, meta: TensorMeta) -> None:
     """Gives the tensor this window from the same first element on; its storage may have to grow."""
-    _grow(tensor.storage, _bytes_for(tensor, meta), tensor.device.arrays)
+    recorder = STATE.recorder
+    if recorder is not None:
+        tensor = recorder.here(tensor)
+        recorder.changes.resize(tensor, meta)
+    else:
+        _grow(tensor.storage, _bytes_for(tensor, meta), tensor.device.arrays)
     before, tensor.meta = tensor.meta, meta
     tensor._array = None
     if tensor._root is not None:
@@ -92,22 +112,23 @@ def take_room(tensor: Tensor, meta: TensorMeta) -> None:
 def check_room(tensor: Tensor, meta: TensorMeta) -> None:
     """Raises UnsupportedError where the tensor may not take this window."""
     storage = tensor.storage
-    recorder = STATE.recorder
-    if recorder is not None:
-        raise recorder.refuse(
-            f"resize_ of a tensor of shape {tensor.shape} to {meta.shape}",
-            "make a new tensor of that size, or call resize_ outside of the compiled function",
-        )
+    if STATE.recorder is not None:
+        return  # the recorder looks at what it knows of the memory
     have, needed = storage.nbytes(), _bytes_for(tensor, meta)
     if needed > have and (storage.exported or not storage.writable):
-        raise noted(
-            UnsupportedError(
-                f"resize_: the storage has {have} bytes and {needed} are needed, expected memory "
-                "that may grow"
-            ),
-            "The memory is shared with an ndarray, which would not see it grow. Use a clone(). "
-            "(TEN-25)",
-        )
+        raise cannot_grow(have, needed)
+
+
+def cannot_grow(have: int, needed: int) -> Exception:
+    """The error for memory of so many bytes that may not move (TEN-25)."""
+    return noted(
+        UnsupportedError(
+            f"resize_: the storage has {have} bytes and {needed} are needed, expected memory that "
+            "may grow"
+        ),
+        "The memory is shared with an ndarray, which would not see it grow. Use a clone(). "
+        "(TEN-25)",
+    )
 
 
 def _bytes_for(tensor: Tensor, meta: TensorMeta) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aotlite.ir.op import Op
 
 if TYPE_CHECKING:
+    from aotlite.ir.meta import TensorMeta
     from aotlite.eager.tensor import Tensor
 
 
@@ -24,6 +25,9 @@ class InputChanges(Protocol):
 
     def put_onto(self, tensor: Tensor, window: Tensor) -> None:
         """Puts the tensor where the window is, on other memory (TEN-26)."""
+
+    def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
+        """The tensor is about to be this window from its first element on (TEN-25)."""
 
 
 class Recorder(Protocol):

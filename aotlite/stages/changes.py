@@ -15,7 +15,9 @@ from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
 from aotlite.stages.facts import CapturedInput, CountStep, InputRole, StateStep
+from aotlite.stages.growth import Growth, resized
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +36,8 @@ class Put:
 
     role: InputRole
     storage: Storage
+    grows: bool = False
+    """It is the input's own storage, which grew."""
 
 
 class Changes:
@@ -45,6 +49,9 @@ class Changes:
         self.puts: dict[Node, Put] = {}
         """The inputs that were put onto other memory, by the values that they then had."""
         self.counts = Counts()
+        self.growths: list[Growth] = []
+        self.sizes: dict[InputRole, int] = {}
+        """The bytes of the storages of inputs that grow."""
 
     def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
         """The tensor is about to be a leaf that requires grad, or one no longer; whether it stands
@@ -85,6 +92,20 @@ class Changes:
         self.counts.put(tensor.storage, window.storage)
         take_place(tensor, window)
         tensor.value = window.value
+
+    def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
+        """The tensor is about to be this window from its first element on."""
+        recorder = self._recorder
+        recorder.check_is_argument(tensor, "resize_")
+        tensor.value, growth = resized(recorder, tensor, meta)
+        if growth is None:
+            return
+        recorder.unrecorded = True
+        self.growths.append(growth)
+        given = recorder.input_of(tensor)
+        if given is not None:
+            self._note(given, growth.value)
+            self.puts[growth.value] = Put(given.role, tensor.storage, grows=True)
 
     def _note(self, given: CapturedInput, step: StateStep | Node) -> None:
         self.of.setdefault(given.role, []).append(Change(step, len(self._recorder.nodes)))

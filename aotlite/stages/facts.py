@@ -153,6 +153,8 @@ class MemoryStep(Record):
 
     window: Alias
     """Where it lies from then on."""
+    grows: bool = False
+    """Its own memory grows, and then holds what is there."""
 
 
 class StateStep(Enum):
@@ -201,7 +203,12 @@ class InputMeta(Record):
     @property
     def writes_storage(self) -> bool:
         """Whether it is put onto other memory (FUN-18): `writes_data` speaks of the old."""
-        return any(isinstance(change, MemoryStep) for change in self.changes)
+        return any(isinstance(c, MemoryStep) and not c.grows for c in self.changes)
+
+    @property
+    def resizes_storage(self) -> bool:
+        """Whether its memory grows (FUN-18): `writes_data` speaks of what it was before."""
+        return any(isinstance(c, MemoryStep) and c.grows for c in self.changes)
 
     @property
     def writes(self) -> bool:

@@ -300,6 +300,10 @@ class CaptureRecorder:
         """The tensor outside that an input's fake stands for."""
         return self._reals[id(fake)]
 
+    def real_at(self, placeholder: Node) -> Tensor | None:
+        """The tensor outside that a value of the graph is, if it is one."""
+        return self._real_by_node.get(placeholder)
+
     def is_outside(self, tensor: Tensor) -> bool:
         return tensor.storage.capture is not self or id(tensor) in self._reals
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.history import detached_view
-from aotlite.eager.memory import take_place, tell_apart
+from aotlite.eager.memory import grow_to, take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, IntermediateBase, Output, Primal
@@ -46,7 +46,7 @@ class ChangeWriter:
         self.meta = meta
         self.values = values
         """Variables of what the forward returned, by role."""
-        self.put = [each for each in meta.inputs if each.writes_storage]
+        self.put = [e for e in meta.inputs if e.writes_storage or e.resizes_storage]
 
     def write(
         self, rebuild: Callable[[int, AliasOfInput], None], write_data: Callable[[InputMeta], None]
@@ -63,8 +63,9 @@ class ChangeWriter:
                     rebuild(index, view)
                 name = name_of(each.role)
                 if isinstance(change, MemoryStep):
-                    self.source.use(take_place)
-                    self.source.add(f"take_place({name}, {next(windows)})")
+                    move = grow_to if change.grows else take_place
+                    self.source.use(move)
+                    self.source.add(f"{move.__name__}({name}, {next(windows)})")
                 else:
                     self.source.add(f"{name}.{change.value}")
 

@@ -54,6 +54,8 @@ class World:
     hidden: tuple[Tensor, ...]
     guards: tuple[Any, ...]
     fixed_offsets: frozenset[InputRole]
+    fixed_sizes: dict[InputRole, int]
+    """The bytes of memory that grows."""
     written: frozenset[InputRole]
     """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
     kin: tuple[InputRole, ...]
@@ -366,6 +368,10 @@ class _Guards:
             pattern = self.source.constant(kinship(*kin), "V", "how they are views of one base")
             self.source.use(kinship)
             self.check(f"kinship({names}) == {pattern}", _KIN, None, "as at the first call")
+        for role, size in self.world.fixed_sizes.items():
+            storage = f"{name_of(role)}.storage"
+            test = f"{storage}.nbytes() == {size} and not {storage}.exported"
+            self.check(test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow")
         for role, tensor in tensors.items():
             if role in self.world.fixed_offsets:
                 name = name_of(role)

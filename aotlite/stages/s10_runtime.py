@@ -343,7 +343,7 @@ class _Writer:
                 self.source.add(f"{name_of(each.role)}.storage.version += {each.version_bumps}")
         self.changes.write(self._rebuild_early, self._write_data)
         for each in self.written:
-            if each.writes_data and not each.in_graph and not each.writes_storage:
+            if each.writes_data and not each.in_graph and each not in self.changes.put:
                 self._write_data(each)
         self._histories()
 

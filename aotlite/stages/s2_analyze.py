@@ -43,6 +43,7 @@ from aotlite.stages.facts import (
     Repeated,
     ViewFacts,
 )
+from aotlite.stages.growth import check_growths
 from aotlite.stages.histories import has_own_history, is_dead_end
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import Timeline, count_plan
@@ -59,6 +60,7 @@ def analyze(captured: Captured) -> FunctionMeta:
     _refuse_late(captured, metas)
     families = tuple(_families(captured))
     _refuse_overlap_with_history(metas, families)
+    check_growths(captured.recorder.changes.growths, captured.graph.nodes, captured.results)
     timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
     results = _Outputs(captured, seen, timeline)
     outputs = results.all()
@@ -172,9 +174,7 @@ def _with_changes(
         if steps:
             meta = attrs.evolve(
                 meta,
-                changes=tuple(
-                    [MemoryStep(results.window(s)) if isinstance(s, Node) else s for s in steps]
-                ),
+                changes=tuple([results.step(s) if isinstance(s, Node) else s for s in steps]),
             )
         last = next((step for step in reversed(steps) if isinstance(step, Node)), None)
         yield meta if last is None else _elsewhere(given, meta, inputs.final(last))
@@ -262,7 +262,8 @@ class _Outputs:
         for index in self.first.values():
             sight = seen[self.results[index].value]
             self.sharing.setdefault(sight.root, []).append(index)
-            if sight.object is sight.root:
+            given = captured.recorder.input_of(self.results[index])
+            if sight.object is sight.root and given is None:
                 self.made[sight.root] = index
         self.inputs = {given.placeholder: given for given in captured.inputs}
         self.bases: list[BaseMeta] = []
@@ -275,8 +276,11 @@ class _Outputs:
     def all(self) -> tuple[OutputMeta, ...]:
         return tuple([self._kind(index, result) for index, result in enumerate(self.results)])
 
-    def window(self, value: Node) -> Alias:
-        """Where an input lies that was put onto other memory: as a view of that (FUN-18)."""
+    def step(self, value: Node) -> MemoryStep:
+        """What is done to an input that gets this value, on other memory (FUN-18)."""
+        return MemoryStep(self._window(value), self.timeline.puts[value].grows)
+
+    def _window(self, value: Node) -> Alias:
         sight = self.seen[value]
         counted = self.timeline.puts[value].storage.version
         version = counted if is_hidden(sight.chain) else None
