@@ -27,11 +27,13 @@ from aotlite.stages.facts import (
     FunctionMeta,
     InputMeta,
     IsInput,
+    MemoryStep,
     OutputMeta,
     Partition,
     Plain,
     Repeated,
     SavedValue,
+    StateStep,
     ViewFacts,
 )
 from aotlite.stages.record import chain_text
@@ -85,7 +87,8 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
     if each.writes_metadata:
         steps = chain_text(each.geometry_steps)
         moved = f", {each.final_start} elements further on" if each.final_start else ""
-        yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}, by {steps}."
+        how = f", by {steps}" if each.geometry_steps else ""
+        yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}{how}."
     if each.writes_data:
         by = ", by the graph itself" if each.in_graph else ""
         through = ", through a hidden alias" if each.hidden else ""
@@ -94,13 +97,30 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         yield f"  Its new value needs {_tangent_reason(each)}."
     elif each.version_bumps:
         yield f"  Its bytes are not written; version counter +{each.version_bumps}."
-    if each.changes:
-        steps = _listed([f".{change.value}" for change in each.changes])
+    states = [change for change in each.changes if isinstance(change, StateStep)]
+    if states:
+        steps = _listed([f".{change.value}" for change in states])
         yield f"  Its autograd state changes at each call, by {steps}."
+    for change in each.changes:
+        if isinstance(change, MemoryStep):
+            yield _memory_step_text(change)
     if each.shares_outside:
         yield "  A hidden alias of it is taken, so its memory stays where it is."
     if each.written_late:
         yield "  Its bytes are written by the backward."
+
+
+def _memory_step_text(change: MemoryStep) -> str:
+    if change.grows:
+        return "  Its memory grows at each call, and gets the bytes that were computed."
+    match change.window:
+        case AliasOfInput(role):
+            of = f"that of {role}"
+        case AliasOfBase(base):
+            of = f"that of intermediate base {base}"
+        case AliasOfOutput(index):
+            of = f"that of result {index}"
+    return f"  It is put onto other memory at each call, {of}; views of the old keep the old."
 
 
 def _requires_grad_text(each: InputMeta) -> str:
@@ -191,8 +211,8 @@ def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
     ]  # fmt: skip
     word, share = ("result", "is its view") if len(views) == 1 else ("results", "are its views")
     what = f"{meta_text(base.meta)}{_memory_text(base)}, returned besides the results"
-    why = f"{word} {_listed(views)} {share}{_grad_text(base.requires_grad)}"
-    return f"Intermediate base {index} is {what} because {why}."
+    why = f"{word} {_listed(views)} {share}" if views else "an input is put onto it"
+    return f"Intermediate base {index} is {what} because {why}{_grad_text(base.requires_grad)}."
 
 
 def _result_name(role: Role, meta: FunctionMeta) -> str:

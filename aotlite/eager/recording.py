@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aotlite.ir.op import Op
 
 if TYPE_CHECKING:
-    from aotlite.ir.meta import TensorMeta
     from aotlite.eager.tensor import Tensor
+    from aotlite.ir.meta import TensorMeta
 
 
 class InputChanges(Protocol):

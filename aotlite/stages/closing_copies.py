@@ -7,6 +7,7 @@ Rules: META-3, FUN-21, FUN-22, FUN-26. Spec: `specs/s9_lower.md`.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import attrs
@@ -41,7 +42,27 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
     return closed, attrs.evolve(meta, inputs=inputs)
 
 
+class MutationKind(Enum):
+    """What becomes of the writes to an input (META-3)."""
+
+    NOT_MUTATED = "it is not written"
+    IN_GRAPH = "a graph without backward may write it itself"
+    OUT_GRAPH = "it is written after the graph has run"
+
+
+def mutation_kind(each: InputMeta, *, keep_input_mutations: bool = True) -> MutationKind:
+    """What becomes of the writes to an input, whether or not they may stay in the graph."""
+    if not (each.writes or each.written_late):
+        return MutationKind.NOT_MUTATED
+    stays = keep_input_mutations and may_stay(each)
+    return MutationKind.IN_GRAPH if stays else MutationKind.OUT_GRAPH
+
+
 def may_stay(each: InputMeta) -> bool:
-    """Whether the graph itself may write this input: nothing but its bytes changes (FUN-21)."""
-    seen_by_tape = each.changes_history or each.requires_grad and not each.under_no_grad
+    """Whether the graph itself may write this input: nothing but its bytes changes (FUN-21).
+
+    A change of geometry excludes it, also under no_grad; so does other memory.
+    """
+    unseen = each.hidden or each.under_no_grad or not each.requires_grad
+    seen_by_tape = each.changes_history or not unseen
     return each.writes_data and not each.writes_metadata and not seen_by_tape

@@ -122,6 +122,26 @@ class ChangeWriter:
             return "Storage(None)"
         return f"{self.values.get(owner) or name_of(owner)}.storage"
 
+    def set_versions(self) -> None:
+        """New storages count the writes that they went through in the function (TEN-10)."""
+        made: list[tuple[Any, int]] = [
+            (Output(i), o.version) for i, o in enumerate(self.meta.outputs) if isinstance(o, Plain)
+        ]
+        made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
+        for role, version in made:
+            name = self.values[role]
+            if type(version) is not int:  # made in inference mode (TEN-22)
+                self.source.add(f"{name}.storage.version = {self.count(version)}")
+                self.source.add(f"{name}.facts = None")
+            elif version and self.storage(role) is None:
+                self.source.add(f"{name}.storage.version = {version}")
+        keep_in_place(self.source, self.meta, self.values)
+
+    def count(self, version: int) -> str:
+        """A number of writes, or the object that says that they are not counted."""
+        exact = type(version) is int
+        return str(version) if exact else self.source.constant(version, "V", "no count")
+
     def storage(self, owner: Any) -> str | None:
         """The variable of an owner's storage, where the owner may have left it."""
         plan = self.meta.count_plan

@@ -371,7 +371,9 @@ class _Guards:
         for role, size in self.world.fixed_sizes.items():
             storage = f"{name_of(role)}.storage"
             test = f"{storage}.nbytes() == {size} and not {storage}.exported"
-            self.check(test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow")
+            self.check(
+                test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow"
+            )
         for role, tensor in tensors.items():
             if role in self.world.fixed_offsets:
                 name = name_of(role)

@@ -49,7 +49,7 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
-from aotlite.stages.s10_changes import ChangeWriter, check_changes, hide, keep_in_place
+from aotlite.stages.s10_changes import ChangeWriter, check_changes, hide
 from aotlite.stages.s10_effects import (
     QuickView,
     arrays_of,
@@ -157,7 +157,7 @@ class _Writer:
         self._new_tensors()
         self._hook(edges)
         self._write_inputs()
-        self._set_versions()
+        self.changes.set_versions()
         self._link()
         self._results()
         self._geometries()
@@ -373,28 +373,6 @@ class _Writer:
                 whole = ", whole=True" if role.of in self.leaders else ""
                 self.source.add(f"take_history({name_of(of)}, {made}{whole})")
 
-    def _set_versions(self) -> None:
-        """New storages count the writes that they went through in the function (TEN-10)."""
-        made: list[tuple[Any, int]] = [
-            (Output(i), o.version) for i, o in enumerate(self.meta.outputs) if isinstance(o, Plain)
-        ]
-        made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
-        for role, version in made:
-            name = self.values[role]
-            if self.changes.storage(role) is not None:
-                continue
-            if type(version) is not int:  # made in inference mode (TEN-22)
-                self.source.add(f"{name}.storage.version = {self._count(version)}")
-                self.source.add(f"{name}.facts = None")
-            elif version:
-                self.source.add(f"{name}.storage.version = {version}")
-        keep_in_place(self.source, self.meta, self.values)
-
-    def _count(self, version: int) -> str:
-        """A number of writes, or the object that says that they are not counted."""
-        exact = type(version) is int
-        return str(version) if exact else self.source.constant(version, "V", "no count")
-
     def _geometries(self) -> None:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
         changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
@@ -459,7 +437,7 @@ class _Writer:
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
         if view.version is not None:
             self.source.use(hide)
-            self.source.add(f"hide({name}, {self._count(view.version)})")
+            self.source.add(f"hide({name}, {self.changes.count(view.version)})")
         if view.is_leaf:
             self.source.use(as_leaf)
             self.source.add(f"{name} = as_leaf({name})")

@@ -241,6 +241,10 @@ REFUSALS: dict[type, tuple[str, ...]] = {
     AliasError: ("overlaps itself, expected a base with",),
     UnsupportedError: (
         "and both get gradients, expected one",
+        "beyond the elements of an input",
+        "before resize_ made its memory grow",
+        "by set_ and gets a history",
+        "gets gradients of several shapes",
         "reaches outside the",
         "has a history of its own",
         "after as_strided_, expected uses before",
