@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.arrays import copied
+from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.location import place_of
@@ -56,6 +57,20 @@ class ArrayValue:
         """The window of this geometry, `start` elements from the first one of this window."""
         return ArrayValue(self.buffer, meta, self.start + start)
 
+    def aligned(self, size: int) -> ArrayValue:
+        """This window of a buffer in which it starts at a multiple of `size` bytes.
+
+        Where an element of twice the size starts between two of its kind, as a member of a
+        synthetic base may, no number of elements says so.
+        """
+        own = self.meta.dtype.itemsize
+        rest = self.start * own % size
+        if not rest:
+            return self
+        left = (uint8, (self.buffer.nbytes - rest,), (1,), rest)
+        buffer = self.meta.device.arrays.strided(self.buffer, *left)
+        return ArrayValue(buffer, self.meta, (self.start * own - rest) // own)
+
     def __repr__(self) -> str:
         return f"ArrayValue({meta_text(self.meta)}, start={self.start})"
 
@@ -75,7 +90,9 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
         case PureOp():
             return _compute(op, args)
         case ViewOp():
-            return args[0].window(op.infer(args), _moved(op, args))
+            meta = op.infer(args)
+            operand = args[0].aligned(meta.dtype.itemsize) if op.recasts else args[0]
+            return operand.window(meta, _moved(op, (operand, *args[1:])))
         case MultiViewOp():
             return tuple(call_arrays(part, (args[0], *rest)) for part, rest in op.parts(args))
         case InplaceOp():

@@ -21,7 +21,8 @@ from aotlite.stages.facts import FunctionMeta, InputMeta
 
 def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, FunctionMeta]:
     """The graph that writes what it may, and the analysis that says so."""
-    kept = {each.role for each in meta.inputs if may_stay(each)}
+    given = {node.role for node in graph.placeholders}  # not those that a base stands for
+    kept = {each.role for each in meta.inputs if may_stay(each) and each.role in given}
     inputs = tuple([attrs.evolve(i, in_graph=True) if i.role in kept else i for i in meta.inputs])
     build = Builder(graph.name)
     build.nodes.extend(graph.nodes[:-1])

@@ -383,8 +383,7 @@ class _Outputs:
             return True
         family = result._root
         if _detached(sight.chain):
-            made_by_detach = sight.chain[-1].op.cuts_history
-            if made_by_detach and result._node is not None:
+            if sight.chain[-1].op.cuts_history:  # its history is that of writes, seen or not yet
                 return True
             how = None if self._is_of_detached(sight) else "a view of what detach() gave"
         else:

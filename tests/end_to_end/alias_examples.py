@@ -51,5 +51,42 @@ EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
         ),
         {},
     ),
+    "a view in another dtype gets a history, of which a part was taken before": (
+        program(
+            [["view_dtype", ["$0", "float64"]], ["split", ["$2", 1, 0]], ["sub_", ["$2", "$1"]]],
+            ["$2"],
+            _call(
+                [["make", [4, [4], "float64", False]], ["make", [4, [1], "float64", True]]],
+                "$0",
+                "$1",
+            ),
+        ),
+        {},
+    ),
+    "a member of a synthetic base starts between two elements of another dtype": (
+        program(
+            [["view_as_complex", ["$0"]], ["mul_", ["$2", 3]]],
+            [],
+            _call(
+                [
+                    ["make", [6, [19], "float64", False]],
+                    ["narrow", ["$0", 0, 1, 6]],
+                    ["narrow", ["$0", 0, 4, 6]],
+                    ["view", ["$2", [3, 2]]],
+                ],
+                "$3",
+                "$1",
+            ),
+        ),
+        {},
+    ),
+    "writes that may stay in the graph, of a member of a synthetic base": (
+        program(
+            [["setitem", ["$0", [0], 4]]],
+            [],
+            _call([["make", [5, [3], "float64", False]], ["detach", ["$0"]]], "$1", "$0"),
+        ),
+        {"keep_inference_input_mutations": True},
+    ),
 }
 """The program, and options of `compile`."""
