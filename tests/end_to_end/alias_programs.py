@@ -130,7 +130,7 @@ def margins(tally: Tally) -> Table:
         for name in dict.fromkeys(cell[dim] for cell in CELLS):
             hits = [tally.cells[n] for n in POSSIBLE if CELLS[n][dim] == name]
             full = sum(each >= ENOUGH for each in hits)
-            table.add_row(name, *map(str, (len(hits), full, min(hits), sum(hits))))
+            table.add_row(name, *map(str, (len(hits), full, min(hits, default=0), sum(hits))))
     return table
 
 
