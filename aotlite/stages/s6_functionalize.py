@@ -95,6 +95,8 @@ class _Functionalizer:
         self.trains = False
         self.drawn = 0
         self.copies: list[Copy] = []
+        self.views: dict[Step, Node] = {}
+        """The view of the program that each step of a chain is."""
 
     def run(self) -> Graph:
         inputs = self.graph.placeholders
@@ -141,11 +143,11 @@ class _Functionalizer:
         """A node whose operands stand for themselves is shared with the graph given."""
         args = node.args
         if self.env:
+            self.build.source = node
             args = self._read(args)
         if args is node.args:
             self.build.nodes.append(node)
         else:
-            self.build.source = node
             self.env[node] = self.build.emit(node.target, args)
 
     def _random(self, node: Node) -> None:
@@ -216,7 +218,10 @@ class _Functionalizer:
         key = (value, step.op, step.args)
         found = self.memo.get(key)
         if found is None:
+            reader = self.build.source
+            self.build.source = self.views.get(step, reader)  # FUN-35
             found = self.memo[key] = self._shown(step.op, (value, *step.args))
+            self.build.source = reader
         return found
 
     def _shown(self, op: Any, args: tuple[Any, ...]) -> Node:
@@ -255,6 +260,8 @@ class _Functionalizer:
         else:
             step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
             chain = further(parent.chain, step, start - parent.start)
+        if chain:
+            self.views.setdefault(chain[-1], node)
         alias = self.env[node] = Alias(parent.group, chain, start, meta)
         if op in _SAME:
             alias.value, alias.seen = parent.value, parent.seen

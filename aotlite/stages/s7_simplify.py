@@ -45,10 +45,14 @@ def apply_window_rules(graph: Graph) -> Graph:
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """The graph without calls whose results nobody uses; placeholders stay (TRC-10)."""
+    """The graph without calls whose results nobody uses; placeholders stay (TRC-10).
+
+    So do calls that write (FUN-25): closing copies have no readers.
+    """
     live: set[Node] = {value for value in graph.outputs if type(value) is Node}
     for node in reversed(graph.nodes):
-        if node in live:
+        if node in live or (node.op == "call" and not node.target.pure):
+            live.add(node)
             for value in node.args:
                 if type(value) is Node:
                     live.add(value)
