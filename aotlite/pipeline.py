@@ -35,6 +35,7 @@ from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
 from aotlite.stages.late import widened
+from aotlite.stages.reported import with_reported_strides
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s3_convention import convention
@@ -153,7 +154,8 @@ class _Journey:
         else:
             partition, meta = self._whole(meta, simple)
         world = _world(request, captured, meta, calling, partition)
-        plan = self._lowered(meta, calling, both, partition)
+        partition, run = self._lowered_forward(meta, partition)
+        plan = self._lowered(meta, calling, both, partition, run)
         entry: CompiledEntry = self.stage["runtime"](
             RuntimePlan(
                 name=request.name,
@@ -210,20 +212,23 @@ class _Journey:
             self.runner.compare_partition(partition)
         return partition
 
+    def _lowered_forward(self, meta: FunctionMeta, partition: Partition) -> tuple[Partition, Any]:
+        """The compiled forward, and the halves with the layouts that it says it gives (SAV-6)."""
+        for graph in (partition.forward, partition.backward):
+            _forget_origins(graph)
+        backend = self.options.forward_backend(training=meta.training)
+        static = self.options.num_params_buffers
+        run = self.stage["lower"](partition.forward, told(backend, static, partition))
+        return with_reported_strides(backend.name, partition, run), run
+
     def _lowered(
-        self, meta: FunctionMeta, calling: Any, both: Any, partition: Partition
+        self, meta: FunctionMeta, calling: Any, both: Any, partition: Partition, run: Any
     ) -> dict[str, Any]:
         """What the run-time function calls, and what it knows of it."""
         options = self.options
         lowering = self.stage["lower"]
         forward, backward = partition.forward, partition.backward
-        for graph in (forward, backward):
-            _forget_origins(graph)
-        static = options.num_params_buffers
-        run = lowering(
-            forward, told(options.forward_backend(training=meta.training), static, partition)
-        )
-        compiler = told(options.backward_backend(), static, partition)
+        compiler = told(options.backward_backend(), options.num_params_buffers, partition)
         fast = options.fast_paths
         compact = fast and hasattr(run, "compact") and getattr(compiler, "is_compact", False)
         lower_backward = partial(lowering, backend=compiler)

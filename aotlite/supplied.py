@@ -67,13 +67,13 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
 
 def told(backend: Backend, count: int, partition: Partition) -> Backend:
     """The backend, told which inputs are the same memory at every call: the first `count` flat
-    arguments, and what is saved of them (LOW-7).
+    arguments, and what is saved of them (LOW-7); and which saved values nobody else has (SAV-4).
     """
-    if not count or not isinstance(backend, ArrayFunctionBackend):
+    if not isinstance(backend, ArrayFunctionBackend):
         return backend
     static: set[Role] = {Primal(index) for index in range(count)}
     saved = [Saved(i) for i, value in enumerate(partition.saved) if value.owner in static]
-    return backend.told(frozenset([*static, *saved]))
+    return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
 
 
 def _called(

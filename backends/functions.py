@@ -29,15 +29,19 @@ class ExampleInput(Operand):
     """What a compiler learns of an input of its graph: all but the data (LOW-7).
 
     Shape, strides, dtype and device are asked as of a tensor. `role` says why it exists; `static`,
-    that it is a parameter or buffer, the same memory call after call.
+    that it is a parameter or buffer, the same memory call after call; `donated`, that it is a saved
+    value which nobody else has, so that a backward that retains nothing could overwrite it (SAV-4).
     """
 
-    __slots__ = ("meta", "role", "static")
+    __slots__ = ("donated", "meta", "role", "static")
 
-    def __init__(self, meta: TensorMeta, role: Role, *, static: bool) -> None:
+    def __init__(
+        self, meta: TensorMeta, role: Role, *, static: bool, donated: bool = False
+    ) -> None:
         self.meta = meta
         self.role = role
         self.static = static
+        self.donated = donated
 
     def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         raise UnsupportedError(
@@ -46,7 +50,8 @@ class ExampleInput(Operand):
         )
 
     def __repr__(self) -> str:
-        return f"ExampleInput({self.role}: {self.meta}{', static' if self.static else ''})"
+        marks = ", static" * self.static + ", donated" * self.donated
+        return f"ExampleInput({self.role}: {self.meta}{marks})"
 
 
 class ArrayFunctionBackend:
@@ -60,18 +65,24 @@ class ArrayFunctionBackend:
     trusted = True
 
     def __init__(
-        self, compile_graph: Callable[..., Any], option: str = "backend", static: Any = frozenset()
+        self,
+        compile_graph: Callable[..., Any],
+        option: str = "backend",
+        static: frozenset[Role] = frozenset(),
+        donated: frozenset[Role] = frozenset(),
     ) -> None:
         self.name = getattr(compile_graph, "__name__", "function")
-        self.static: frozenset[Role] = static
+        self.static = static
         """The roles of inputs that are the same memory call after call."""
+        self.donated = donated
+        """The roles of saved values that nobody else has."""
         self._option = option
         self._function = compile_graph
         self._takes_inputs = _takes_inputs(compile_graph, option)
 
-    def told(self, static: frozenset[Role]) -> ArrayFunctionBackend:
-        """The same, told which inputs are static."""
-        return ArrayFunctionBackend(self._function, self._option, static)
+    def told(self, static: frozenset[Role], donated: frozenset[Role]) -> ArrayFunctionBackend:
+        """The same, told which inputs are static, and which saved values nobody else has."""
+        return ArrayFunctionBackend(self._function, self._option, static, donated)
 
     def compile(self, graph: Graph) -> Run:
         function = self._function(graph, *([self._examples(graph)] if self._takes_inputs else []))
@@ -90,7 +101,12 @@ class ArrayFunctionBackend:
 
     def _examples(self, graph: Graph) -> list[ExampleInput]:
         return [
-            ExampleInput(node.meta, node.role, static=node.role in self.static)  # type: ignore[arg-type]
+            ExampleInput(
+                node.meta,  # type: ignore[arg-type]
+                node.role,  # type: ignore[arg-type]
+                static=node.role in self.static,
+                donated=node.role in self.donated,
+            )
             for node in graph.placeholders
         ]
 

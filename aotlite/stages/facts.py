@@ -18,6 +18,7 @@ from aotlite.eager.autograd.node import Edge
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
     Family,
@@ -28,6 +29,7 @@ from aotlite.ir.role import (
     Output,
     Primal,
     Result,
+    Saved,
 )
 from aotlite.stages.record import Record
 
@@ -476,3 +478,19 @@ class Partition(Record):
         if self.backward is None:
             return ()
         return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
+
+    @property
+    def donated(self) -> tuple[Saved, ...]:
+        """Saved values that a backward which retains nothing may overwrite (SAV-4).
+
+        Each is memory that nobody else has: no input, no result, and no other saved value.
+        """
+        values = self.forward.outputs_with(Saved)
+        roots = [storage_root(value) for _, value in values]
+        return tuple(
+            [
+                role
+                for (role, _), root, saved in zip(values, roots, self.saved, strict=True)
+                if saved.owner is None and root.op == "call" and roots.count(root) == 1
+            ]
+        )

@@ -7,6 +7,8 @@ Spec: `specs/s9_lower.md`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aotlite.backends.protocol import Backend, Run, Window, checked_run
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.eager.state import STATE, modes_kept
@@ -39,7 +41,9 @@ def lower(graph: Graph, backend: Backend) -> Run:
     if isinstance(backend, ReferenceBackend) or hasattr(run, "compact"):
         return run  # kernels of arrays alone, which no mode changes
     trusted = getattr(backend, "trusted", False)
-    return _with_grad_off(run if trusted else checked_run(backend.name, graph, run))
+    called: Any = _with_grad_off(run if trusted else checked_run(backend.name, graph, run))
+    called.output_strides = getattr(run, "output_strides", None)  # SAV-6
+    return called
 
 
 def _with_grad_off(run: Run) -> Run:
