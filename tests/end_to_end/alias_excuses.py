@@ -6,20 +6,25 @@ that the rule is about, and then there must be no difference. Rules: GEN-11.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import combinations
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.ir.overlap import has_internal_overlap
 from tests.end_to_end.alias_data import Aotlite, Program, body_of, resolved, returned, run_steps
 from tests.end_to_end.alias_torch import PyTorch, compared
-from tests.end_to_end.alias_worlds import World, play_call
+from tests.end_to_end.alias_worlds import Seen, World, play_call
 
 OURS = Aotlite()
 
 EXACT = "TEN-8: PyTorch writes a tensor that overlaps itself, but not by stride 0"
+SAME = "TEN-8: PyTorch refuses an operand at the same place by strides of dimensions of size 1"
+PICKED = "IDX-8: PyTorch's index_put_ picks from a dimension that is repeated"
+BITS = "bits: which nan, and the sign of a zero, differ, and a view in another dtype shows them"
 FILLED = "TEN-7: PyTorch refuses a number for a part that overlaps itself"
 STALE = "TEN-18: PyTorch mistakes what was not looked at since its base was written"
 MOVED = "TEN-26: in PyTorch a tensor keeps its base and its count of writes after set_"
@@ -28,25 +33,15 @@ OUTSIDE = "FUN-11: PyTorch drops gradients of as_strided on a view that fall out
 EXPANDED = "TEN-17: PyTorch's backward through a write of an expanded view raises"
 EMPTY = "TEN-17: PyTorch's backward through a write of an empty view_as_real raises"
 RESIZED = "TEN-25: PyTorch's backward through a view looks for its base as it was before resize_"
-NEGATED = "neg: PyTorch's vectors negate complex numbers by subtraction, and lose signs"
+NEGATED = "neg: PyTorch negates and adds complex numbers by multiplying, which makes nan of the other part"
 TYPED = "TEN-14: in PyTorch integers get a history, which their next use refuses"
 WINDOWS = "TEN-17: PyTorch adds up gradients of elements that overlap once for each window"
 LEAVES = "TEN-23: in PyTorch a write takes away the history of a leaf that is a view"
 TURNED = "TEN-3: PyTorch's gradients are those of other elements where a base changes its geometry"
 
 MENDS = (
-    EXACT,
-    FILLED,
-    STALE,
-    MOVED,
-    LEFT,
-    OUTSIDE,
-    EXPANDED,
-    EMPTY,
-    RESIZED,
-    NEGATED,
-    WINDOWS,
-    TYPED,
+    *(EXACT, SAME, PICKED, FILLED, STALE, MOVED, LEFT, OUTSIDE),
+    *(EXPANDED, EMPTY, RESIZED, NEGATED, BITS, WINDOWS, TYPED),
 )
 """Excuses for which PyTorch is mended."""
 CHANGES = (LEAVES, TURNED)
@@ -76,7 +71,9 @@ NEEDED = {
     EXPANDED: {"expand"},
     EMPTY: {"view_as_real"},
     RESIZED: {"resize_"},
-    NEGATED: {"neg_"},
+    PICKED: {"index_put_"},
+    BITS: {"view_dtype"},
+    NEGATED: {"neg_", "add_"},
     TYPED: {"view_dtype"},
     WINDOWS: {"as_strided", "as_strided_", "unfold"},
 }
@@ -103,6 +100,9 @@ def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[World,
         mine, its = (_without(world, base=None, version=0) for world in (mine, its))
     if EXACT in names and _wrote_overlap(program, mine, its):
         mine, its = (attrs.evolve(each, write=None, written=[]) for each in (mine, its))
+    if BITS in names:
+        dtypes = ["f4"] if "float32" in str(program) else ["f8"]
+        mine, its = (_plain_bits(world, dtypes) for world in (mine, its))
     if mended.has_wrong_gradients:
         mine, its = (attrs.evolve(each, grads=[]) for each in (mine, its))
     if mended.could_not_go_back:
@@ -123,6 +123,25 @@ def _without(world: World, **forgotten: Any) -> World:
     called = [attrs.evolve(each, **forgotten) for each in world.called]
     written = [attrs.evolve(each, **forgotten) for each in world.written]
     return attrs.evolve(world, called=called, written=written)
+
+
+def _plain_bits(world: World, dtypes: Sequence[str]) -> World:
+    """The world with one nan and one zero, where memory has been seen as floats."""
+    floats = {each.storage for each in world.called if "int" not in each.dtype}
+
+    def plain(seen: Seen) -> Seen:
+        is_float = seen.storage in floats
+        return attrs.evolve(seen, values=_one_nan(seen.values, dtypes)) if is_float else seen
+
+    called, written = ([plain(each) for each in seen] for seen in (world.called, world.written))
+    return attrs.evolve(world, called=called, written=written)
+
+
+def _one_nan(values: bytes, dtypes: Sequence[str]) -> bytes:
+    for dtype in dtypes:
+        floats = np.frombuffer(values, dtype)
+        values = np.where(np.isnan(floats), np.nan, floats + 0).astype(dtype).tobytes()
+    return values
 
 
 def _wrote_overlap(program: Program, mine: World, its: World) -> bool:
@@ -176,10 +195,17 @@ class Mended(PyTorch):
         op, args, *no_grad = step
         target: Any = resolved(args[0], values)
         with self.no_grad() if no_grad else nullcontext():
-            result = self._instead(op, args, target)
+            if NEGATED in self.mends and op == "add_" and target.is_complex():
+                other = resolved(args[1], values)
+                is_complex = isinstance(other, self.tensor_type) and other.is_complex()
+                result = self._add_parts(target, other) if is_complex else None
+            else:
+                result = self._instead(op, args, target)
             if result is None:
                 result = self._as_it_is(op, args, target, values)
         values.append(result)
+        if PICKED in self.mends and op == "index_put_":
+            self._check_picks(target, len(args[1]))
         self._check_overlap(op, target, args)
 
     def _instead(self, op: str, args: list[Any], target: Any) -> Any:
@@ -197,6 +223,10 @@ class Mended(PyTorch):
             return target
         return None
 
+    def _add_parts(self, target: Any, other: Any) -> Any:
+        self.torch.view_as_real(target).add_(self.torch.view_as_real(other))
+        return target
+
     def _as_it_is(self, op: str, args: list[Any], target: Any, values: list[Any]) -> Any:
         sets = op == "set_" and not self.mends.isdisjoint((MOVED, LEFT))
         self.moved |= sets
@@ -204,6 +234,8 @@ class Mended(PyTorch):
         given = list(values)
         if TYPED in self.mends and _is_write_of_integers(op, target):
             given = [self._without_history(value, target) for value in values]
+        if SAME in self.mends and op.endswith("_"):
+            given = [self._elsewhere(value, target) for value in given]
         try:
             run_steps(self, [[op, args]], given)
             if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
@@ -217,6 +249,12 @@ class Mended(PyTorch):
         is_source = isinstance(value, self.tensor_type) and value is not target
         return value.detach() if is_source and value.requires_grad else value
 
+    def _elsewhere(self, value: Any, target: Any) -> Any:
+        """A copy of what lies at the target's place, but for strides of dimensions of size 1."""
+        if not isinstance(value, self.tensor_type) or value is target:
+            return value
+        return value.clone() if _place(value) == _place(target) else value
+
     def _is_refused(self, was_plain: bool, target: Any, source: Any) -> bool:
         """TEN-26: what requires grad is set under no_grad, and is a leaf."""
         tracked = not was_plain or source.requires_grad
@@ -229,6 +267,12 @@ class Mended(PyTorch):
             self.has_wrong_gradients = WINDOWS in self.mends
         elif EXACT in self.mends:
             raise RuntimeError("TEN-8")
+
+    def _check_picks(self, target: Any, dims: int) -> None:
+        """IDX-8: what is picked from lies at places of its own."""
+        sizes = list(zip(target.shape, target.stride(), strict=True))[:dims]
+        if any(size > 1 and stride == 0 for size, stride in sizes):
+            raise RuntimeError("IDX-8")
 
     def _look(self, values: list[Any]) -> None:
         for value in values:
@@ -249,6 +293,11 @@ OVERLAP_REFUSED = frozenset(
     ["add_", "sub_", "mul_", "div_", "neg_", "copy_", "masked_fill_", "index_fill_", "square_"]
 )
 """Writes that put different numbers into different elements."""
+
+
+def _place(tensor: Any) -> Any:
+    telling = [(n, s) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1]
+    return tensor.data_ptr(), tensor.dtype, telling
 
 
 def _is_write_of_integers(op: str, target: Any) -> bool:
