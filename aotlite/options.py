@@ -61,6 +61,10 @@ class Options:
     """So many flat arguments, from the first on, are the same memory at every call."""
     keep_inference_input_mutations: bool = False
     """Graphs without backward write their inputs themselves (FUN-21)."""
+    saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    """Functions that pack and unpack saved values, as parts of the graphs (SAV-7)."""
+    saved_hooks_mode: str = "donated"
+    """Which values they pack."""
 
     def forward_backend(self, *, training: bool) -> Backend:
         """Who compiles a forward."""
@@ -89,6 +93,8 @@ def make_options(
     fast_paths: bool = True,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool = False,
+    saved_hooks: Any = None,
+    saved_hooks_mode: str = "donated",
     **unknown: Any,
 ) -> Options:
     """Checked options, with what the environment says where an argument says nothing."""
@@ -116,6 +122,8 @@ def make_options(
         keep_inference_input_mutations=_switch(
             "keep_inference_input_mutations", keep_inference_input_mutations
         ),
+        saved_hooks=_saved_hooks(saved_hooks),
+        saved_hooks_mode=_saved_hooks_mode(saved_hooks_mode),
     )
 
 
@@ -149,6 +157,22 @@ def _switch(name: str, value: Any) -> bool:
     if type(value) is not bool:
         raise ArgumentError(f"compile: {name} is {value!r}, expected True or False")
     return value
+
+
+def _saved_hooks(hooks: Any) -> Any:
+    pair = isinstance(hooks, (tuple, list)) and len(hooks) == 2 and all(map(callable, hooks))
+    if hooks is not None and not pair:
+        raise ArgumentError(
+            f"compile: saved_hooks is {hooks!r}, expected two functions: to pack and to unpack"
+        )
+    return None if hooks is None else tuple(hooks)
+
+
+def _saved_hooks_mode(mode: Any) -> str:
+    modes = ("donated", "no_static", "all")
+    if mode not in modes:
+        raise ArgumentError(f"compile: saved_hooks_mode is {mode!r}, expected {', '.join(modes)}")
+    return str(mode)
 
 
 def _level(verify: bool | int | None) -> int:

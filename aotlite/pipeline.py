@@ -34,6 +34,7 @@ from aotlite.reanalysis import check_metadata
 from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Partition
+from aotlite.stages.inlined_hooks import with_inlined_hooks
 from aotlite.stages.late import widened
 from aotlite.stages.reported import with_reported_strides
 from aotlite.stages.s1_capture import capture
@@ -150,7 +151,7 @@ class _Journey:
         for each in self.options.passes:
             simple = self._apply(each, simple)
         if meta.training:
-            partition = self._partition(simple)
+            partition = self._packed(self._partition(simple))
         else:
             partition, meta = self._whole(meta, simple)
         world = _world(request, captured, meta, calling, partition)
@@ -211,6 +212,19 @@ class _Journey:
         if self.runner is not None:
             self.runner.compare_partition(partition)
         return partition
+
+    def _packed(self, partition: Partition) -> Partition:
+        """The partition with saved-tensor hooks that are part of it (SAV-7)."""
+        hooks, mode = self.options.saved_hooks, self.options.saved_hooks_mode
+        if hooks is None:
+            return partition
+        static = {Primal(index) for index in range(self.options.num_params_buffers)}
+        packed = with_inlined_hooks(partition, hooks, mode, static)
+        self._show("8 partition, packed", packed)
+        for half in (packed.forward, packed.backward):
+            if half is not None:
+                self._check("8 partition, packed", half, functional=True)
+        return packed
 
     def _lowered_forward(self, meta: FunctionMeta, partition: Partition) -> tuple[Partition, Any]:
         """The compiled forward, and the halves with the layouts that it says it gives (SAV-6)."""
