@@ -73,8 +73,8 @@ def _overlapping() -> Inputs:
 
 def _one_memory(base: Any) -> Any:
     """What `_mutating` does to overlapping inputs, without a write."""
-    after = base.slice_scatter(base[:SIZE].neg(), 0, 0, SIZE)
-    return after[:SIZE].sin() * after[4:] + 1
+    negative = base[:8].neg()
+    return negative.sin() * base.slice_scatter(negative, 0, 0, 8)[4:] + 1
 
 
 def _gaining(a: Any, b: Any) -> Any:
@@ -83,7 +83,7 @@ def _gaining(a: Any, b: Any) -> Any:
 
 
 def _differentiable(a: Any, b: Any) -> Any:
-    cosine = b.cos()
+    cosine = b.cos().clone()
     return cosine.sin() * b + 1, cosine
 
 

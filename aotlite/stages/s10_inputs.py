@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from aotlite.backends.values import travels_as_array
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.arrays import NUMPY
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s10_guards import name_of
 from aotlite.stages.s10_source import Source
@@ -50,10 +53,20 @@ class InputTexts:
         meta = self._meta(role)
         if not travels_as_array(meta):
             return self.window(role)
-        strided = self.source.constant(meta.device.arrays.strided, "L", "a window as an array")
-        dtype = self.source.constant(meta.dtype, "D", str(meta.dtype))
-        buffer, start = self._place(role)
-        return f"{strided}({buffer}, {dtype}, {meta.shape}, {meta.stride}, {start})"
+        return self._window_array(meta, *self._place(role))
+
+    def _window_array(self, meta: TensorMeta, buffer: str, start: str) -> str:
+        """The call that makes an array of a window: of NumPy's, what `strided` comes to."""
+        arrays, dtype = meta.device.arrays, meta.dtype
+        if arrays is NUMPY and meta.numel:
+            self.source.use(np.ndarray)
+            kind = self.source.constant(dtype.numpy, "D", str(dtype))
+            strides = tuple([step * dtype.itemsize for step in meta.stride])
+            first = f"({start}) * {dtype.itemsize}"
+            return f"ndarray({meta.shape}, {kind}, {buffer}, {first}, {strides})"
+        strided = self.source.constant(arrays.strided, "L", "a window as an array")
+        kind = self.source.constant(dtype, "D", str(dtype))
+        return f"{strided}({buffer}, {kind}, {meta.shape}, {meta.stride}, {start})"
 
     def _meta(self, role: Any) -> TensorMeta:
         base = self.bases.get(role)
@@ -76,3 +89,10 @@ class InputTexts:
         self.source.add(f"{array} = {name}._array", f"if {array} is None:")
         self.source.add(f"    {array} = {name}.array")
         return array
+
+
+def copy_line(source: Source, arrays: Any, target: str, array: str) -> str:
+    """The line that writes an array into another one of the same dtype."""
+    if arrays is NUMPY:
+        return f"{target}[...] = {array}"
+    return f"{source.constant(arrays, 'L', 'the array library')}.copy({target}, {array})"

@@ -66,10 +66,10 @@ from aotlite.stages.s10_effects import (
     write_window,
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
-from aotlite.stages.s10_inputs import InputTexts
+from aotlite.stages.s10_inputs import InputTexts, copy_line
 from aotlite.stages.s10_late import keep_memory
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
-from aotlite.stages.s10_source import MANY, Source, chain_words, listed, words
+from aotlite.stages.s10_source import MANY, Source, chain_words, listed
 from aotlite.stages.synthetic import BaseInput
 
 _STARRED = 200
@@ -354,8 +354,8 @@ class _Writer:
         if value.op == "placeholder" and value.role == each.role:
             return  # all that was written is what was there
         if self.plan.is_compact and travels_as_array(value.meta):
-            arrays = self.source.constant(value.meta.device.arrays, "L", "the array library")
-            self.source.add(f"{arrays}.copy({name}.array, {self.raw[role]})")
+            arrays = value.meta.device.arrays
+            self.source.add(copy_line(self.source, arrays, f"{name}.array", self.raw[role]))
         else:
             self.source.use(write_window)
             meta = self.source.constant(value.meta, "M", str(value.meta))
@@ -409,7 +409,7 @@ class _Writer:
                 case Fixed(ArgumentLeaf(leaf)):
                     self.results[index] = f"a{leaf}"
                 case Fixed(value):
-                    self.results[index] = self._literal(value)
+                    self.results[index] = self.source.literal(value)
                 case _:
                     later.append((index, output))
         for index, output in later:
@@ -418,10 +418,6 @@ class _Writer:
         for index, output in later:
             if isinstance(output, Repeated):
                 self.results[index] = self.results[output.output]
-
-    def _literal(self, value: Any) -> str:
-        exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
-        return repr(value) if exact else self.source.constant(value, "V", words(value))
 
     def _rebuild(self, index: int, origin: str, view: ViewFacts) -> None:
         """RT-6: the line that makes the view which eager's result is."""

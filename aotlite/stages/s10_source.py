@@ -51,6 +51,11 @@ class Source:
                 self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
         return name
 
+    def literal(self, value: Any) -> str:
+        """A plain value, written out or as a constant."""
+        exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
+        return repr(value) if exact else self.constant(value, "V", words(value))
+
     def enter(self, line: str, *on_error: str) -> None:
         """Adds a line in which `enter(function, *args)` calls without NumPy's warnings."""
         self.scope["QUIET"] = QUIET
