@@ -123,7 +123,11 @@ def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
         ),
         families=tuple(
             [
-                attrs.evolve(each, members=tuple([_role(m, inputs) for m in each.members]))
+                attrs.evolve(
+                    each,
+                    members=tuple([_role(m, inputs) for m in each.members]),
+                    through=_role(each.through, inputs),
+                )
                 for each in meta.families
             ]
         ),

@@ -20,8 +20,11 @@ from aotlite.stages.facts import FunctionMeta, InputMeta
 
 
 def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, FunctionMeta]:
-    """The graph that writes what it may, and the analysis that says so."""
-    given = {node.role for node in graph.placeholders}  # not those that a base stands for
+    """The graph that writes what it may, and the analysis that says so.
+
+    Members of a synthetic base are no inputs of the graph: the runtime writes them (SYN-11).
+    """
+    given = {node.role for node in graph.placeholders}
     kept = {each.role for each in meta.inputs if may_stay(each) and each.role in given}
     inputs = tuple([attrs.evolve(i, in_graph=True) if i.role in kept else i for i in meta.inputs])
     build = Builder(graph.name)

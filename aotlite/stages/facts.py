@@ -230,6 +230,8 @@ class FamilyMeta(Record):
     """A data write changed the base's history, which is one result for all of them (SYN-7).
 
     It has no value of its own; its tangent has the base's geometry."""
+    through: InputRole
+    """The member that is written."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -283,6 +285,8 @@ class ViewFacts(Record):
     """
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
+    is_outdated: bool = False
+    """Of a leaf on memory of a base that was written since, and has a history now: so has it."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from aotlite.eager.autograd.chain import overlaps_itself
 from aotlite.eager.autograd.history import (
     RESTRICTED,
     CreationKind,
@@ -79,7 +80,7 @@ class Families:
                 kin.setdefault(id(tensor._root), {})[id(tensor)] = tensor
         for members in kin.values():
             for tensor in members.values():
-                if len(members) > 1 or _is_leaf_view(tensor):
+                if len(members) > 1 or _is_apart(tensor):
                     self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
 
     def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
@@ -119,9 +120,13 @@ class Families:
         return tuple(self._made.values())
 
 
-def _is_leaf_view(tensor: Tensor) -> bool:
-    """Whether it is a leaf that requires grad on memory of a base that need not (TEN-23)."""
-    return tensor._leaf and tensor._node is None and tensor._base is not None
+def _is_apart(tensor: Tensor) -> bool:
+    """Whether a view is told by its base even alone: a leaf on memory of a base that need not
+    require grad (TEN-23), or one that overlaps itself, which can be written through its base.
+    """
+    if tensor._base is None:
+        return False
+    return tensor._leaf and tensor._node is None or overlaps_itself(tensor.meta)
 
 
 def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:

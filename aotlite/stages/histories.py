@@ -28,6 +28,13 @@ def is_dead_end(view: Tensor) -> bool:
     return not accumulating and ends.isdisjoint(order) and not any(n.is_outside() for n in order)
 
 
+def is_outdated(view: Tensor) -> bool:
+    """Whether its base was written since its history was last asked for, and has one."""
+    root = view._root
+    has_base = root is not None and root.node is not None and not root.leaf
+    return has_base and view._node is not None and view._seen != view.storage.version
+
+
 def has_own_history(view: Tensor) -> bool:
     """Whether users' Python lies on the tape between a view and its base, however far (META-8).
 

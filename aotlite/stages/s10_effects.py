@@ -125,7 +125,7 @@ def is_simple(view: ViewFacts) -> bool:
     """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
     source, and no write came between.
     """
-    apart = view.own_history or view.is_leaf or view.stale or view.is_dead_end
+    apart = view.own_history or view.is_leaf or view.stale or view.is_dead_end or view.is_outdated
     return not (apart or any(map(_stands_apart, view.chain)))
 
 
@@ -215,6 +215,8 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1
+    if view.is_outdated and not view.is_leaf:
+        out._seen = -1
     return out
 
 

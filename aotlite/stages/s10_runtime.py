@@ -142,7 +142,7 @@ class _Writer:
         """The same before they are tensors: arrays or windows."""
         self.draws = Seed() in plan.inputs
         self.leaders: dict[Any, InputRole] = {
-            family.role: family.members[0] for family in plan.meta.families
+            family.role: family.through for family in plan.meta.families
         }
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))

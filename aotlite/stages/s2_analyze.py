@@ -44,7 +44,7 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.growth import check_growths
-from aotlite.stages.histories import has_own_history, is_dead_end
+from aotlite.stages.histories import has_own_history, is_dead_end, is_outdated
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import Timeline, count_plan
 
@@ -58,7 +58,7 @@ def analyze(captured: Captured) -> FunctionMeta:
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
     _refuse_late(captured, metas)
-    families = tuple(_families(captured))
+    families = tuple(_families(captured, metas))
     _refuse_overlap_with_history(metas, families)
     check_growths(captured.recorder.changes.growths, captured.graph.nodes, captured.results)
     timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
@@ -108,10 +108,19 @@ def _tangents(
             yield IntermediateBase(index)
 
 
-def _families(captured: Captured) -> Iterator[FamilyMeta]:
+def _families(
+    captured: Captured, metas: tuple[InputMeta, ...]
+) -> Iterator[FamilyMeta]:
+    """The families, with the member through which each is written, if one is.
+
+    A leaf that requires grad is not, where a history changes.
+    """
+    written = [m.role for m in metas if m.writes_data and not (m.is_leaf and m.requires_grad)]
     for family in captured.families:
         root, members = family.root, tuple(family.members)
-        yield FamilyMeta(family.role, root.meta, members, root.edge() != family.entry)
+        changes = root.edge() != family.entry
+        through = next((role for role in members if role in written), members[0])
+        yield FamilyMeta(family.role, root.meta, members, changes, through)
 
 
 # --------------------------------------------------------------------------------------- inputs
@@ -335,6 +344,7 @@ class _Outputs:
             stale=is_stale(result),
             under_grad=result._kind is not CreationKind.NO_GRAD or result._node is not None,
             is_dead_end=is_dead_end(result),
+            is_outdated=self._is_of_leaf(sight) and is_outdated(result),
             geometry_steps=sight.moves,
             version=result.storage.version if is_hidden(sight.chain) else None,
         )
@@ -389,7 +399,8 @@ class _Outputs:
         else:
             of_a_leaf = family is not None and not family.requires_grad and result._node is not None
             given = self.inputs.get(sight.root)
-            if given is not None and given.role in self.timeline.of:  # rebuilt as it was taken
+            taken = given is not None and given.role in self.timeline.of  # rebuilt as it was taken
+            if taken or self._is_of_leaf(sight):
                 of_a_leaf = False
             how = "a view of a view made a leaf" if of_a_leaf else None
         if how is not None:
@@ -402,6 +413,10 @@ class _Outputs:
                 "Return a clone() of it, or what it is a view of, too. (META-8)",
             )
         return False
+
+    def _is_of_leaf(self, sight: Sight) -> bool:
+        given = self.inputs.get(sight.root)
+        return given is not None and given.fake._leaf
 
     def _is_of_detached(self, sight: Sight) -> bool:
         """Whether what detach() gave is a result, of which this is then a view like any other."""

@@ -67,7 +67,7 @@ def _components(inputs: Sequence[CapturedInput]) -> list[list[CapturedInput]]:
     """Inputs that overlap, directly or through others (ALI-6); those that do not are left out."""
     storages: dict[int, list[CapturedInput]] = {}
     for given in inputs:
-        storages.setdefault(id(given.fake.storage), []).append(given)
+        storages.setdefault(id(given.storage), []).append(given)
     found: list[list[CapturedInput]] = []
     for family in storages.values():
         found += _connected(family) if len(family) > 1 else []
