@@ -285,8 +285,8 @@ class ViewFacts(Record):
     """
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
-    is_outdated: bool = False
-    """Of a leaf on memory of a base that was written since, and has a history now: so has it."""
+    follows_base: bool = False
+    """Of a leaf on memory of a base that was written, and has a history now: that is its own."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -28,11 +28,20 @@ def is_dead_end(view: Tensor) -> bool:
     return not accumulating and ends.isdisjoint(order) and not any(n.is_outside() for n in order)
 
 
-def is_outdated(view: Tensor) -> bool:
-    """Whether its base was written since its history was last asked for, and has one."""
+def follows_base(view: Tensor) -> bool:
+    """Whether a view of a leaf on memory of a base has the base's history, and not the leaf's.
+
+    The base was written, and has a history since; the leaf stays one (TEN-23).
+    """
     root = view._root
-    has_base = root is not None and root.node is not None and not root.leaf
-    return has_base and view._node is not None and view._seen != view.storage.version
+    if root is None or root.node is None or root.leaf:
+        return False
+    node = view._node
+    if node is None or view._seen != view.storage.version:
+        return True
+    while isinstance(node, OpNode) and node is not root.node and node.edges and node.edges[0]:
+        node = node.edges[0][0]
+    return node is root.node
 
 
 def has_own_history(view: Tensor) -> bool:

@@ -18,6 +18,7 @@ from aotlite.eager.autograd.history import (
     become,
     change_geometry,
     edge_of,
+    follow_base,
     rebase,
     root_of,
     view_node,
@@ -125,7 +126,7 @@ def is_simple(view: ViewFacts) -> bool:
     """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
     source, and no write came between.
     """
-    apart = view.own_history or view.is_leaf or view.stale or view.is_dead_end or view.is_outdated
+    apart = view.own_history or view.is_leaf or view.stale or view.is_dead_end or view.follows_base
     return not (apart or any(map(_stands_apart, view.chain)))
 
 
@@ -215,13 +216,15 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1
-    if view.is_outdated and not view.is_leaf:
-        out._seen = -1
+    if view.follows_base and not (view.stale or view.is_leaf):
+        follow_base(out)
     return out
 
 
 def with_own_history(view: Tensor, node: TapeNode, index: int, kind: CreationKind | None) -> Tensor:
     """META-8: a rebuilt view whose gradient goes to result `index` of the compiled backward."""
+    if view._root is not None and view._base is None and not view._chain:
+        become(view._root, view, node, index)  # what detach() gave: its views follow it
     view._node, view._index, view.facts = node, index, None
     view._kind = None if kind is CreationKind.LEAF_VIEW else kind
     view._seen = view.storage.version

@@ -44,7 +44,7 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.growth import check_growths
-from aotlite.stages.histories import has_own_history, is_dead_end, is_outdated
+from aotlite.stages.histories import follows_base, has_own_history, is_dead_end
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import Timeline, count_plan
 
@@ -344,7 +344,7 @@ class _Outputs:
             stale=is_stale(result),
             under_grad=result._kind is not CreationKind.NO_GRAD or result._node is not None,
             is_dead_end=is_dead_end(result),
-            is_outdated=self._is_of_leaf(sight) and is_outdated(result),
+            follows_base=self._is_of_leaf(sight) and follows_base(result),
             geometry_steps=sight.moves,
             version=result.storage.version if is_hidden(sight.chain) else None,
         )

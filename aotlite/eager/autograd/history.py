@@ -178,6 +178,16 @@ def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     _take(tensor, _through(tensor._chain, edge))
 
 
+def follow_base(view: Tensor) -> None:
+    """Gives a view the history that its base has now."""
+    root = view._root
+    edge = None if root is None else root.edge()
+    if edge is not None:
+        _take(view, _through(view._chain, edge))
+        view._seen = view.storage.version
+        view.facts = None
+
+
 def _through(chain: Iterable[Step], edge: Edge) -> Edge:
     """The edge of what the views of a chain give, of their operand's."""
     for step in chain:
