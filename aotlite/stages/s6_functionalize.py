@@ -216,7 +216,7 @@ class _Functionalizer:
 
     def _memoised(self, value: Node, step: Step) -> Node:
         stride = step.operand.stride
-        if step.op.recasts and value.meta.stride != stride:  # type: ignore[union-attr]
+        if type(step.op) is ViewOp and step.op.recasts and value.meta.stride != stride:  # type: ignore[union-attr]
             # Bytes are seen as others only where the last dimension lies as it does in eager.
             value = self._memoised(value, Step(RESTRIDE, (stride,), step.operand, step.operand))  # type: ignore[arg-type]
         key = (value, step.op, step.args)
