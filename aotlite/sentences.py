@@ -23,6 +23,7 @@ from aotlite.stages.facts import (
     AliasOfOutput,
     ArgumentLeaf,
     BaseMeta,
+    FamilyMeta,
     Fixed,
     FunctionMeta,
     InputMeta,
@@ -59,6 +60,10 @@ def explain_meta(meta: FunctionMeta) -> str:
 def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
     for each in meta.inputs:
         yield from _input_lines(each)
+    for family in meta.families:
+        yield _family_text(family, meta)
+    if meta.count_plan is not None:
+        yield "Version counters are worked out at each call: tensors are put onto other memory."
     for index, output in enumerate(meta.outputs):
         yield f"Result {index} {_output_text(output, meta)}."
     for index, base in enumerate(meta.bases):
@@ -108,6 +113,14 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         yield "  A hidden alias of it is taken, so its memory stays where it is."
     if each.written_late:
         yield "  Its bytes are written by the backward."
+
+
+def _family_text(family: FamilyMeta, meta: FunctionMeta) -> str:
+    """Inputs with one history (SYN-2, SYN-7)."""
+    members = _listed([meta.input_of(member).place for member in family.members])
+    what = f"{members} overlap and are views of one base, {meta_text(family.meta)}"
+    history = "a write gives it a new history" if family.changes_history else "its history stays"
+    return f"{family.role}: {what}; {history}."
 
 
 def _memory_step_text(change: MemoryStep) -> str:
@@ -172,8 +185,10 @@ def _alias_text(of: str, view: ViewFacts) -> str:
     how = f"rebuilt at each call by {chain_text(view.chain)}" if view.chain else "the whole of it"
     made = "" if view.kind is None else _kind_text(view, view.kind)
     own = "" if view.version is None else f", with a version counter of its own at {view.version}"
-    grad = _grad_text(view.requires_grad)
-    return f"is a view of {of}, {how}{made}{own}{grad}{_moves_text(view.geometry_steps)}"
+    leaf = ", a leaf" if view.is_leaf else ""
+    through = ", through the compiled backward" if view.own_history else ""
+    grad = f"{_grad_text(view.requires_grad)}{through}"
+    return f"is a view of {of}, {how}{made}{own}{leaf}{grad}{_moves_text(view.geometry_steps)}"
 
 
 def _kind_text(view: ViewFacts, kind: CreationKind) -> str:
@@ -256,12 +271,20 @@ def _listed(items: list[Any]) -> str:
 def explain_convention(convention: Any) -> str:
     """The inputs of the compiled forward in order, and what a call draws from the generator."""
     lines = [f"The forward takes {len(convention.inputs)} inputs:"]
+    bases = {base.role: base for base in convention.bases}
     for role in convention.inputs:
         place = getattr(role, "place", "")
-        lines.append(f"  {role}" + (f", read at each call from {place}" if place else ""))
+        merged = f", {_synthetic_text(bases[role])}" if role in bases else ""
+        lines.append(f"  {role}{f', read at each call from {place}' if place else merged}")
     if convention.consumed:
         lines.append(f"A call uses up {convention.consumed} offsets of the random generator.")
     return "\n".join(lines)
+
+
+def _synthetic_text(base: Any) -> str:
+    """What a synthetic base is made of (SYN-1)."""
+    views = [f"{each.role} ({chain_text(each.chain) or 'all of it'})" for each in base.members]
+    return f"{meta_text(base.meta)}, the memory that {_listed(views)} are windows on"
 
 
 # ------------------------------------------------------------------------------------ partition

@@ -24,13 +24,14 @@ from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import SyntheticBase
 from aotlite.stages.facts import Captured, CapturedInput, FunctionMeta, InputRole
 from aotlite.stages.families import overlapping_pairs
+from aotlite.stages.record import Record
 
 _SLICE: Any = OPS["slice"]
 _VIEW: Any = OPS["view"]
 
 
-@attrs.frozen(eq=False)
-class Member:
+@attrs.frozen(eq=False, repr=False)
+class Member(Record):
     """An input that is a view of a synthetic base."""
 
     role: InputRole
@@ -38,8 +39,8 @@ class Member:
     """The views from the base to it."""
 
 
-@attrs.frozen(eq=False)
-class BaseInput:
+@attrs.frozen(eq=False, repr=False)
+class BaseInput(Record):
     """A synthetic base: a window on the memory of its members, made at each call."""
 
     role: SyntheticBase

@@ -28,7 +28,8 @@ def test_writes_become_values_after_the_tape_was_continued() -> None:
         assert sorted(names, key=lambda name: int(name.split()[0])) == names
         written = [type(node.target) for node in journey.captured.calls]
         joint = [type(node.target) for node in journey.joint.calls]
-        assert joint[: len(written)] == written  # the joint graph goes on from the captured one
+        if not journey.stages["3 convention"].bases:  # whose members are views, to begin with
+            assert joint[: len(written)] == written  # the joint graph goes on from the captured
         writing += InplaceOp in written or GeometryOp in written
         differentiable += any(isinstance(n.role, Tangent) for n in journey.joint.placeholders)
         for graph in (journey.pure, journey.simple, journey.partition.forward):
