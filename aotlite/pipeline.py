@@ -302,6 +302,7 @@ def _world(
         guards=tuple(recorder.guards),
         fixed_offsets=frozenset(recorder.offset_read),
         fixed_sizes=dict(recorder.changes.sizes),
+        fixed_views={role: reals[role]._base is not None for role in recorder.changes.viewed},
         written=frozenset(
             each.role
             for each in meta.inputs

@@ -215,7 +215,7 @@ def _recorded_window(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tens
     window: Tensor = source.detach()
     if not args:
         return window
-    return window.as_strided(size, stride or layout.contiguous_strides(size), offset)
+    return window.as_strided(size, stride or layout.contiguous_strides(size), offset).detach()
 
 
 def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:

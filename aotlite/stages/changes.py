@@ -52,6 +52,8 @@ class Changes:
         self.growths: list[Growth] = []
         self.sizes: dict[InputRole, int] = {}
         """The bytes of the storages of inputs that grow."""
+        self.viewed: set[InputRole] = set()
+        """Inputs that were asked whether they are views."""
 
     def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
         """The tensor is about to be a leaf that requires grad, or one no longer; whether it stands
@@ -66,10 +68,16 @@ class Changes:
         if requires_grad and (given.entry is None or given.entry[0] is not node):
             later = attrs.evolve(given, leaf_entry=(node, 0))
             self._recorder.replace_input(given, later)
-        is_view = self._recorder.real_of(tensor)._base is not None
+        is_view = self._is_view(given)
         if is_view:
             root_of(tensor)
         return is_view
+
+    def _is_view(self, given: CapturedInput) -> bool:
+        """Whether the input is a view: on other memory it is none."""
+        self.viewed.add(given.role)
+        put = any(p.role == given.role and not p.grows for p in self.puts.values())
+        return not put and self._recorder.real_of(given.fake)._base is not None
 
     def detached(self, tensor: Tensor) -> bool:
         """The tensor is taken out of its history; whether it stands for a view."""
@@ -78,7 +86,7 @@ class Changes:
         if given is None:
             return False
         self._note(given, StateStep.DETACH)
-        return self._recorder.real_of(tensor)._base is not None
+        return self._is_view(given)
 
     def put_onto(self, tensor: Tensor, window: Tensor) -> None:
         """Puts the tensor where the window is, on other memory."""
@@ -128,7 +136,8 @@ class Counts:
         places = self._place(old), self._place(new)
         writes = [self._since(place) for place in places]
         tell_apart(old, new)
-        self._known = [storage.version for storage in self.storages]
+        for place in places:
+            self._known[place] = self.storages[place].version
         self.steps.append(CountStep(*places, writes[0], writes[1] if old is not new else 0))
 
     def rest(self) -> tuple[int, ...]:

@@ -415,7 +415,7 @@ def _overlapping(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> I
         if given is None or not each.writes:
             continue
         for other in inputs.values():
-            if other is not given and other.fake.storage is given.fake.storage:
+            if other is not given and other.storage is given.storage:
                 if overlaps_bytes(*layout_of(given), *layout_of(other)):
                     yield given, other
 

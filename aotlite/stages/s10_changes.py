@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.history import detached_view
 from aotlite.eager.memory import grow_to, take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -30,14 +29,6 @@ from aotlite.stages.s10_guards import name_of
 from aotlite.stages.s10_source import Source
 
 
-def check_changes(source: Source, meta: FunctionMeta) -> None:
-    """What eager would refuse is refused before anything runs."""
-    for each in meta.inputs:
-        if StateStep.DETACH in each.changes:
-            source.use(detached_view)
-            source.add(f"if {name_of(each.role)}._base is not None:", "    raise detached_view()")
-
-
 class ChangeWriter:
     """Writes the changes of inputs, in order, and the results that were taken in between."""
 
@@ -46,6 +37,7 @@ class ChangeWriter:
         self.meta = meta
         self.values = values
         """Variables of what the forward returned, by role."""
+        self._has_detached = False
         self.put = [e for e in meta.inputs if e.writes_storage or e.resizes_storage]
 
     def write(
@@ -74,17 +66,23 @@ class ChangeWriter:
         changes = [c for each in self.put for c in each.changes if isinstance(c, MemoryStep)]
         if changes:
             self.source.use(rebuilt)
-            self.source.add("moved = {}")
+            self.note_detached()
         names: list[str] = []
         for change in changes:
             names.append(f"m{len(names)}")
             how = self.source.constant(change.window.view, "V", "other memory")
             origin = self._origin(change.window)
-            self.source.add(f"{names[-1]} = rebuilt({origin}, {how}, moved)")
+            self.source.add(f"{names[-1]} = rebuilt({origin}, {how}, detached)")
             if change.window.view.version is not None:
                 self.source.use(hide)
                 self.source.add(f"hide({names[-1]}, {change.window.view.version})")
         return names
+
+    def note_detached(self) -> None:
+        """Makes the table of the detached aliases made so far, once."""
+        if not self._has_detached:
+            self._has_detached = True
+            self.source.add("detached = {}")
 
     def _origin(self, window: Alias) -> str:
         match window:

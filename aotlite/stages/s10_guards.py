@@ -56,6 +56,8 @@ class World:
     fixed_offsets: frozenset[InputRole]
     fixed_sizes: dict[InputRole, int]
     """The bytes of memory that grows."""
+    fixed_views: dict[InputRole, bool]
+    """Whether inputs are views whose autograd state changes (TEN-23)."""
     written: frozenset[InputRole]
     """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
     kin: tuple[InputRole, ...]
@@ -368,6 +370,9 @@ class _Guards:
             pattern = self.source.constant(kinship(*kin), "V", "how they are views of one base")
             self.source.use(kinship)
             self.check(f"kinship({names}) == {pattern}", _KIN, None, "as at the first call")
+        for role, is_view in self.world.fixed_views.items():
+            test = f"({name_of(role)}._base is not None) is {is_view}"
+            self.check(test, f"whether {role} is a view", None, str(is_view))
         for role, size in self.world.fixed_sizes.items():
             storage = f"{name_of(role)}.storage"
             test = f"{storage}.nbytes() == {size} and not {storage}.exported"

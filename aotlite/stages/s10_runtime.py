@@ -49,7 +49,7 @@ from aotlite.stages.facts import (
     ViewFacts,
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
-from aotlite.stages.s10_changes import ChangeWriter, check_changes, hide
+from aotlite.stages.s10_changes import ChangeWriter, hide
 from aotlite.stages.s10_effects import (
     QuickView,
     arrays_of,
@@ -147,11 +147,9 @@ class _Writer:
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         self.changes = ChangeWriter(source, plan.meta, self.values)
-        self._detached = False
 
     def write(self) -> None:
         self._check_writable()
-        check_changes(self.source, self.meta)
         edges = self._edges()
         self._run()
         self._new_tensors()
@@ -425,9 +423,7 @@ class _Writer:
         if self.plan.fast_paths and is_simple(view) and len(view.chain):
             self.source.add(f"{name} = {self._quick_view(origin, view)}")
             return
-        if not self._detached:
-            self._detached = True
-            self.source.add("detached = {}")
+        self.changes.note_detached()
         self.source.use(rebuilt)
         how = self.source.constant(view, "V", chain_words(view.chain))
         self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")

@@ -46,7 +46,7 @@ from aotlite.stages.facts import (
 from aotlite.stages.growth import check_growths
 from aotlite.stages.histories import follows_base, has_own_history, is_dead_end
 from aotlite.stages.source_place import describe
-from aotlite.stages.timeline import Timeline, count_plan
+from aotlite.stages.timeline import Timeline, count_plan, refuse_grown
 
 
 def analyze(captured: Captured) -> FunctionMeta:
@@ -291,6 +291,8 @@ class _Outputs:
 
     def _window(self, value: Node) -> Alias:
         sight = self.seen[value]
+        if not self.timeline.puts[value].grows:
+            refuse_grown(self.timeline, value)
         counted = self.timeline.puts[value].storage.version
         version = counted if is_hidden(sight.chain) else None
         view = ViewFacts(chain=sight.chain, kind=None, requires_grad=False, version=version)

@@ -30,6 +30,7 @@ from aotlite.stages.facts import (
     Plain,
     StateStep,
 )
+from aotlite.stages.source_place import describe
 
 
 class Timeline:
@@ -89,9 +90,9 @@ class Timeline:
 
 
 def _net(steps: tuple[StateStep, ...], given: CapturedInput) -> tuple[StateStep, ...]:
-    if not steps or _is_as_it_was(given):
-        return ()
     first = (StateStep.DETACH,) if StateStep.DETACH in steps else ()
+    if not steps or not first and _is_as_it_was(given):
+        return ()
     return first if steps[-1] in first else (*first, steps[-1])
 
 
@@ -131,6 +132,20 @@ def new_leaves(
                 "the call. (FUN-36)",
             )
     return frozenset(found)
+
+
+def refuse_grown(timeline: Timeline, value: Node) -> None:
+    """Raises where an input is put onto the memory of one that grew in the same call."""
+    source = timeline.put(value.args[0])
+    if source is not None and timeline.puts[source].grows:
+        raise noted(
+            UnsupportedError(
+                "analyze: set_ puts an input onto memory that resize_ made grow, expected memory "
+                "that does not grow in the same call"
+            ),
+            describe(value.location),
+            "Call one of the two outside of the compiled function. (FUN-18)",
+        )
 
 
 def refuse_shapes() -> Exception:
