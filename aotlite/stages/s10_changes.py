@@ -22,7 +22,6 @@ from aotlite.stages.facts import (
     InputMeta,
     MemoryStep,
     Plain,
-    StateStep,
 )
 from aotlite.stages.s10_effects import rebuilt
 from aotlite.stages.s10_guards import name_of

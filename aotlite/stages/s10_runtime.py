@@ -386,7 +386,8 @@ class _Writer:
 
     # --- results
     def _rebuild_early(self, index: int, output: AliasOfInput) -> None:
-        self._rebuild(index, name_of(output.role), output.view)
+        """By ops: what the input is by then decides what history the view has."""
+        self._rebuild(index, name_of(output.role), output.view, quick=False)
 
     def _results(self) -> None:
         later = []
@@ -417,10 +418,10 @@ class _Writer:
             if isinstance(output, Repeated):
                 self.results[index] = self.results[output.output]
 
-    def _rebuild(self, index: int, origin: str, view: ViewFacts) -> None:
+    def _rebuild(self, index: int, origin: str, view: ViewFacts, *, quick: bool = True) -> None:
         """RT-6: the line that makes the view which eager's result is."""
         name = self.results[index] = f"r{index}"
-        if self.plan.fast_paths and is_simple(view) and len(view.chain):
+        if quick and self.plan.fast_paths and is_simple(view) and len(view.chain):
             self.source.add(f"{name} = {self._quick_view(origin, view)}")
             return
         self.changes.note_detached()
