@@ -208,7 +208,7 @@ def tell_apart(old: Storage, new: Storage) -> None:
 
 def _recorded_window(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
     if source is None:
-        empty: Tensor = tensor.new_zeros((0,))
+        empty: Tensor = tensor.new_zeros((0,)).detach()
         return empty
     bound: Any = _SET.bind((tensor, source, *args), {})
     _, source, offset, size, stride = bound

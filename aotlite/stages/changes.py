@@ -115,6 +115,13 @@ class Changes:
             self._note(given, growth.value)
             self.puts[growth.value] = Put(given.role, tensor.storage, grows=True)
 
+    def check_old(self, root: Node, name: str) -> None:
+        """Refuses a window on memory that has grown since, of which the graph has the old part."""
+        if any(growth.old is root for growth in self.growths):
+            raise self._recorder.refuse(
+                f"{name} on memory that resize_ made grow", "take the window of what was resized"
+            )
+
     def _note(self, given: CapturedInput, step: StateStep | Node) -> None:
         self.of.setdefault(given.role, []).append(Change(step, len(self._recorder.nodes)))
 

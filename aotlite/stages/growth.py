@@ -91,13 +91,19 @@ def _copied(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[A
     return out.value, Growth(root, memory.value, out.value)
 
 
-def check_growths(growths: Sequence[Growth], nodes: Sequence[Node], results: Sequence[Any]) -> None:
-    """Raises where values on the old memory and writes tell it from the new one."""
+def check_growths(
+    growths: Sequence[Growth], nodes: Sequence[Node], results: Sequence[Any], puts: Sequence[Node]
+) -> None:
+    """Raises where values on the old memory and writes tell it from the new one.
+
+    `puts`: the values of inputs that were put onto other memory.
+    """
+    ends = [*[r.value for r in results if isinstance(r, Tensor)], *puts]
     for each in growths:
         later = nodes[nodes.index(each.value) + 1 : -1]
         used = None
         if each.old.op == "call":  # views of an input are rebuilt from it before it grows
-            used = next((r.value for r in results if _lies_on(r, each.old)), None)
+            used = next((value for value in ends if storage_root(value) is each.old), None)
         if used is None and any(_writes(node, each) for node in later):
             used = next(_users(later, each.old), None)
         if used is not None:
@@ -113,10 +119,6 @@ def check_growths(growths: Sequence[Growth], nodes: Sequence[Node], results: Seq
 
 def _writes(node: Node, growth: Growth) -> bool:
     return isinstance(node.target, InplaceOp) and storage_root(node) in (growth.old, growth.new)
-
-
-def _lies_on(result: Any, root: Node) -> bool:
-    return isinstance(result, Tensor) and storage_root(result.value) is root
 
 
 def _users(nodes: Sequence[Node], root: Node) -> Iterator[Node]:

@@ -172,6 +172,7 @@ class CaptureRecorder:
         """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
         root = storage_root(tensor.value)
         held: TensorMeta = root.meta  # type: ignore[assignment]
+        self.changes.check_old(root, op.name)
         if held.dtype is not meta.dtype:
             raise self.refuse(
                 f"{op.name} on a view of {held.dtype} as {meta.dtype}",

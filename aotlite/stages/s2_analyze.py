@@ -60,7 +60,8 @@ def analyze(captured: Captured) -> FunctionMeta:
     _refuse_late(captured, metas)
     families = tuple(_families(captured, metas))
     _refuse_overlap_with_history(metas, families)
-    check_growths(captured.recorder.changes.growths, captured.graph.nodes, captured.results)
+    changes = captured.recorder.changes
+    check_growths(changes.growths, captured.graph.nodes, captured.results, tuple(changes.puts))
     timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
     results = _Outputs(captured, seen, timeline)
     outputs = results.all()
@@ -108,9 +109,7 @@ def _tangents(
             yield IntermediateBase(index)
 
 
-def _families(
-    captured: Captured, metas: tuple[InputMeta, ...]
-) -> Iterator[FamilyMeta]:
+def _families(captured: Captured, metas: tuple[InputMeta, ...]) -> Iterator[FamilyMeta]:
     """The families, with the member through which each is written, if one is.
 
     A leaf that requires grad is not, where a history changes.

@@ -242,7 +242,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
     UnsupportedError: (
         "and both get gradients, expected one",
         "beyond the elements of an input",
-        "onto memory that resize_ made grow",
+        "memory that resize_ made grow",
         "before resize_ made its memory grow",
         "by set_ and gets a history",
         "gets gradients of several shapes",

@@ -57,6 +57,7 @@ ACTS: dict[str, Act] = {
     "turn": lambda x, y, n: _nothing(x.transpose_(0, -1)),
     "put": lambda x, y, n: _nothing(x.set_(y)),
     "put window": lambda x, y, n: _nothing(x.set_(y, n % 2, (2,), (1,))),
+    "put nowhere": lambda x, y, n: _nothing(x.set_()),
     "resize": lambda x, y, n: _nothing(x.resize_((0, 1, 2, 3, 5, 7)[n % 6])),
     "track": lambda x, y, n: _nothing(x.requires_grad_()),
     "untrack": lambda x, y, n: _nothing(x.requires_grad_(False)),
