@@ -152,6 +152,7 @@ def test_memory_that_grew_in_one_call_may_not_in_another():
     assert [1.0] * 6 == base.tolist()
 
 
+OUTSIDE: al.Tensor = al.ones(2)
 REFUSED = {
     "by set_ and gets a history": lambda x, y, w: x.set_(y.clone()).mul_(w),
     "onto memory that resize_ made grow": lambda x, y, w: y.set_(x.resize_(9)),
@@ -159,7 +160,6 @@ REFUSED = {
     "set_ to a storage": lambda x, y, w: x.set_(y.untyped_storage()),
     "on a tensor that is not an argument": lambda x, y, w: OUTSIDE.set_(y),
 }
-OUTSIDE = al.ones(2)
 
 
 def _written_late(x):
