@@ -45,3 +45,17 @@ def test_calls_share_an_entry_where_no_rule_tells_them_apart(session):
         if session.world(compiled, pattern).error is None:
             keys.add(session.key(pattern))
     assert len(keys) == len(compiled.entries)
+
+
+@pytest.mark.rules("GRD-1", "GRD-2")
+@settings(max_examples=30)
+@given(sessions(history=True))
+def test_a_pattern_that_was_met_compiles_nothing_again(session):
+    """With histories, too, which say of more calls that they are different."""
+    compiled = al.compile(session.body)
+    for pattern in session.patterns:
+        session.world(compiled, pattern)
+    before = list(compiled.entries)
+    for pattern in reversed(session.patterns):
+        session.world(compiled, pattern)
+    assert before == list(compiled.entries)
