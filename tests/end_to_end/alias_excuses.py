@@ -74,7 +74,6 @@ NEEDED = {
     PICKED: {"index_put_"},
     BITS: {"view_dtype"},
     NEGATED: {"neg_", "add_"},
-    TYPED: {"view_dtype"},
     WINDOWS: {"as_strided", "as_strided_", "unfold"},
 }
 """Ops of which a program needs one for an excuse."""

@@ -40,6 +40,20 @@ def test_a_write_of_windows_that_overlap_is_refused(way):
     way.shows((got, x.tolist()), here, eager=([[0, 4], [4, 8], [8, 6]], [0, 4, 8, 6]))
 
 
+@pytest.mark.rules("FUN-9", "TEN-7")
+def test_windows_of_no_elements_share_none(way):
+    """They may be written, and differentiated."""
+    x = way.lib.ones(0, 4, dtype=way.lib.float64, requires_grad=True)
+
+    def zero(x):
+        y = x * 1
+        y.unfold(1, 2, 1).zero_()
+        return y
+
+    way.compiled(zero)(x).sum().backward()
+    assert (0, 4) == tuple(x.grad.shape)
+
+
 @pytest.mark.rules("FUN-11")
 def test_a_write_through_as_strided_of_a_view(way):
     """#104505: as_strided looks at the storage, not at the diagonal."""
