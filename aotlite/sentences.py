@@ -270,7 +270,8 @@ def _listed(items: list[Any]) -> str:
 # ----------------------------------------------------------------------------------- convention
 def explain_convention(convention: Any) -> str:
     """The inputs of the compiled forward in order, and what a call draws from the generator."""
-    lines = [f"The forward takes {len(convention.inputs)} inputs:"]
+    count = len(convention.inputs)
+    lines = [f"The forward takes {count} {'input' if count == 1 else 'inputs'}:"]
     bases = {base.role: base for base in convention.bases}
     for role in convention.inputs:
         place = getattr(role, "place", "")

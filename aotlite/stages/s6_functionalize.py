@@ -65,6 +65,8 @@ class Group:
     version: int = 0
     pending: list[tuple[Chain, Node, Node]] = attrs.field(factory=list)
     """(chain, value, writing node) of each."""
+    last: tuple[Chain, Node] | None = None
+    """The views through which the newest write went, and what they show."""
 
 
 @attrs.define(eq=False)
@@ -200,6 +202,8 @@ class _Functionalizer:
         """The alias's current value; writes still pending are folded in first (FUN-6)."""
         group = alias.group
         if alias.value is None or alias.seen != group.version:
+            if group.last is not None and group.last[0] is alias.chain:
+                return group.last[1]
             self._fold(group)
             alias.value = self._replay(group, alias.chain)
             alias.seen = group.version
@@ -323,6 +327,7 @@ class _Functionalizer:
         if group.pending and group.pending[-1][0] is lens:
             group.pending.pop()  # the same window is overwritten whole: one scatter, not two
         group.version += 1
+        group.last = lens, value
         if all(step.op in _SAME for step in reversed(alias.chain)):
             group.value, group.pending = value, []
         else:

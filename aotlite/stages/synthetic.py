@@ -128,13 +128,11 @@ def _end(given: CapturedInput) -> int:
 
 def _seen_in(base: CapturedInput, member: CapturedInput) -> Chain:
     """The views from a member that is the base to another: as they were taken, if that is known."""
-    if member is base:
+    meta, start = member.entry_meta, member.entry_offset - base.entry_offset
+    if meta is base.entry_meta and start == 0:
         return EMPTY_CHAIN
     recipe = _recipe(base, member)
-    if recipe is not None:
-        return recipe
-    start = member.entry_offset - base.entry_offset
-    return chain_of(strided_step(base.entry_meta, member.entry_meta, start))
+    return recipe or chain_of(strided_step(base.entry_meta, meta, start))
 
 
 def _recipe(base: CapturedInput, member: CapturedInput) -> Chain | None:
