@@ -1,0 +1,133 @@
+"""TAN-1, TAN-2, TAN-3, TAN-7 to TAN-9: gradients that arrive in any layout, or not at all."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotlite as al
+from aotlite.ir.role import Tangent
+
+
+def several(x: Any, w: Any) -> Any:
+    return x * w, (x + w).t(), x.exp()
+
+
+def updated(x: Any, w: Any) -> Any:
+    x.mul_(w)
+    return x, x.t() * 2, (w * 3).view(-1).view(3, 2)
+
+
+def bases(x: Any, w: Any) -> Any:
+    y = x * w
+    return y.t(), y.view(-1).view(3, 2), w.sin()
+
+
+def parts(x: Any, w: Any) -> Any:
+    y = (x * w).t()
+    return y[:2].t(), x.view(-1)[::2].view(1, 3).t(), w.t().clone()
+
+
+def expanded(x: Any, w: Any) -> Any:
+    return (x[:1] * 2).expand(2, 3), w[:, :1].expand(2, 3), (x * w).t()
+
+
+FUNCTIONS = (several, updated, bases, parts, expanded)
+
+
+def gapped(grad: Any) -> Any:
+    room = al.zeros(*[2 * n + 1 for n in grad.shape])
+    view = room[tuple(slice(1, None, 2) for _ in grad.shape)]
+    return view.copy_(grad)
+
+
+LAYOUTS = {
+    "as it is": lambda grad: grad,
+    "transposed": lambda grad: grad.t().clone().t(),
+    "with gaps": gapped,
+    "one element": lambda grad: al.tensor(2.0).expand(grad.shape),
+    "of another dtype": lambda grad: grad.to(al.float64),
+}
+
+
+def gradients(function: Any, chosen: Any, layouts: Any, times: int) -> list[Any]:
+    """Values of the leaves' gradients, None where there is none."""
+    leaves = [al.linspace(0.5, 2, 6).view(2, 3).clone().requires_grad_() for _ in range(2)]
+    results = function(*[leaf * 1 for leaf in leaves])
+    for _ in range(times):
+        grads = []
+        for index, layout in zip(chosen, layouts, strict=False):
+            shape = results[index].shape
+            fresh = (al.arange(float(results[index].numel())) + index + 1).view(*shape)
+            grads.append(LAYOUTS[layout](fresh))
+        al.autograd.backward([results[i] for i in chosen], grads, retain_graph=True)
+    return [None if leaf.grad is None else leaf.grad.tolist() for leaf in leaves]
+
+
+@pytest.mark.rules("TAN-1", "TAN-3", "TAN-8", "TAN-9", "SAV-5")
+@settings(max_examples=150)
+@given(
+    function=st.sampled_from(FUNCTIONS),
+    chosen=st.sets(st.sampled_from((0, 1, 2)), min_size=1).map(sorted),
+    layouts=st.lists(st.sampled_from(list(LAYOUTS)), min_size=3, max_size=3),
+    times=st.sampled_from((1, 2)),
+)
+def test_gradients_in_any_layout_for_any_results_are_those_of_eager(
+    function: Any, chosen: Any, layouts: Any, times: Any
+) -> None:
+    eager = gradients(function, chosen, layouts, times)
+    compiled = gradients(al.compile(function), chosen, layouts, times)
+    assert [each is None for each in eager] == [each is None for each in compiled]
+    for one, other in zip(eager, compiled, strict=True):
+        if one is not None:
+            np.testing.assert_allclose(other, one, rtol=1e-6)
+
+
+@pytest.mark.rules("TAN-2", "TAN-1", "META-16")
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_tangents_are_expected_in_the_layout_of_their_results(function):
+    """In the order of the results that are differentiable; contiguous where a result overlaps."""
+    compiled = al.compile(function)
+    leaves = [al.ones(2, 3).requires_grad_() * 1 for _ in range(2)]
+    results = compiled(*leaves)
+    forward = compiled.partition.forward
+    given = dict(zip(forward.output_roles, forward.outputs, strict=True))
+    expected = {role: given[role].meta for role in compiled.meta.tangents}
+    taken = {
+        node.role.of: node.meta
+        for node in compiled.partition.backward.placeholders
+        if isinstance(node.role, Tangent)
+    }
+    assert list(expected) == list(taken)
+    for role, meta in expected.items():
+        overlaps = 0 in meta.stride
+        assert taken[role].stride == (meta.as_contiguous().stride if overlaps else meta.stride)
+    assert len(results) == 3
+
+
+@pytest.mark.rules("TAN-7", "TAN-8")
+def test_a_result_that_nothing_uses_sends_no_zeros():
+    """Eager's gradient of what only it reaches is None, and an infinite slope stays out of it."""
+    a, b = al.zeros(2).requires_grad_(), al.zeros(2).requires_grad_()
+    first, second = al.compile(lambda a, b: (a.sin(), b.log()))(a, b)
+    first.sum().backward()
+    assert (None, [1.0, 1.0]) == (b.grad, a.grad.tolist())
+    assert [float("-inf")] * 2 == second.tolist()
+
+
+@pytest.mark.rules("TAN-9")
+@pytest.mark.parametrize("grad", [al.ones(3), al.ones(2, 2), al.ones(2, dtype=al.complex64)])
+def test_a_tangent_that_no_result_can_have_is_refused_as_by_eager(grad):
+    """Before compiled code runs: nothing has collected anything."""
+    raised = []
+    for run in (lambda x: x * 2, al.compile(lambda x: x * 2)):
+        x = al.ones(2).requires_grad_()
+        try:
+            run(x).backward(grad)
+        except al.AotliteError as error:
+            raised.append(type(error))
+        else:
+            raised.append(x.grad.dtype)
+    assert raised[0] == raised[1]
