@@ -37,11 +37,11 @@ def follows_base(view: Tensor) -> bool:
     if root is None or root.node is None or root.leaf:
         return False
     node = view._node
-    if node is None or view._seen != view.storage.version:
+    if view._seen != view.storage.version:
         return True
     while isinstance(node, OpNode) and node is not root.node and node.edges and node.edges[0]:
         node = node.edges[0][0]
-    return node is root.node
+    return node is not None and node is root.node
 
 
 def has_own_history(view: Tensor) -> bool:

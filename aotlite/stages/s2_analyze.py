@@ -343,7 +343,7 @@ class _Outputs:
             kind=result._kind,
             requires_grad=result.requires_grad_outside(),
             stale=is_stale(result),
-            under_grad=result._kind is not CreationKind.NO_GRAD or result._node is not None,
+            under_grad=self._under_grad(result, sight),
             is_dead_end=is_dead_end(result),
             follows_base=self._is_of_leaf(sight) and follows_base(result),
             geometry_steps=sight.moves,
@@ -414,6 +414,14 @@ class _Outputs:
                 "Return a clone() of it, or what it is a view of, too. (META-8)",
             )
         return False
+
+    def _under_grad(self, result: Tensor, sight: Sight) -> bool:
+        """Whether grad mode was on, so that the view has its source's history.
+
+        A view of a leaf that does not require grad was taken through one made under no_grad.
+        """
+        taken = result._kind is not CreationKind.NO_GRAD or result._node is not None
+        return taken and (result.requires_grad_outside() or not self._is_of_leaf(sight))
 
     def _is_of_leaf(self, sight: Sight) -> bool:
         given = self.inputs.get(sight.root)
