@@ -66,13 +66,24 @@ def _with_leaf() -> Inputs:
     return [_numbers(1)[0].requires_grad_(), *_numbers(1)]
 
 
+def _with_view() -> Inputs:
+    (base,) = _numbers(1)
+    return [base.view(SIZE), base]
+
+
+def _one_value(base: Any) -> Any:
+    """What `_mutating` does to a tensor and its view, without a write."""
+    negative = base.neg()
+    return negative.sin() * negative + 1
+
+
 def _overlapping() -> Inputs:
     base = al.linspace(0.5, 1.5, SIZE + 4)
     return [base[:SIZE], base[4:]]
 
 
 def _one_memory(base: Any) -> Any:
-    """What `_mutating` does to overlapping inputs, without a write."""
+    """What `_mutating` does to windows that overlap, without a write."""
     negative = base[:8].neg()
     return negative.sin() * base.slice_scatter(negative, 0, 0, 8)[4:] + 1
 
@@ -120,7 +131,15 @@ EFFECTS: tuple[Effect, ...] = (
         inputs=_with_leaf,
     ),
     Effect(
-        name="+ synthetic base",
+        name="+ synthetic base: a tensor and its view",
+        function=_mutating,
+        plain=_one_value,
+        asked=4,
+        inputs=_with_view,
+        plain_inputs=lambda: _numbers(1),
+    ),
+    Effect(
+        name="+ synthetic base: windows that overlap",
         function=_mutating,
         plain=_one_memory,
         asked=4,

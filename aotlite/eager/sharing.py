@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
-from typing import Any
 
 import numpy as np
 
@@ -75,22 +74,6 @@ def _overlapping(tensors: Sequence[Tensor], group: Sequence[int]) -> Iterator[tu
 def _laid_out(tensor: Tensor) -> tuple[Geometry, int]:
     meta = tensor.meta
     return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
-
-
-def kinship(*tensors: Tensor) -> tuple[Any, ...]:
-    """Which of the tensors are views of one base, of which base, and by which views.
-
-    A write to one of them becomes part of the others' history, through the base.
-    """
-    roots = [tensor._root for tensor in tensors]
-    found: list[Any] = []
-    for tensor, root in zip(tensors, roots, strict=True):
-        if root is None or roots.count(root) < 2:
-            found.append(None)
-            continue
-        steps = tuple([(step.op, step.args, step.result) for step in tensor._chain])
-        found.append((roots.index(root), root.meta, steps, tensor._base is None))
-    return tuple(found)
 
 
 def are_apart(*tensors: Tensor) -> bool:

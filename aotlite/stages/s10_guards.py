@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
-from aotlite.eager.sharing import foreign_overlaps, kinship
+from aotlite.eager.sharing import foreign_overlaps
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
@@ -28,7 +28,7 @@ from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import HiddenPlace, NoGradient, PlainValue, SamePlace, Surroundings
 from aotlite.stages.places import NOTHING, Place, take
 from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
-from aotlite.stages.s10_sharing import sharing_check
+from aotlite.stages.s10_sharing import kin_checks, sharing_check
 from aotlite.stages.s10_source import Source, listed
 
 InputRole = Primal | Hidden
@@ -36,7 +36,6 @@ InputRole = Primal | Hidden
 MISS = object()
 """What a run-time function returns for a call that its entry is not valid for."""
 
-_KIN = "of which base inputs that overlap are views"
 _ONE_OBJECT = "which arguments are one object"
 
 _BITS = 256
@@ -365,11 +364,8 @@ class _Guards:
             written = [name_of(role) for role in tensors if role in self.world.written]
             self.checks += sharing_check(self.source, named, written)
         if self.world.kin:
-            kin = [tensors[role] for role in self.world.kin]
-            names = ", ".join([name_of(role) for role in self.world.kin])
-            pattern = self.source.constant(kinship(*kin), "V", "how they are views of one base")
-            self.source.use(kinship)
-            self.check(f"kinship({names}) == {pattern}", _KIN, None, "as at the first call")
+            kin = {name_of(role): tensors[role] for role in self.world.kin}
+            self.checks += kin_checks(self.source, kin)
         for role, is_view in self.world.fixed_views.items():
             test = f"({name_of(role)}._base is not None) is {is_view}"
             self.check(test, f"whether {role} is a view", None, str(is_view))

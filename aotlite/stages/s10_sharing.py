@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 from aotlite.eager.sharing import (
     are_apart,
@@ -21,11 +22,12 @@ from aotlite.eager.sharing import (
 )
 from aotlite.eager.tensor import Tensor
 from aotlite.stages.s10_reasons import Check
-from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.s10_source import MANY, Source, chain_words, listed
 
 _FEW = 3
 """So many storages are compared pair by pair; more, as a set."""
 
+_KIN = "of which base inputs that overlap are views"
 _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 
 
@@ -50,6 +52,35 @@ def sharing_check(
         found = f"shared_memory({listed(names)}, {listed([str(place) for place in places])})"
         alike = f"(({alike}) or {found} == {whole})"
     yield Check(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
+
+
+def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[Check]:
+    """That the same inputs are views of one base, of an equal one, and by the same views.
+
+    A write to one of them becomes part of the others' history, through the base (SYN-7).
+    """
+    families: dict[Any, list[str]] = {}
+    for name, tensor in tensors.items():
+        families.setdefault(tensor._root or name, []).append(name)
+    tests = []
+    for one, other in combinations([names[0] for names in families.values()], 2):
+        tests.append(f"({one}._root is not {other}._root or {one}._root is None)")
+    for first, *others in families.values():
+        if others:
+            root: Any = tensors[first]._root
+            meta = source.constant(root.meta, "M", str(root.meta))
+            tests += [f"{name}._root is {first}._root" for name in others]
+            tests.append(f"{first}._root.meta is {meta}")
+            tests += [_seen_as(source, name, tensors[name]) for name in (first, *others)]
+    for test in tests:
+        yield Check(test, _KIN, expected=_EXPECTED)
+
+
+def _seen_as(source: Source, name: str, tensor: Tensor) -> str:
+    """That an input is the view of its base that it was, or the base itself."""
+    chain = source.constant(tensor._chain, "V", chain_words(tensor._chain))
+    isnt = "" if tensor._base is None else "not "
+    return f"{name}._base is {isnt}None and {name}._chain.is_like({chain})"
 
 
 def _some_are_apart(

@@ -374,6 +374,42 @@ def test_a_pattern_that_comes_again_finds_its_entry():
     assert ("overlapping siblings", "overlapping otherwise") in told
 
 
+FAMILIES = {
+    "parts": lambda root: (root[:8], root[4:]),
+    "parts of a view": lambda root: (root.view(3, 4).view(12)[:8], root[4:]),
+    "by another op": lambda root: (root.narrow(0, 0, 8), root[4:]),
+    "of a base of another form": lambda root: _parts_of(root.view(3, 4) * 1),
+    "base and part": lambda root: (root[:], root[4:]),
+    "of bases of their own": lambda root: (root[:8], (root * 1)[4:]),
+    "one detached": lambda root: (root[:8], root.detach()[4:]),
+}
+"""Two windows of eight numbers each, most at the same distance, by other views of other bases."""
+
+
+def _parts_of(table):
+    return table.view(12)[:8], table.view(12)[4:]
+
+
+@pytest.mark.rules("GRD-2", "SYN-7")
+@pytest.mark.parametrize("first", FAMILIES)
+def test_each_family_of_views_after_each_other_and_the_first_again(first):
+    """The gradient of a write goes through the base, by the views that led to the argument."""
+
+    def body(x, y):
+        x.mul_(y.sum())
+        return (x * 3).sum() + (y * y).sum(), x, y
+
+    for second in FAMILIES:
+        compiled = al.compile(body)
+        for name in (first, second, first):
+
+            def setup(name=name):
+                w = leaf(*range(1, 13))
+                return [w, *FAMILIES[name](w * 1)]
+
+            compare_worlds(body, compiled, setup, Call((1, 2)))
+
+
 # ---------------------------------------------------------- outputs alive while inputs are written
 KEPT = {
     "saves x": lambda x, y: (x * y,),

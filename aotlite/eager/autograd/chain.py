@@ -60,6 +60,19 @@ class Chain:
         """This chain without its last step; the empty one has none to leave out."""
         return EMPTY_CHAIN if self._before is None else self._before
 
+    def is_like(self, other: Chain) -> bool:
+        """Whether the steps are the same views of equal metas."""
+        if self._length != other._length:
+            return False
+        a, b = self, other
+        while a is not b:
+            x, y = a._last, b._last
+            assert x is not None and y is not None  # of equal length
+            if x.op is not y.op or x.result is not y.result or x.args != y.args:
+                return False
+            a, b = a._before or EMPTY_CHAIN, b._before or EMPTY_CHAIN
+        return True
+
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps as a tuple."""
