@@ -11,8 +11,6 @@ from benchmarks.alias_programs import PROGRAMS, overlapping_reads, row_writes
 from benchmarks.graph_sizes import REASONS, Row, Size, measured, ours, sums, theirs
 
 VALUES = alias_programs.values
-REFUSED: set[str] = {"overlapping_arguments_written"}
-"""Programs that aotlite does not compile yet."""
 
 
 def results_and_gradients(program, library, function):
@@ -47,7 +45,7 @@ def test_eager_libraries_agree_on_the_program(name, torch):
             np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in REFUSED])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_compiled_programs_equal_eager(name):
     of = PROGRAMS[name]
     compiled = al.compile(lambda *xs: of.body(al, *xs), verify=2)
@@ -57,8 +55,7 @@ def test_compiled_programs_equal_eager(name):
 
 def test_no_program_is_larger_here_without_a_reason(torch):
     for name, of in PROGRAMS.items():
-        if name not in REFUSED:
-            assert ours(of).both <= theirs(of).both or name in REASONS, name
+        assert ours(of).both <= theirs(of).both or name in REASONS, name
 
 
 def test_there_are_36_programs():

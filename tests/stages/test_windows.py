@@ -11,10 +11,10 @@ from hypothesis import given, settings
 import aotlite as al
 from aotlite.ir.builder import Builder
 from aotlite.ir.compare import structurally_equal
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.role import Gradient
+from aotlite.ir.role import Gradient, Primal, Saved
 from aotlite.ir.verify import verify
 from aotlite.stages.s7_simplify import (
     apply_window_rules,
@@ -54,14 +54,23 @@ def test_results_keep_their_values_and_metas(program: list[Step], wanted: list[i
 def test_memory_that_the_caller_holds_stays_the_results_own(
     program: list[Step], wanted: list[int]
 ) -> None:
-    """Gradients are no memory that the caller holds: stage 8 sees to them."""
-    graph = simplify(graph_of(program, wanted))
-    roots = [
-        storage_root(value)
-        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
-        if not isinstance(role, Gradient)
-    ]
-    assert len(roots) == len(set(roots)) and all(root.op == "call" for root in roots)
+    """And no gradient comes to lie there that did not before."""
+    before = graph_of(program, wanted)
+    after = simplify(before)
+    held, others = roots_of(after)
+    assert len(held) == len(set(held)) and all(root.op == "call" for root in held)
+    was_held, were_others = roots_of(before)
+    for root, was in zip(others, were_others, strict=True):
+        assert root not in held or was in was_held
+
+
+def roots_of(graph: Graph) -> tuple[list[Node], list[Node]]:
+    """Whose memory the results are that the caller comes to hold, and the others."""
+    held: list[Node] = []
+    others: list[Node] = []
+    for role, value in zip(graph.output_roles, graph.outputs, strict=True):
+        (others if isinstance(role, Gradient) else held).append(storage_root(value))
+    return held, others
 
 
 @given(steps, roles)
@@ -118,6 +127,17 @@ def test_what_looks_at_strides_keeps_the_view() -> None:
     assert same_results(run_graph(graph, _ones(graph)), run_graph(_pure(block, 2, 3), _ones(graph)))
 
 
+@pytest.mark.rules("SIM-2", "FUN-12")
+def test_what_is_computed_from_the_view_lies_as_before() -> None:
+    """A product of the value written would be laid out like that."""
+    build, x = _four_rows()
+    turned = x._do("slice", 0, 0, 3, 1).t() * 2.0
+    copy = x._do("slice_scatter", turned, 0, 1, 4, 1)
+    simple = simplify(build.finish([copy._do("slice", 0, 1, 4, 1) * 3.0]))
+    verify(simple, functional=True)
+    assert ((1, 3), (3, 1)) == (turned.meta.stride, simple.outputs[0].meta.stride)
+
+
 def _ones(graph: Graph) -> dict[Any, Any]:
     value = np.arange(6.0, dtype=np.float32).reshape(2, 3)
     return {node.role: value for node in graph.placeholders}
@@ -148,6 +168,37 @@ def test_parts_that_interleave_are_told_apart() -> None:
         return y[1::2] + 1.0
 
     assert ops_of(simplified(odd_and_even, 6)) == ["mul", "slice", "add"]
+
+
+def _four_rows() -> tuple[Builder, Any]:
+    build = Builder("rows")
+    return build, build.placeholder(tensor_meta((4, 3)), Primal(0))
+
+
+@pytest.mark.rules("SIM-2", "SIM-3")
+def test_a_part_that_starts_further_on_is_met_where_it_lies() -> None:
+    """Row 2 is written, rows 1 and 2 are copied with row 1 written, and row 2 is read."""
+    build, x = _four_rows()
+    whole = x._do("select_scatter", x.select(0, 0) * 7.0, 0, 2)
+    part = whole._do("slice", 0, 1, 3, 1)
+    copy = part._do("select_scatter", x.select(0, 1) * 2.0, 0, 0)
+    graph = build.finish([copy.select(0, 1) + 1.0])
+    simple = simplify(graph)
+    assert ops_of(simple) == ["select", "mul", "add"]
+    assert same_results(run_graph(graph, input_of()), run_graph(simple, input_of()))
+
+
+@pytest.mark.rules("SIM-4")
+def test_windows_of_a_part_are_no_windows_of_the_whole() -> None:
+    """Row 1 of the whole and row 1 of the part begin at one number, and are two rows."""
+    build, x = _four_rows()
+    whole = x._do("select_scatter", x.select(0, 0) * 7.0, 0, 1)
+    part = whole._do("slice", 0, 1, 3, 1)
+    copy = part._do("select_scatter", x.select(0, 1) * 2.0, 0, 1)
+    graph = build.finish([copy * 2.0])
+    simple = simplify(graph)
+    assert ops_of(simple).count("select_scatter") == 2
+    assert same_results(run_graph(graph, input_of()), run_graph(simple, input_of()))
 
 
 @pytest.mark.rules("SIM-3")
@@ -248,6 +299,9 @@ def test_what_is_read_from_a_result_stays_in_its_memory() -> None:
 
     compiled = al.compile(held)
     y, square = compiled(al.ones(2, 3).requires_grad_())
+    graph = compiled.forward_graph
+    [saved] = [value for _, value in graph.outputs_with(Saved)]
+    assert storage_root(saved) is storage_root(graph.outputs[0])
     y.add_(1.0)
     with pytest.raises(al.AutogradError):
         square.sum().backward()
