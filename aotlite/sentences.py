@@ -119,7 +119,8 @@ def _family_text(family: FamilyMeta, meta: FunctionMeta) -> str:
     """Inputs with one history (SYN-2, SYN-7)."""
     members = _listed([meta.input_of(member).place for member in family.members])
     what = f"{members} overlap and are views of one base, {meta_text(family.meta)}"
-    history = "a write gives it a new history" if family.changes_history else "its history stays"
+    written = f"a write of {meta.input_of(family.through).place} gives it a new history"
+    history = written if family.changes_history else "its history stays"
     return f"{family.role}: {what}; {history}."
 
 
@@ -186,6 +187,7 @@ def _alias_text(of: str, view: ViewFacts) -> str:
     made = "" if view.kind is None else _kind_text(view, view.kind)
     own = "" if view.version is None else f", with a version counter of its own at {view.version}"
     leaf = ", a leaf" if view.is_leaf else ""
+    leaf = ", a leaf's view whose base has a history" if view.follows_base else leaf
     through = ", through the compiled backward" if view.own_history else ""
     grad = f"{_grad_text(view.requires_grad)}{through}"
     return f"is a view of {of}, {how}{made}{own}{leaf}{grad}{_moves_text(view.geometry_steps)}"

@@ -79,7 +79,7 @@ def views(draw: Any) -> ViewFacts:
         geometry_steps=draw(st.sampled_from((*chains, EMPTY_CHAIN))),
         version=draw(st.none() | st.integers(0, 3)),
         **draw(flags("requires_grad", "stale", "under_grad", "is_dead_end")),
-        **draw(flags("own_history", "is_leaf")),
+        **draw(flags("own_history", "is_leaf", "follows_base")),
     )
 
 
@@ -115,7 +115,7 @@ def metas(draw: Any) -> FunctionMeta:
     tangents = tuple([each for each in possible if draw(st.booleans())])
     some_gradient = any(i.requires_grad or i.requires_grad_at_exit for i in given_inputs)
     members = tuple([each.role for each in given_inputs])
-    families = [FamilyMeta(Family(0), SQUARE, members, draw(st.booleans()))]
+    families = [FamilyMeta(Family(0), SQUARE, members, draw(st.booleans()), members[0])]
     return FunctionMeta(
         families=tuple(families if len(members) == 2 and draw(st.booleans()) else []),
         inputs=given_inputs,
@@ -138,6 +138,7 @@ WHERE = {
     ("InputMeta", "is_leaf"): lambda r: r.requires_grad,
     ("ViewFacts", "stale"): lambda r: r.kind is not None,
     ("ViewFacts", "is_dead_end"): lambda r: r.kind is not None and not r.stale,
+    ("ViewFacts", "is_leaf"): lambda r: not r.follows_base,
     ("ViewFacts", "under_grad"): lambda r: r.kind is CreationKind.NO_GRAD,
 }
 """The records in which a fact says something: where an input is not written, nothing is said of
@@ -169,7 +170,7 @@ def _applies(name: tuple[str, str], record: Any) -> bool:
 def _leads_nowhere(name: tuple[str, str], meta: FunctionMeta, other: Any) -> bool:
     """Whether the changed fact would name what is not there, or leave a base without a view."""
     match name[1]:
-        case "role" | "base":
+        case "role" | "base" | "through":
             return True
         case "training":
             return bool(other) and not meta.tangents
