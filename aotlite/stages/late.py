@@ -25,7 +25,7 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS, GeometryOp, InplaceOp
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.ops.create import CLONE, COPY_
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.overlap import overlaps_bytes
@@ -196,6 +196,12 @@ class _Settling:
 
     # --- what is met
     def _look_at(self, node: Node, turn: Turn) -> None:
+        if isinstance(node.target, RandomOp):
+            raise _refused(
+                node,
+                f"{node.target.name} in a backward",
+                "Draw in the forward, and save what is drawn.",
+            )
         if isinstance(node.target, (InplaceOp, GeometryOp)):
             root = self.root(node.args[0])
             if isinstance(root.role, Tangent):

@@ -29,7 +29,7 @@ from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import Joint, LateMemory, SavedOf, SourceRole
-from aotlite.stages.s10_late import LateWriter, refuse_history
+from aotlite.stages.s10_late import LateWriter, Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack
 from aotlite.stages.s10_source import MANY, Source, listed
 
@@ -83,7 +83,7 @@ class CompiledBackward(TapeNode):
     leaves; elsewhere it is None, and `edges` are given.
     """
 
-    __slots__ = ("_edges", "_packed", "ends", "links", "memory", "plan", "saved")
+    __slots__ = ("_edges", "_packed", "ends", "links", "memory", "plan", "saved", "shown")
 
     _packed: Any
     """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
@@ -91,6 +91,8 @@ class CompiledBackward(TapeNode):
     """For each of the plan's `links` the storage, and its version at the end of the call."""
     memory: tuple[Tensor, ...]
     """An alias of each of the plan's `memory`; not there if it has none."""
+    shown: tuple[Shown, ...]
+    """The caller's tensors that this is memory of, as they were; not there either."""
 
     def __init__(
         self,

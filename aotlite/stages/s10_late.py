@@ -8,13 +8,16 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from aotlite.backends.values import travels_as_array
+from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.role import Current, Rewritten, Saved, Tangent
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.stages.facts import LateMemory
 from aotlite.stages.s10_effects import read_only, write_window
 from aotlite.stages.s10_source import Source, listed
@@ -27,11 +30,47 @@ def kept(tensor: Tensor) -> Tensor:
     return Tensor(tensor.storage, tensor.meta, tensor.offset)
 
 
+Shown = tuple[Any, TensorMeta, int, Storage]
+"""A tensor of the caller's, by a weak reference, and what it was when the call ended."""
+
+
+def shown(*tensors: Tensor) -> tuple[Shown, ...]:
+    """What the tensors are now."""
+    return tuple([(weakref.ref(t), t.meta, t.offset, t.storage) for t in tensors])
+
+
+def check_shown(name: str, before: tuple[Shown, ...]) -> None:
+    """Raises where the caller gave a tensor that the backward reads another form since.
+
+    Eager's backward sees the object as it then is; the compiled one was recorded for one form.
+    """
+    for reference, meta, offset, storage in before:
+        tensor = reference()
+        if tensor is None:
+            continue
+        if tensor.meta is not meta or tensor.offset != offset or tensor.storage is not storage:
+            raise noted(
+                UnsupportedError(
+                    f"{name}: a tensor that the backward reads was {meta} when the call ended, and "
+                    f"is {tensor.meta} or on other memory now, expected the same form"
+                ),
+                "Change the form after the backward, or keep a view of the tensor. (SAV-3)",
+            )
+
+
 def keep_memory(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
     """Adds the line of a call that hands memory to its tape node; `names` are those of owners."""
     if memory:
         source.use(kept)
         source.add(f"node.memory = {listed([f'kept({names[m.owner]})' for m in memory])}")
+
+
+def keep_forms(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
+    """Adds the line, at the end of a call, that notes the forms of the caller's tensors."""
+    if memory:
+        seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
+        source.use(shown)
+        source.add(f"node.shown = shown({', '.join(seen)})")
 
 
 class LateWriter:
@@ -58,7 +97,8 @@ class LateWriter:
         if not self.memory:
             return []
         names = [f"m{i}" for i in range(len(self.memory))]
-        self.source.add(f"{listed(names)} = node.memory")
+        self.source.use(check_shown)
+        self.source.add("check_shown(node.name(), node.shown)", f"{listed(names)} = node.memory")
         self._check(names)
         found = []
         for name, each in zip(names, self.memory, strict=True):

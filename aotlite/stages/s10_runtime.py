@@ -67,7 +67,7 @@ from aotlite.stages.s10_effects import (
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
 from aotlite.stages.s10_inputs import InputTexts, copy_line
-from aotlite.stages.s10_late import keep_memory
+from aotlite.stages.s10_late import keep_forms, keep_memory
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_source import MANY, Source, chain_words, listed
 from aotlite.stages.synthetic import BaseInput
@@ -159,6 +159,8 @@ class _Writer:
         self._link()
         self._results()
         self._geometries()
+        if self.plan.backward is not None:
+            keep_forms(self.source, self.plan.backward.memory, self._lasting())
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results))}")
@@ -196,8 +198,9 @@ class _Writer:
             self.source.add(f"ends = [{', '.join(ends)}]")
         return "ends, None"
 
-    def _input_names(self) -> dict[Any, str]:
-        return {role: name_of(role) for role in self.tensors}
+    def _lasting(self) -> dict[Any, str]:
+        """Variables of the tensors whose memory outlives the call, by role."""
+        return {**{role: name_of(role) for role in self.tensors}, **self.values}
 
     def _all(self, names: list[str]) -> str:
         """The variables as a tuple, which may be the one that was passed."""
@@ -314,7 +317,7 @@ class _Writer:
         """Notes the versions of the memory of inputs and results that gradients read (SAV-2)."""
         backward = self.plan.backward
         if backward is not None and backward.memory:
-            keep_memory(self.source, backward.memory, {**self._input_names(), **self.values})
+            keep_memory(self.source, backward.memory, self._lasting())
         if backward is None or not backward.links:
             return
         owners = [each.owner for each in backward.links]

@@ -63,7 +63,7 @@ def peak(run: Any, make: Any) -> float:
 
 
 @pytest.mark.rules("BOX-1", "BOX-2")
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(plan=plans())
 def test_a_graph_holds_no_more_values_than_it_needs_at_once(plan: list[tuple[int, int]]) -> None:
     """By the list of instructions, whose kernels may make two values besides, and from
@@ -79,7 +79,7 @@ def test_a_graph_holds_no_more_values_than_it_needs_at_once(plan: list[tuple[int
 
 
 @pytest.mark.rules("BOX-2")
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(plan=plans())
 def test_an_interpreter_drops_each_value_after_its_last_use(plan: list[tuple[int, int]]) -> None:
     graph = graph_of(plan)

@@ -234,3 +234,60 @@ def test_what_a_backward_finds_and_leaves_are_inputs_and_outputs_of_its_graph():
     assert "current_primals_1" in [str(node.role) for node in backward.placeholders]
     assert ["grad_primals_0", "rewritten_primals_1"] == [str(r) for r in backward.output_roles]
     assert () == compiled.partition.saved
+
+
+class Stashing(al.autograd.Function):
+    """Its backward reads a tensor that it kept, unchecked."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, tensor: Any) -> Any:
+        ctx.tensor = tensor
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * ctx.tensor, None
+
+
+def put(tensor: Any) -> None:
+    with al.no_grad():
+        tensor.set_(al.full((2, 2), 7.0))
+
+
+@pytest.mark.rules("SAV-3", "GEN-2")
+@pytest.mark.parametrize("change", [lambda t: t.t_(), put, lambda t: t.resize_(3, 2)])
+def test_a_tensor_that_a_backward_reads_has_the_form_that_it_had(change: Any) -> None:
+    """Eager's backward sees the object's new form, for which another graph would be needed."""
+    x, tensor = al.ones(2, 2).requires_grad_(), al.arange(4.0).view(2, 2).clone()
+    y = al.compile(Stashing.apply)(x, tensor)
+    change(tensor)
+    with pytest.raises(al.UnsupportedError, match="a tensor that the backward reads was"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+@pytest.mark.rules("SAV-3")
+def test_a_tensor_whose_form_the_function_changes_is_read_in_that_form() -> None:
+    def f(x: Any, tensor: Any) -> Any:
+        y = Stashing.apply(x, tensor)
+        tensor.t_()
+        return y
+
+    found = []
+    for run in (f, al.compile(f)):
+        x, tensor = al.ones(2, 2).requires_grad_(), al.arange(4.0).view(2, 2).clone()
+        y = run(x, tensor)
+        tensor.mul_(2)
+        y.sum().backward()
+        assert x.grad is not None
+        found.append((x.grad.tolist(), tensor.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.rules("FUN-31", "GEN-2")
+def test_a_draw_in_a_backward_is_refused():
+    compiled = al.compile(lambda x, b: Written.apply(x, b, lambda t, g: t.add_(al.rand(2))))
+    state = al.random.get_rng_state()
+    with pytest.raises(al.UnsupportedError, match="^joint: rand in a backward"):
+        compiled(al.ones(2).requires_grad_(), al.ones(2))
+    assert state == al.random.get_rng_state()
