@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import RESTRICTED
+from aotlite.eager.autograd.history import RESTRICTED, CreationKind
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode, OpNode
@@ -39,6 +39,8 @@ def follows_base(view: Tensor) -> bool:
     node = view._node
     if view._seen != view.storage.version:
         return True
+    if node is None:
+        return view._kind is not CreationKind.NO_GRAD  # such a view leads nowhere (TEN-21)
     while isinstance(node, OpNode) and node is not root.node and node.edges and node.edges[0]:
         node = node.edges[0][0]
     return node is not None and node is root.node

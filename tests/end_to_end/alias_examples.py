@@ -16,6 +16,8 @@ def _call(setup: list[Step], *args: str, **more: Any) -> dict[str, Any]:
     return {"setup": setup, "args": list(args), **more}
 
 
+_PLAIN: list[Step] = [["make", [0, [10], "float64", False]], ["narrow", ["$0", 0, 0, 3]]]
+
 EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
     "a copy that min-cut saves lies as the value did": (
         program(
@@ -87,6 +89,32 @@ EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
             _call([["make", [5, [3], "float64", False]], ["detach", ["$0"]]], "$1", "$0"),
         ),
         {"keep_inference_input_mutations": True},
+    ),
+    "a view of what no_grad showed of a leaf on a base that requires none": (
+        program(
+            [["permute", ["$0", [1, 0]], "no_grad"], ["chunk", ["$1", 2, 1]]],
+            ["$2.0"],
+            _call([*_PLAIN, ["view", ["$1", [1, 3]]], ["requires_grad_", ["$2"]]], "$2"),
+        ),
+        {"fast_paths": False},
+    ),
+    "a view taken under no_grad of a leaf on a base that has a history by now": (
+        program(
+            [["sum", ["$0"]], ["mul_", ["$1", "$3"]], ["alias", ["$2"], "no_grad"]],
+            ["$5"],
+            _call(
+                [
+                    *_PLAIN,
+                    ["requires_grad_", ["$1"]],
+                    ["narrow", ["$0", 0, 4, 3]],
+                    ["requires_grad_", ["$3"]],
+                ],
+                "$1",
+                "$0",
+                "$3",
+            ),
+        ),
+        {},
     ),
 }
 """The program, and options of `compile`."""
