@@ -313,7 +313,7 @@ def _run_random(examples: int) -> Counter[str]:
     return tally
 
 
-@pytest.mark.rules("GEN-1", "GEN-11", "GEN-12", "GEN-13")
+@pytest.mark.rules("GEN-1", "GEN-11", "GEN-12", "GEN-13", "GRD-5")
 def test_random_programs_compiled_equal_eager() -> None:
     """Each is called twice: other aliases, requires_grad, values and grad mode (GEN-13)."""
     tally = _run_random(1_500)

@@ -7,7 +7,7 @@ import aotlite as al
 from tests.rules.sharing_sessions import sessions, written_overlap
 
 
-@pytest.mark.rules("GRD-2", "DUP-5", "DUP-2")
+@pytest.mark.rules("GRD-2", "DUP-5", "DUP-2", "GRD-6")
 @settings(max_examples=40)
 @given(sessions())
 def test_any_pattern_after_any_other_is_eagers(session):
@@ -26,7 +26,7 @@ def test_any_pattern_after_any_other_has_eagers_gradients(session):
     assert refused <= sum(written_overlap(session, pattern) for pattern in session.patterns)
 
 
-@pytest.mark.rules("DUP-5", "DUP-2", "ALI-8")
+@pytest.mark.rules("DUP-5", "DUP-2", "ALI-8", "GRD-6")
 @settings(max_examples=100)
 @given(sessions(writes=False))
 def test_which_arguments_are_one_object_is_compared_where_nothing_is_written_too(session):
