@@ -173,9 +173,7 @@ def _layer_norm(
     return _affine(_standard(_wide(x), dims, eps)[0], weight, bias).to(x.dtype)
 
 
-def _rms_norm(
-    x: Any, shape: tuple[int, ...], weight: Any = None, eps: float | None = None
-) -> Any:
+def _rms_norm(x: Any, shape: tuple[int, ...], weight: Any = None, eps: float | None = None) -> Any:
     dims = tuple(range(x.ndim - len(shape), x.ndim))
     wide = _wide(x)
     squares = _over((wide * wide).sum(dims, True), sizes.numel(shape))

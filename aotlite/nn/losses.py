@@ -67,9 +67,7 @@ class BCELoss(_Weighted):
     """The cross entropy of probabilities of yes and no."""
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.binary_cross_entropy(
-            input, target, self.weight, reduction=self.reduction
-        )
+        return losses.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Weighted):
@@ -101,9 +99,7 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.kl_div(
-            input, target, reduction=self.reduction, log_target=self.log_target
-        )
+        return losses.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class NLLLoss(_Weighted):

@@ -120,9 +120,7 @@ class LeakyReLU(_InPlace):
 class Hardtanh(_InPlace):
     """x, but at least `min_val` and at most `max_val`."""
 
-    def __init__(
-        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-    ) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
         if not min_val < max_val:
             raise ArgumentError(

@@ -227,13 +227,15 @@ class RNN(_Recurrent):
     """Units with a tanh, or a relu: (l, n, i) -> (l, n, h), h_n of shape (layers, n, h)."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
         **options: Any,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(
-                f"RNN: nonlinearity is {nonlinearity!r}, expected 'tanh' or 'relu'"
-            )
+            raise ArgumentError(f"RNN: nonlinearity is {nonlinearity!r}, expected 'tanh' or 'relu'")
         self.nonlinearity = nonlinearity
         self.mode = f"RNN_{nonlinearity.upper()}"
         super().__init__(input_size, hidden_size, num_layers, **options)

@@ -16,7 +16,8 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.facts import CapturedInput, CountStep, InputRole, StateStep
+from aotlite.stages.count_plan import CountStep
+from aotlite.stages.facts import CapturedInput, InputRole, StateStep
 from aotlite.stages.growth import Growth, resized
 
 

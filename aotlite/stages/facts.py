@@ -31,6 +31,7 @@ from aotlite.ir.role import (
     Result,
     Saved,
 )
+from aotlite.stages.count_plan import CountPlan
 from aotlite.stages.record import Record
 
 if TYPE_CHECKING:
@@ -122,33 +123,6 @@ class ArgumentLeaf(Record):
 
 
 # ------------------------------------------------------------------------------- 2 analyze
-@attrs.frozen(repr=False)
-class CountStep(Record):
-    """A tensor is put from one storage onto another (TEN-26); storages by their numbers."""
-
-    old: int
-    new: int
-    old_writes: int
-    """Since the step before, or since entry."""
-    new_writes: int
-
-
-@attrs.frozen(repr=False)
-class CountPlan(Record):
-    """How the counts of writes come about where tensors are put onto other memory.
-
-    Then a count depends on what another one was at entry.
-    """
-
-    owners: tuple[InputRole | Output | IntermediateBase | None, ...]
-    """Whose storage each is: an input's at entry; None for one that nobody sees."""
-    steps: tuple[CountStep, ...]
-    rest: tuple[int, ...]
-    """The writes of each storage since the last step."""
-    totals: tuple[int, ...]
-    """What is counted for each elsewhere."""
-
-
 @attrs.frozen(eq=False, repr=False)
 class MemoryStep(Record):
     """An input is put onto other memory (FUN-18)."""
@@ -297,6 +271,8 @@ class AliasOfInput(Record):
     view: ViewFacts
     changes_before: int = 0
     """How many of the input's changes it was taken after."""
+    outdated: bool = False
+    """Its memory was written since its history was last asked for."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -350,6 +326,8 @@ class BaseMeta(Record):
     """How often the function wrote its storage."""
     shares_outside: bool = False
     """A hidden alias of it was taken (TEN-5)."""
+    holder: InputRole | None = None
+    """The input that is put onto it, and gets its history (FUN-18)."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """META-26: what is pickled has let go of the captured graph."""

@@ -23,7 +23,7 @@ from aotlite.stages.facts import (
     MemoryStep,
     Plain,
 )
-from aotlite.stages.s10_effects import rebuilt
+from aotlite.stages.s10_effects import rebuilt, take_history
 from aotlite.stages.s10_guards import name_of
 from aotlite.stages.s10_source import Source
 
@@ -57,8 +57,17 @@ class ChangeWriter:
                     move = grow_to if change.grows else take_place
                     self.source.use(move)
                     self.source.add(f"{move.__name__}({name}, {next(windows)})")
+                    self._hand_over(each, name)
                 else:
                     self.source.add(f"{name}.{change.value}")
+
+    def _hand_over(self, each: InputMeta, name: str) -> None:
+        """The input has the history of the base that it is put onto."""
+        held = [i for i, base in enumerate(self.meta.bases) if base.holder == each.role]
+        for index in held:
+            base = self.values[IntermediateBase(index)]
+            self.source.use(take_history)
+            self.source.add(f"take_history({name}, {base}._node, {base}._index)")
 
     def _windows(self) -> list[str]:
         """Variables of where inputs are put, all found before one is moved."""

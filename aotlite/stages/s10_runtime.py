@@ -156,8 +156,8 @@ class _Writer:
         self._hook(edges)
         self._write_inputs()
         self.changes.set_versions()
-        self._link()
         self._results()
+        self._link()
         self._geometries()
         if self.plan.backward is not None:
             keep_forms(self.source, self.plan.backward.memory, self._lasting())
@@ -321,7 +321,7 @@ class _Writer:
         if backward is None or not backward.links:
             return
         owners = [each.owner for each in backward.links]
-        found = {o: self.values.get(o) or name_of(o) for o in owners}  # type: ignore[arg-type]
+        found = {owner: self._variable(owner) for owner in owners}
         if len(owners) > MANY and self.meta.count_plan is None:
             self.source.add(f"storages = [t.storage for t in {listed([found[o] for o in owners])}]")
             self.source.add("node.links = [(s, s.version) for s in storages]")
@@ -332,6 +332,11 @@ class _Writer:
             self.source.add(f"{name} = {storage}")
         pairs = [f"({names[o]}, {names[o]}.version)" for o in owners]
         self.source.add(f"node.links = {listed(pairs)}")
+
+    def _variable(self, owner: Any) -> str:
+        """The variable of a tensor on an owner's memory; of a hidden alias that is a result."""
+        of_result = isinstance(owner, Output) and owner not in self.values
+        return self.results[owner.index] if of_result else self.values.get(owner) or name_of(owner)
 
     # --- inputs
     def _write_inputs(self) -> None:
@@ -391,6 +396,8 @@ class _Writer:
     def _rebuild_early(self, index: int, output: AliasOfInput) -> None:
         """By ops: what the input is by then decides what history the view has."""
         self._rebuild(index, name_of(output.role), output.view, quick=False)
+        if output.outdated:
+            self.source.add(f"{self.results[index]}._seen = -1")
 
     def _results(self) -> None:
         later = []

@@ -36,6 +36,7 @@ from aotlite.stages.facts import (
     Fixed,
     FunctionMeta,
     InputMeta,
+    InputRole,
     IsInput,
     MemoryStep,
     OutputMeta,
@@ -185,13 +186,16 @@ def _with_changes(
                 changes=tuple([results.step(s) if isinstance(s, Node) else s for s in steps]),
             )
         last = next((step for step in reversed(steps) if isinstance(step, Node)), None)
-        yield meta if last is None else _elsewhere(given, meta, inputs.final(last))
+        yield meta if last is None else _elsewhere(given, meta, inputs.final(last), results, last)
 
 
-def _elsewhere(given: CapturedInput, meta: InputMeta, final: Sight) -> InputMeta:
+def _elsewhere(
+    given: CapturedInput, meta: InputMeta, final: Sight, results: _Outputs, put: Node
+) -> InputMeta:
     """The record of an input that was put onto other memory: its geometry is told from there."""
     fake = given.fake
-    if fake.requires_grad_outside() and not (fake._leaf and fake._node is None):
+    has_history = fake.requires_grad_outside() and not (fake._leaf and fake._node is None)
+    if has_history and not results.hand_over(given.role, meta, put):
         raise noted(
             UnsupportedError(
                 f"analyze: {given.place} is put onto other memory by set_ and gets a history "
@@ -288,6 +292,19 @@ class _Outputs:
         """What is done to an input that gets this value, on other memory (FUN-18)."""
         return MemoryStep(self._window(value), self.timeline.puts[value].grows)
 
+    def hand_over(self, role: InputRole, meta: InputMeta, put: Node) -> bool:
+        """Whether an input is put onto the whole of a base, whose history then is the input's."""
+        last = meta.changes[-1]
+        window = last.window if isinstance(last, MemoryStep) else None
+        whole = all(step.op.cuts_history for step in self.seen[put].chain)
+        if not isinstance(window, AliasOfBase) or not whole:
+            return False
+        base = self.bases[window.base]
+        if base.requires_grad or base.holder is not None:
+            return False
+        self.bases[window.base] = attrs.evolve(base, requires_grad=True, holder=role)
+        return True
+
     def _window(self, value: Node) -> Alias:
         sight = self.seen[value]
         if not self.timeline.puts[value].grows:
@@ -306,7 +323,14 @@ class _Outputs:
         sight = attrs.evolve(sight, chain=_behind(sight.chain, self.seen[put].chain))
         view = self._view(index, result, sight)
         view = attrs.evolve(view, chain=_behind(view.chain, self.seen[put].chain))
-        return AliasOfInput(role, view, self.timeline.before(role, result.value))
+        return self._of_input(role, result, view)
+
+    def _of_input(self, role: InputRole, result: Tensor, view: ViewFacts) -> AliasOfInput:
+        """A result that is rebuilt from an input as it was when the view was taken."""
+        if role not in self.timeline.of:
+            return AliasOfInput(role, view)
+        outdated = result._root is not None and result._seen != result.storage.version
+        return AliasOfInput(role, view, self.timeline.before(role, result.value), outdated)
 
     def _kind(self, index: int, result: object) -> OutputMeta:
         if not isinstance(result, Tensor):
@@ -324,8 +348,7 @@ class _Outputs:
         if sight.root in self.inputs:
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
-            before = self.timeline.before(role, result.value)
-            return AliasOfInput(role, self._view(index, result, sight), before)
+            return self._of_input(role, result, self._view(index, result, sight))
         if sight.object is sight.root:
             return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
         shared = len(self.sharing[sight.root]) > 1 or sight.root in self.put_onto

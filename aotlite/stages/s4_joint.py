@@ -35,6 +35,7 @@ from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Family, Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.facts import (
+    Alias,
     AliasOfBase,
     Captured,
     CapturedFamily,
@@ -49,7 +50,7 @@ from aotlite.stages.facts import (
 from aotlite.stages.histories import passed
 from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
 from aotlite.stages.source_place import describe
-from aotlite.stages.timeline import new_leaves, refuse_shapes
+from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -324,6 +325,9 @@ class _Recording:
                 moved = isinstance(output, Plain) and output.geometry_steps
                 return _whole_edge(tensor) if moved else edge_of(tensor)
             case IntermediateBase(index):
+                holder = self.meta.bases[index].holder
+                if holder is not None:
+                    return _whole_edge(self.fakes[holder])
                 root = self.captured.results[self.meta.bases[index].witness]._root
                 edge: Edge | None = root.edge()
                 return edge
@@ -339,6 +343,11 @@ class _Recording:
                 owners.setdefault(id(result.storage), Output(index))
             elif isinstance(output, AliasOfBase):
                 owners.setdefault(id(result.storage), IntermediateBase(output.base))
+            elif isinstance(output, Alias) and output.view.version is not None:
+                owners.setdefault(id(result.storage), Output(index))
+        for window, storage in windows_of(self.captured, self.meta.inputs):
+            if isinstance(window, AliasOfBase):
+                owners.setdefault(id(storage), IntermediateBase(window.base))
         return owners
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
@@ -17,12 +18,13 @@ from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import IntermediateBase, Output
 from aotlite.stages.changes import Changes, Counts
+from aotlite.stages.count_plan import CountPlan
 from aotlite.stages.facts import (
+    Alias,
     AliasOfBase,
     AliasOfOutput,
     Captured,
     CapturedInput,
-    CountPlan,
     InputMeta,
     InputRole,
     MemoryStep,
@@ -167,15 +169,9 @@ def count_plan(
     if not counts.steps:
         return None
     owners: dict[int, Any] = {id(given.storage): given.role for given in captured.inputs}
-    changes: Changes = captured.recorder.changes
     pairs = zip(captured.results, outputs, strict=True)
     seen = [(r.storage, o) for r, o in pairs if isinstance(r, Tensor)]
-    for each in inputs:
-        puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
-        steps = [step for step in each.changes if isinstance(step, MemoryStep)]
-        seen += [
-            (changes.puts[put].storage, step.window) for put, step in zip(puts, steps, strict=True)
-        ]
+    seen += [(storage, window) for window, storage in windows_of(captured, inputs)]
     for index, (storage, output) in enumerate(seen):
         owner = _owner(index, output)
         if owner is not None:
@@ -195,3 +191,13 @@ def _owner(index: int, output: OutputMeta) -> Output | IntermediateBase | None:
         case AliasOfOutput(of, view) if view.version is None:
             return Output(of)
     return None
+
+
+def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tuple[Alias, Storage]]:
+    """Where inputs are put, each with the storage that stands for that memory in the capture."""
+    changes: Changes = captured.recorder.changes
+    for each in inputs:
+        puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
+        steps = [step for step in each.changes if isinstance(step, MemoryStep)]
+        for put, step in zip(puts, steps, strict=True):
+            yield step.window, changes.puts[put].storage
