@@ -169,10 +169,10 @@ def count_plan(
     if not counts.steps:
         return None
     owners: dict[int, Any] = {id(given.storage): given.role for given in captured.inputs}
-    pairs = zip(captured.results, outputs, strict=True)
-    seen = [(r.storage, o) for r, o in pairs if isinstance(r, Tensor)]
-    seen += [(storage, window) for window, storage in windows_of(captured, inputs)]
-    for index, (storage, output) in enumerate(seen):
+    pairs = enumerate(zip(captured.results, outputs, strict=True))
+    seen = [(i, r.storage, o) for i, (r, o) in pairs if isinstance(r, Tensor)]
+    seen += [(-1, storage, window) for window, storage in windows_of(captured, inputs)]
+    for index, storage, output in seen:
         owner = _owner(index, output)
         if owner is not None:
             owners.setdefault(id(storage), owner)

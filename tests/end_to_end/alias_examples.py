@@ -116,5 +116,13 @@ EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
         ),
         {},
     ),
+    "a result behind None is put onto other memory": (
+        program(
+            [["neg", ["$0"]], ["set_", ["$1", "$1"]]],
+            [None, "$1"],
+            _call([["make", [0, [1, 1], "float64", False]]], "$0"),
+        ),
+        {},
+    ),
 }
 """The program, and options of `compile`."""
