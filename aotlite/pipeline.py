@@ -308,6 +308,11 @@ def _world(
             for each in meta.inputs
             if each.writes or each.version_bumps or each.written_late
         ),
+        needed={
+            each.role: (reals[each.role].offset + each.extent[1]) * each.meta.dtype.itemsize
+            for each in meta.inputs
+            if each.extent is not None
+        },
         kin=_kin(meta, calling, partition.backward),
     )
 

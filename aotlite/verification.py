@@ -37,6 +37,7 @@ from aotlite.ir.role import (
     Seed,
 )
 from aotlite.stages.facts import Captured, FunctionMeta, Partition, Plain
+from aotlite.stages.reach import whole_node
 from aotlite.stages.synthetic import BaseInput, with_bases
 
 SEED, OFFSET = 20240607, 8
@@ -407,11 +408,18 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     nodes = captured.graph.nodes[:-1]
     unwritten = {member.role for base in bases for member in base.members}
     unwritten -= {each.role for each in meta.updated}
+    whole = {node: node for node in captured.graph.placeholders}
+    whole |= {
+        given.placeholder: whole_node(given.placeholder, captured.reach[given.role])
+        for given in captured.inputs
+        if given.role in captured.reach
+    }
     outputs: list[tuple[Role, Any]] = [
-        (MutatedInput(node.role), node)  # type: ignore[arg-type]
-        for node in captured.graph.placeholders
+        (MutatedInput(node.role), seen)  # type: ignore[arg-type]
+        for node, seen in whole.items()
         if node.role not in unwritten
     ]
+    nodes += tuple([seen for node, seen in whole.items() if seen is not node])
     for index, result in enumerate(meta.outputs):
         if isinstance(result, Plain):
             value = captured.graph.outputs[index]

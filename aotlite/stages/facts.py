@@ -6,6 +6,7 @@ Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,8 @@ class Captured(Record):
     families: tuple[CapturedFamily, ...] = ()
     late: tuple[tuple[Tensor, Tensor], ...] = ()
     """Fakes of inputs that should share a root, and were met too late for that."""
+    reach: Mapping[InputRole, tuple[int, int]] = {}
+    """Of inputs of which more is seen than they span: the first and last elements, from theirs."""
 
     @property
     def sources(self) -> tuple[CapturedInput | CapturedFamily, ...]:
@@ -171,6 +174,9 @@ class InputMeta(Record):
     """What besides writes is done to it at each call, in order (FUN-18, FUN-36)."""
     shares_outside: bool = False
     """A hidden alias was taken: from now on its memory may not move (TEN-5)."""
+    extent: tuple[int, int] | None = None
+    """Where windows of as_strided show more than it spans: the first element and the one behind the
+    last, from its own first one. Written bytes are those of all that is seen (FUN-11)."""
     in_graph: bool = False
     """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
     written_late: bool = False

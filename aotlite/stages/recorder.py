@@ -17,7 +17,7 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE, recording
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
 from aotlite.ir.location import Location
 from aotlite.ir.memory import is_within, storage_root
@@ -41,6 +41,7 @@ from aotlite.stages.guards import (
 )
 from aotlite.stages.histories import passes_outside
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
+from aotlite.stages.reach import Reach, check_in_storage, may_reach
 from aotlite.stages.source_place import describe, user_location
 
 AS_STRIDED_ = OPS["as_strided_"]
@@ -86,6 +87,7 @@ class CaptureRecorder:
         self._before: list[tuple[Place, Any]] = []
         self._alive: list[Any] = []
         self.families = Families()
+        self.reach = Reach()
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -181,20 +183,19 @@ class CaptureRecorder:
         real = self._real_by_node.get(root)
         first = 0 if real is None else real.offset
         offset = tensor.offset + start
-        size = meta.dtype.itemsize
+        size = held.dtype.itemsize
         have = held.span * size if real is None else real.storage.buffer.nbytes
-        needed = (offset + meta.span) * size
-        if meta.numel and needed > have:
-            raise ShapeError(
-                f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset "
-                f"{offset} needs {needed} bytes, expected at most the storage's {have} bytes"
-            )
+        check_in_storage(op, meta, offset, have)
         if meta.numel and not is_within(meta, offset - first, held):
-            raise self.refuse(
-                f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches outside "
-                f"the elements of the input {held}",
-                "pass the tensor that spans the whole storage as the argument",
-            )
+            given = next((i for i in self.inputs if i.placeholder is root), None)
+            if not may_reach(given, meta, offset):
+                raise self.refuse(
+                    f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches "
+                    f"outside the elements of the input {held}",
+                    "pass the tensor that spans the whole storage as the argument",
+                )
+            self.offset_read.add(given.role)  # type: ignore[union-attr]
+            self.reach.note(given, meta, offset - first)  # type: ignore[arg-type]
 
     def count_tape_node(self) -> None:
         self.sequence += 1

@@ -122,6 +122,18 @@ def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> N
         )
 
 
+def write_seen(target: Tensor, value: Any, meta: TensorMeta, first: int) -> None:
+    """RT-4, FUN-11: bytes alone, of all that the function saw of a tensor's memory.
+
+    `value` is an array or a window; it starts `first` elements from the tensor's first one.
+    """
+    arrays, layout = meta.device.arrays, (meta.dtype, meta.shape, meta.stride)
+    place = arrays.strided(target.storage.buffer, *layout, target.offset + first)
+    if type(value) is tuple:
+        value = arrays.strided(value[0], *layout, value[1])
+    arrays.copy(place, value)
+
+
 def is_simple(view: ViewFacts) -> bool:
     """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
     source, and no write came between.

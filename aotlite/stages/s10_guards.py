@@ -59,6 +59,8 @@ class World:
     """Whether inputs are views whose autograd state changes (TEN-23)."""
     written: frozenset[InputRole]
     """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
+    needed: dict[InputRole, int]
+    """Bytes that the storage must have, of inputs of which more is seen than they span."""
     kin: tuple[InputRole, ...]
     """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
 
@@ -376,6 +378,10 @@ class _Guards:
                 test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow"
             )
         for role, tensor in tensors.items():
+            if role in self.world.needed:
+                have, needed = f"{name_of(role)}.storage.buffer.nbytes", self.world.needed[role]
+                what = f"at least {needed} bytes"
+                self.check(f"{have} >= {needed}", f"the storage of {role}", have, what)
             if role in self.world.fixed_offsets:
                 name = name_of(role)
                 test = f"{name}.offset == {tensor.offset}"

@@ -63,6 +63,7 @@ from aotlite.stages.s10_effects import (
     rebuilt,
     take_history,
     with_own_history,
+    write_seen,
     write_window,
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
@@ -359,7 +360,11 @@ class _Writer:
         value = self._value_of(role)
         if value.op == "placeholder" and value.role == each.role:
             return  # all that was written is what was there
-        if self.plan.is_compact and travels_as_array(value.meta):
+        if each.extent is not None:
+            self.source.use(write_seen)
+            meta = self.source.constant(value.meta, "M", str(value.meta))
+            self.source.add(f"write_seen({name}, {self.raw[role]}, {meta}, {each.extent[0]})")
+        elif self.plan.is_compact and travels_as_array(value.meta):
             arrays = value.meta.device.arrays
             self.source.add(copy_line(self.source, arrays, f"{name}.array", self.raw[role]))
         else:

@@ -68,6 +68,7 @@ def capture(
         after,
         recorder.families.all(),
         recorder.late(),
+        dict(recorder.reach.extents),
     )
 
 

@@ -59,6 +59,7 @@ def analyze(captured: Captured) -> FunctionMeta:
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
     _refuse_late(captured, metas)
+    _refuse_reach_with_history(captured, metas)
     families = tuple(_families(captured, metas))
     _refuse_overlap_with_history(metas, families)
     changes = captured.recorder.changes
@@ -170,6 +171,7 @@ class _Inputs:
             changes_history=bool(data) and given.role not in self.kin and _root_changed(given),
             version_bumps=given.storage.version,
             shares_outside=given.storage.exported,
+            extent=self.captured.reach.get(given.role),
         )
 
 
@@ -233,6 +235,19 @@ def _refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
                     "written, and the second was found late, expected to see both from the start"
                 ),
                 "Pass it as an argument.",
+            )
+
+
+def _refuse_reach_with_history(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
+    """FUN-11: a gradient of memory that an input does not span has no place to go."""
+    for given, meta in zip(captured.inputs, metas, strict=True):
+        if given.role in captured.reach and given.family is None and meta.requires_grad_at_exit:
+            raise noted(
+                UnsupportedError(
+                    f"analyze: as_strided reaches outside the elements of {meta.place}, which "
+                    "requires grad after the call, expected windows within its elements"
+                ),
+                "Pass the tensor that spans the whole storage as the argument. (FUN-11)",
             )
 
 

@@ -49,6 +49,7 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.histories import passed
 from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
+from aotlite.stages.reach import whole_of
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
 
@@ -162,7 +163,10 @@ class _Recording:
         """
         placeholders = {given.role: given.placeholder for given in self.captured.inputs}
         for each in self.meta.updated:
-            self._read(MutatedInput(each.role), placeholders[each.role])
+            node = placeholders[each.role]
+            if each.extent is not None:
+                node = self.recorder._add(AS_STRIDED, *whole_of(node, each.extent))
+            self._read(MutatedInput(each.role), node)
         for index, output in enumerate(self.meta.outputs):
             if isinstance(output, Plain):
                 value = self.captured.results[index].value

@@ -56,52 +56,64 @@ class BaseInput(Record):
 
 def plan_bases(captured: Captured, meta: FunctionMeta) -> tuple[BaseInput, ...]:
     """The synthetic bases, in the order of their first members (SYN-3)."""
-    written = {each.role for each in meta.inputs if each.writes_data}
+    wanted = {each.role for each in meta.inputs if each.writes_data} | captured.reach.keys()
     found: list[BaseInput] = []
-    for component in _components(captured.inputs) if written else ():
-        if any(given.role in written for given in component):
+    for component in _components(captured) if wanted else ():
+        needed = len(component) > 1 or component[0].given.role in captured.reach
+        if needed and any(entry.given.role in wanted for entry in component):
             found.append(_base(SyntheticBase(len(found)), component))
     return tuple(found)
 
 
-def _components(inputs: Sequence[CapturedInput]) -> list[list[CapturedInput]]:
-    """Inputs that overlap, directly or through others (ALI-6); those that do not are left out."""
-    storages: dict[int, list[CapturedInput]] = {}
-    for given in inputs:
-        storages.setdefault(id(given.storage), []).append(given)
-    found: list[list[CapturedInput]] = []
-    for family in storages.values():
-        found += _connected(family) if len(family) > 1 else []
-    order = {given.role: place for place, given in enumerate(inputs)}
-    return sorted(found, key=lambda component: order[component[0].role])
+class _Entry:
+    """An input's window at entry, with all that is seen of its memory (FUN-11)."""
+
+    __slots__ = ("given", "meta", "offset")
+
+    def __init__(self, given: CapturedInput, extent: tuple[int, int] | None) -> None:
+        self.given = given
+        self.meta = given.entry_meta
+        self.offset = given.entry_offset
+        if extent is not None:
+            self.meta = self.meta.as_contiguous((extent[1] - extent[0],))
+            self.offset += extent[0]
+
+    @property
+    def start(self) -> int:
+        """The first byte."""
+        return self.offset * self.meta.dtype.itemsize
+
+    @property
+    def end(self) -> int:
+        """The byte behind the last."""
+        return self.start + self.meta.span * self.meta.dtype.itemsize
 
 
-def _connected(family: list[CapturedInput]) -> Iterator[list[CapturedInput]]:
-    entries = [_Entry(given) for given in family]
+def _components(captured: Captured) -> list[list[_Entry]]:
+    """Inputs that overlap, directly or through others (ALI-6), and those that do not, alone."""
+    storages: dict[int, list[_Entry]] = {}
+    for given in captured.inputs:
+        entry = _Entry(given, captured.reach.get(given.role))
+        storages.setdefault(id(given.storage), []).append(entry)
+    found = [group for family in storages.values() for group in _connected(family)]
+    order = {given.role: place for place, given in enumerate(captured.inputs)}
+    return sorted(found, key=lambda component: order[component[0].given.role])
+
+
+def _connected(family: list[_Entry]) -> Iterator[list[_Entry]]:
     group = list(range(len(family)))
-    for i, j in overlapping_pairs(entries):
+    for i, j in overlapping_pairs(family):
         old, new = group[j], group[i]
         group = [new if each == old else each for each in group]
     for name in dict.fromkeys(group):
-        members = [given for given, each in zip(family, group, strict=True) if each == name]
-        if len(members) > 1:
-            yield members
-
-
-class _Entry:
-    """An input's window at entry: its fake may have moved since."""
-
-    __slots__ = ("meta", "offset")
-
-    def __init__(self, given: CapturedInput) -> None:
-        self.meta = given.entry_meta
-        self.offset = given.entry_offset
+        yield [entry for entry, each in zip(family, group, strict=True) if each == name]
 
 
 # ------------------------------------------------------------------------------------- one base
-def _base(role: SyntheticBase, members: list[CapturedInput]) -> BaseInput:
-    start = min(map(_start, members))
-    end = max(map(_end, members))
+def _base(role: SyntheticBase, component: list[_Entry]) -> BaseInput:
+    members = [entry.given for entry in component]
+    start = min(entry.start for entry in component)
+    end = max(entry.end for entry in component)
     dtypes = {given.entry_meta.dtype for given in members}
     if len(dtypes) == 1:
         for given in members:

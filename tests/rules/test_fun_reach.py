@@ -1,0 +1,77 @@
+"""as_strided counts from the storage: windows may show more than an input spans (FUN-11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aotlite as al
+
+SIZE = 12
+
+
+@st.composite
+def windows(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    shape = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=2)))
+    stride = {1: (draw(st.integers(1, 3)),), 2: (draw(st.sampled_from((3, 4))), 1)}[len(shape)]
+    reach = sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+    return shape, stride, draw(st.integers(0, SIZE - 1 - reach))
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(("read", "own", "seen")), windows()), max_size=4)
+
+
+@pytest.mark.rules("FUN-11", "SYN-3")
+@given(windows(), STEPS, st.booleans())
+def test_windows_of_a_view_show_and_write_its_storage(own: Any, steps: Any, beside: bool) -> None:
+    def body(view: Any, *rest: Any) -> Any:
+        total = view.sum()
+        for kind, window in steps:
+            seen = view.as_strided(*window)
+            if kind == "read":
+                total = total + (seen * seen).sum()
+            elif kind == "own":
+                view.mul_(2)
+            else:
+                seen.add_(1)
+        return [total, view, view.as_strided((2,), (1,), 3), *[each * 1 for each in rest]]
+
+    def observed(function: Any, size: int) -> Any:
+        memory = al.arange(size, dtype=al.float64).clone()
+        rest = [memory[5:7]] if beside else []
+        results = function(memory.as_strided(*own), *rest)
+        seen = [(r.tolist(), r.stride(), r.storage_offset(), r.version) for r in results[1:]]
+        same = [r.storage is memory.storage for r in results[:3]]
+        return results[0].tolist(), seen, same, memory.tolist(), memory.version
+
+    compiled = al.compile(body, verify=2)
+    for size in (SIZE, SIZE + 3, SIZE):
+        assert observed(compiled, size) == observed(body, size)
+
+
+@pytest.mark.rules("FUN-11", "GRD-2")
+def test_a_storage_that_is_too_small_is_another_entry_and_eagers_error() -> None:
+    compiled = al.compile(lambda view: view.as_strided((3,), (2,), 0).sum())
+    assert 6.0 == compiled(al.arange(8.0)[2:4]).item()
+    with pytest.raises(al.ShapeError, match="needs 20 bytes"):
+        compiled(al.arange(4.0)[2:4])
+    assert 6.0 == compiled(al.arange(9.0)[2:4]).item()
+    assert 1 == len(compiled.entries)
+
+
+@pytest.mark.rules("FUN-11", "GEN-2")
+def test_a_gradient_has_to_have_a_place() -> None:
+    """A view alone does not say what its base is: with both passed, it goes to the base."""
+    leaf: Any = al.arange(6.0).clone().requires_grad_()
+
+    def f(view: Any, *base: Any) -> Any:
+        return view.as_strided((3,), (2,), 0).square().sum()
+
+    with pytest.raises(al.UnsupportedError, match="reaches outside"):
+        al.compile(f)((leaf * 1)[2:4])
+    base = leaf * 1
+    al.compile(f)(base[2:4], base).backward()
+    assert [0.0, 0.0, 4.0, 0.0, 8.0, 0.0] == leaf.grad.tolist()
