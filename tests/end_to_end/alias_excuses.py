@@ -240,7 +240,7 @@ class Mended(PyTorch):
             if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
                 raise RuntimeError("TEN-26")
         except RuntimeError as error:
-            self.has_kept_kind = self.moved and "A view was created in no_grad" in str(error)
+            self.has_kept_kind = self.moved and any(text in str(error) for text in KEPT)
             raise
         return given.pop()
 
@@ -260,6 +260,8 @@ class Mended(PyTorch):
         return (self.torch.is_grad_enabled() and tracked) or not target.is_leaf
 
     def _check_overlap(self, op: str, target: Any, args: list[Any]) -> None:
+        if op == "index_put_" and EXACT in self.mends and _overlaps_itself(target, repeats=False):
+            raise RuntimeError("TEN-8")
         if op not in OVERLAP_REFUSED or not _overlaps_itself(target):
             return
         if op == "copy_" and args[0] == args[1]:
@@ -288,6 +290,8 @@ BACKWARD_ERRORS = {
     RESIZED: "are out of bounds for storage",
     EMPTY: "Tensor must have a last dimension with stride 1",
 }
+KEPT = "A view was created in no_grad", "cannot resize variables that require grad"
+"""What a tensor is refused for by the history it had before `set_`."""
 OVERLAP_REFUSED = frozenset(
     ["add_", "sub_", "mul_", "div_", "neg_", "copy_", "masked_fill_", "index_fill_", "square_"]
 )
@@ -304,8 +308,11 @@ def _is_write_of_integers(op: str, target: Any) -> bool:
     return writes and not (target.is_floating_point() or target.is_complex())
 
 
-def _overlaps_itself(tensor: Any) -> bool:
-    return has_internal_overlap(tuple(tensor.shape), tuple(tensor.stride()))
+def _overlaps_itself(tensor: Any, *, repeats: bool = True) -> bool:
+    """Whether two elements are one; `repeats`: by stride 0, too."""
+    dims = zip(tensor.shape, tensor.stride(), strict=True)
+    kept = [(size, stride) for size, stride in dims if stride or repeats]
+    return has_internal_overlap(tuple(n for n, _ in kept), tuple(s for _, s in kept))
 
 
 def detached_leaves(program: Program) -> Program:
