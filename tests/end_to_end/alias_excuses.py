@@ -234,7 +234,9 @@ class Mended(PyTorch):
         if TYPED in self.mends and _is_write_of_integers(op, target):
             given = [self._without_history(value, target) for value in values]
         if SAME in self.mends and op.endswith("_"):
-            given = [self._elsewhere(value, target) for value in given]
+            for name in args[1:]:
+                if isinstance(name, str) and name[1:].isdigit():
+                    given[int(name[1:])] = self._elsewhere(given[int(name[1:])], target)
         try:
             run_steps(self, [[op, args]], given)
             if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
@@ -300,7 +302,7 @@ OVERLAP_REFUSED = frozenset(
 
 def _place(tensor: Any) -> Any:
     telling = [(n, s) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1]
-    return tensor.data_ptr(), tensor.dtype, telling
+    return tensor.data_ptr(), tensor.itemsize, telling
 
 
 def _is_write_of_integers(op: str, target: Any) -> bool:
