@@ -95,16 +95,17 @@ def verdict(action, *args):
     return "done"
 
 
-@pytest.mark.rules("RT-6", "RT-7", "RT-8", "FUN-16", "META-10")
-@settings(max_examples=80)
+@pytest.mark.rules("RT-6", "RT-7", "RT-8", "RT-12", "FUN-16", "META-10")
+@settings(max_examples=100)
 @given(
     st.lists(
         st.lists(st.sampled_from(sorted(VIEWS)), max_size=3), min_size=1, max_size=3
     ),
     st.sampled_from(["an argument", "an intermediate", "a written argument"]),
     st.integers(0, 2),
+    st.booleans(),
 )
-def test_results_are_the_views_that_eager_returns_and_can_be_written_as_they(chains, source, k):
+def test_results_are_the_views_that_eager_returns_and_written_as_they(chains, source, k, fast):
     """Names of nodes, bases and storages; then one result is written, and gradients are taken."""
 
     def function(x):
@@ -113,7 +114,7 @@ def test_results_are_the_views_that_eager_returns_and_can_be_written_as_they(cha
         return [seen_through(y, names) for names in chains]
 
     found = []
-    for each in (function, al.compile(function)):
+    for each in (function, al.compile(function, fast_paths=fast)):
         leaf, x = made("inner")
         results = each(x)
         note = [facts(result, x, results) for result in results]
