@@ -47,7 +47,7 @@ from aotlite.stages.facts import (
 from aotlite.stages.growth import check_growths
 from aotlite.stages.histories import follows_base, has_own_history, is_dead_end
 from aotlite.stages.source_place import describe
-from aotlite.stages.timeline import Timeline, count_plan, refuse_grown
+from aotlite.stages.timeline import Timeline, count_plan, refuse_grown, refuse_lost_base
 
 
 def analyze(captured: Captured) -> FunctionMeta:
@@ -357,6 +357,7 @@ class _Outputs:
         if given is not None:
             return IsInput(given.role)
         sight = self.seen[result.value]
+        self._check_base(index, result, sight)
         put = self.timeline.put(result.value)
         if put is not None:
             return self._after_put(index, result, put)
@@ -370,6 +371,14 @@ class _Outputs:
         if shared or result._kind is not None or has_own_history(result):
             return self._alias(sight, self._view(index, result, sight))
         return _plain(result, result.meta, EMPTY_CHAIN)
+
+    def _check_base(self, index: int, result: Tensor, sight: Sight) -> None:
+        base = result._base
+        place = None if base is None else self.first.get(id(base))
+        if base is None or place is None or self.captured.recorder.input_of(base) is not None:
+            return
+        if self.seen[base.value].object is not sight.root:
+            refuse_lost_base(index, place, result)
 
     def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
         """What is said of every result that is rebuilt as a view."""

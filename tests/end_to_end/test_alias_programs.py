@@ -187,3 +187,19 @@ def test_a_difference_counts_no_cell_and_is_kept(monkeypatch: pytest.MonkeyPatch
     line = run_chunk(alias_running.Chunk(0, 5, (POSSIBLE[0],)))
     assert [] == line["cells"]
     assert [5] == [each["seed"] for each in line["different"]]
+
+
+def test_a_view_whose_base_was_put_onto_other_memory_is_refused() -> None:
+    """Eager's view goes on to call it its base, which lies elsewhere by then (TEN-26)."""
+
+    def moved(x: Any) -> Any:
+        made = x.neg()
+        view = made.alias()
+        made.set_(x)
+        return view, made
+
+    x = al.ones(2)
+    with pytest.raises(al.UnsupportedError, match="^analyze: output 0 is a view of output 1, which"):
+        al.compile(moved)(x)
+    assert (0, [1.0, 1.0]) == (x.version, x.tolist())
+    assert [-1.0, -1.0] == al.compile(lambda x: moved(x)[0])(x).tolist()
