@@ -52,6 +52,8 @@ def programs(draw: Any) -> Program:
 @example(Program((Step(C, "add", None),), Forward(returns="memory"), again=True))
 @example(Program((Step(A, "add", "stashed"), Step(A, "mul", "stashed")), arriving=(1,)))
 @example(Program((Step(A, None, "stashed"),), between=A, partition=True))
+@example(Program((Step(A, None, "stashed"),), Forward(writes=A), between=A))
+@example(Program((Step(A, None, "view"),), Forward(writes=A, before=True), between=A))
 @given(program=programs())
 def test_backwards_that_write_memory_are_those_of_eager(program: Program) -> None:
     """Values, versions, gradients, errors; after the call, after a backward, after a second one."""

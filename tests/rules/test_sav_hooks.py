@@ -18,6 +18,7 @@ SAME = {
     "itself": (lambda t: t, lambda t: t),
     "a copy": (lambda t: t.clone(), lambda t: t),
     "transposed": (lambda t: t.t().clone(), lambda t: t.t()),
+    "in another order": (lambda t: t.t().contiguous(), lambda t: t.t()),
     "in two parts": (lambda t: (t * 0.5, t * 0.5), lambda kept: kept[0] + kept[1]),
     "with a number": (lambda t: (t * 4, 4), lambda kept: kept[0] / kept[1]),
     "only a number": (lambda t: (t, None, 3), lambda kept: kept[0]),

@@ -71,6 +71,9 @@ PROGRAMS = {
     "reductions": lambda x, w: (x.softmax(1) * w.exp()).logsumexp(0).sum(),
     "a result is saved, too": lambda x, w: (x * w).exp(),
     "windows": lambda x, w: (x.exp().as_strided((2, 2), (1, 2), 1) * w[:2, :2]).exp().sum(),
+    "a view in the backward": lambda x, w: (
+        x.exp().view(-1)[2:].sin() * w.exp().view(-1)[2:]
+    ).sum(),
     "a written intermediate": lambda x, w: (x * 2).mul_(w).exp().sum(),
 }
 
@@ -78,11 +81,15 @@ PROGRAMS = {
 @pytest.mark.rules("SAV-6")
 @pytest.mark.parametrize("spread", [1, 3], ids=["dense", "with gaps"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_backward_takes_saved_values_in_the_layout_that_the_forward_reports(name, spread):
+@pytest.mark.parametrize("partition", ["default", "min_cut"])
+def test_a_backward_takes_saved_values_in_the_layout_that_the_forward_reports(
+    name, spread, partition
+):
     """Its inputs have the strides of what arrives, and gradients are eager's."""
     backend = Transposing(lambda _, shape: tuple(s * spread for s in _column_major(shape)))
+    compiled = al.compile(PROGRAMS[name], backend=backend, verify=2, partition=partition)
     found = []
-    for run in (PROGRAMS[name], al.compile(PROGRAMS[name], backend=backend, verify=2)):
+    for run in (PROGRAMS[name], compiled):
         x = al.linspace(-1, 1, 12).view(3, 4).clone().requires_grad_()
         w = al.linspace(0, 2, 12).view(3, 4).clone().requires_grad_()
         y = run(x, w)
