@@ -19,15 +19,9 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Family, MutatedInput, Primal
-from aotlite.stages.facts import (
-    AliasOfInput,
-    Captured,
-    Fixed,
-    FunctionMeta,
-    IsInput,
-    OutputMeta,
-)
+from aotlite.ir.role import MutatedInput, Primal
+from aotlite.stages.facts import Captured, Fixed, FunctionMeta, InputRole
+from aotlite.stages.record import Record
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 
@@ -101,47 +95,28 @@ def _constant(value: Any, meta: TensorMeta) -> Any:
 
 def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
     """The metadata in the words of the first capture: all inputs are arguments in the second."""
-    inputs = captured.inputs
-    outputs = [
-        Fixed(value) if isinstance(output, Fixed) else _with_role(output, inputs)
-        for output, value in zip(meta.outputs, captured.results, strict=True)
-    ]
+    named: FunctionMeta = _renamed(meta, [given.role for given in captured.inputs])
+    inputs = zip(named.inputs, captured.inputs, strict=True)
+    outputs = zip(named.outputs, captured.results, strict=True)
     return attrs.evolve(
-        meta,
-        inputs=tuple(
-            [
-                attrs.evolve(each, role=given.role, place=given.place)
-                for each, given in zip(meta.inputs, inputs, strict=True)
-            ]
-        ),
-        outputs=tuple(outputs),
-        tangents=tuple(
-            [
-                MutatedInput(_role(each.of, inputs)) if isinstance(each, MutatedInput) else each
-                for each in meta.tangents
-            ]
-        ),
-        families=tuple(
-            [
-                attrs.evolve(
-                    each,
-                    members=tuple([_role(m, inputs) for m in each.members]),
-                    through=_role(each.through, inputs),
-                )
-                for each in meta.families
-            ]
-        ),
+        named,
+        inputs=tuple([attrs.evolve(each, place=given.place) for each, given in inputs]),
+        outputs=tuple([Fixed(value) if isinstance(o, Fixed) else o for o, value in outputs]),
     )
 
 
-def _with_role(output: OutputMeta, inputs: Any) -> OutputMeta:
-    if isinstance(output, (IsInput, AliasOfInput)):
-        return attrs.evolve(output, role=_role(output.role, inputs))
-    return output
+def _renamed(value: Any, roles: list[InputRole]) -> Any:
+    """A record with the roles that the inputs have in the first capture, wherever it names one.
 
-
-def _role(role: Any, inputs: Any) -> Any:
-    if isinstance(role, Family):
-        return role  # they are numbered as their members are met
-    assert isinstance(role, Primal)
-    return inputs[role.index].role
+    Families need no other name: they are numbered as their members are met.
+    """
+    if isinstance(value, Primal):
+        return roles[value.index]
+    if isinstance(value, MutatedInput):
+        return MutatedInput(_renamed(value.of, roles))
+    if isinstance(value, tuple):
+        return tuple([_renamed(item, roles) for item in value])
+    if isinstance(value, Record) and not isinstance(value, Fixed):
+        names = [field.name for field in attrs.fields(type(value))]  # type: ignore[arg-type]
+        return type(value)(**{name: _renamed(getattr(value, name), roles) for name in names})
+    return value

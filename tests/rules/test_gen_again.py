@@ -99,3 +99,23 @@ def test_constants_hidden_inputs_and_random_ops_are_analyzed_again() -> None:
 
     results = al.compile(function, verify=True)(al.ones(2, 3))
     assert [True, False, True] == [r.requires_grad for r in results]
+
+
+def test_hidden_inputs_that_overlap_or_lend_their_memory_are_analyzed_again() -> None:
+    """They are arguments in the second capture: every place that names one is told so."""
+    base = (al.ones(6, requires_grad=True) * 2).view(2, 3)
+    row, memory = base[0], al.ones(4)
+
+    def overlapping(x: Any) -> Any:
+        x.mul_(2)
+        return row * 3
+
+    def lending(x: Any) -> Any:
+        x.set_(memory)
+        return x[1:]
+
+    found = al.compile(overlapping, verify=True)(base)
+    assert [12.0, 12.0, 12.0] == found.tolist()
+    x = al.ones(2)
+    found = al.compile(lending, verify=True)(x)
+    assert found.storage is memory.storage and x.storage is memory.storage

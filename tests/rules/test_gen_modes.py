@@ -169,7 +169,7 @@ def test_graphs_run_with_grad_off_and_the_mode_is_as_before(ambient: str, traini
         assert before == al.is_grad_enabled()
     if result.requires_grad:
         result.backward()
-        assert [2.0, 2.0, 2.0] == x.grad.tolist()
+        assert x.grad is not None and [2.0, 2.0, 2.0] == x.grad.tolist()
     expected = [("forward", False)] + [("backward", False)] * (training and ambient == "grad")
     assert expected == seen
 

@@ -235,7 +235,8 @@ def test_the_backward_takes_saved_values_and_tangents_and_returns_gradients_in_o
         tangents = [Tangent(result) for result in journey.meta.tangents]
         taken = [node.role for node in backward.placeholders]
         assert [*[Saved(i) for i in range(count)], *tangents] == taken
-        order = [each.role for each in (*journey.meta.inputs, *journey.meta.families)]
+        order: list[Any] = [each.role for each in journey.meta.inputs]
+        order += [each.role for each in journey.meta.families]
         given = [role.of for role, _ in backward.outputs_with(Gradient)]
         assert [role for role in order if role in given] == given
         assert len(given) == len(backward.output_roles)

@@ -111,7 +111,7 @@ def metas(draw: Any) -> FunctionMeta:
     if len(based) < len(bases):  # the first has a view, too
         outputs = (*outputs, AliasOfBase(0, draw(views())))
     results = [MutatedInput(each.role) for each in given_inputs]
-    possible = [*results, Output(0), *map(IntermediateBase, range(len(bases)))]
+    possible: list[Any] = [*results, Output(0), *map(IntermediateBase, range(len(bases)))]
     tangents = tuple([each for each in possible if draw(st.booleans())])
     some_gradient = any(i.requires_grad or i.requires_grad_at_exit for i in given_inputs)
     members = tuple([each.role for each in given_inputs])
