@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
+from aotlite.eager.autograd.shorter_chains import further
 from aotlite.eager.autograd.windows import bytes_window, window_on
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
@@ -43,7 +44,6 @@ from aotlite.ir.role import (
     SyntheticBase,
     Tangent,
 )
-from aotlite.stages.shorter_chains import further
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
@@ -267,7 +267,7 @@ class _Functionalizer:
             chain = _strided(parent.group.meta, meta, start)
         else:
             step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
-            chain = further(parent.chain, step, start - parent.start)
+            chain = further(parent.chain, step)
         if chain:
             self.views.setdefault(chain[-1], node)
         alias = self.env[node] = Alias(parent.group, chain, start, meta)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
+from aotlite.eager.autograd.shorter_chains import further, shorter
 from aotlite.eager.autograd.tape import put, replay
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, ViewOp
-from aotlite.stages.shorter_chains import further
 
 VIEWS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("t", ()),
@@ -40,24 +40,20 @@ drawn: st.SearchStrategy[list[int]] = st.lists(
 def chains(views: list[int]) -> tuple[Chain, Chain]:
     """The chain of those of the views that are allowed, and the shorter one."""
     meta = al.ones(2, 3, 4).meta
-    whole = shorter = EMPTY_CHAIN
+    whole = short = EMPTY_CHAIN
     for view in views:
         name, args = VIEWS[view]
         op = OPS[name]
         assert isinstance(op, ViewOp)
         try:
-            result, moved = op.rule(meta, *args)
+            result, _ = op.rule(meta, *args)
         except AotliteError:
             continue
         step = Step(op, args, meta, result)
-        whole, shorter = whole.then(step), further(shorter, step, moved)
+        whole, short = whole.then(step), further(short, step)
         meta = result
-    return whole, shorter
-
-
-def put_through(chain: Chain, base: Any, value: Any) -> Any:
-    """What is put; through no view at all it is the value."""
-    return put(chain, base, value) if chain else value
+    assert len(short) == len(shorter(whole))
+    return whole, short
 
 
 @given(drawn)
@@ -70,7 +66,7 @@ def test_a_shorter_chain_sees_and_writes_the_same(views: list[int]) -> None:
     seen, same = replay(whole, base), replay(shorter, base)
     assert (seen.meta, seen.storage_offset()) == (same.meta, same.storage_offset())
     value = seen * 2.0 + 100.0
-    one, other = (put_through(chain, base, value) for chain in (whole, shorter))
+    one, other = (put(chain, base, value) for chain in (whole, shorter))
     assert one.tolist() == other.tolist()
 
 
@@ -83,10 +79,10 @@ def test_a_write_through_a_chain_obeys_the_laws_of_a_lens(views: list[int]) -> N
     base = al.arange(24.0).view(2, 3, 4)
     seen = replay(chain, base)
     one, two = seen + 100.0, seen * 0.0 - 1.0
-    written = put_through(chain, base, one)
+    written = put(chain, base, one)
     assert replay(chain, written).tolist() == one.tolist()
-    assert put_through(chain, base, seen).tolist() == base.tolist()
-    assert put_through(chain, written, two).tolist() == put_through(chain, base, two).tolist()
+    assert put(chain, base, seen).tolist() == base.tolist()
+    assert put(chain, written, two).tolist() == put(chain, base, two).tolist()
     shown = set(seen.reshape(-1).tolist())
     before, after = np.array(base.tolist()), np.array(written.tolist())
     assert (before == after)[~np.isin(before, sorted(shown))].all()
@@ -107,7 +103,7 @@ def test_views_that_undo_each_other_leave_no_step(views: list[str], length: int)
     meta, chain = al.ones(4, 3).meta, EMPTY_CHAIN
     for name in views:
         op: Any = OPS[name]
-        result, moved = op.rule(meta, *args.get(name, ()))
-        chain = further(chain, Step(op, args.get(name, ()), meta, result), moved)
+        result, _ = op.rule(meta, *args.get(name, ()))
+        chain = further(chain, Step(op, args.get(name, ()), meta, result))
         meta = result
     assert length == len(chain)

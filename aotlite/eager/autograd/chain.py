@@ -36,13 +36,15 @@ class Chain:
     ((), 0)
     """
 
-    __slots__ = ("__weakref__", "_before", "_last", "_length", "_repeats")
+    __slots__ = ("__weakref__", "_before", "_last", "_length", "_repeats", "shorter")
 
     def __init__(self, before: Chain | None = None, last: Step | None = None) -> None:
         self._before = before
         self._last = last
         self._length: int = 0 if before is None else before._length + 1
         self._repeats: bool | None = None if before is not None else False
+        self.shorter: Chain | None = None
+        """What shows the same in fewer steps, once somebody has asked (`shorter_chains.py`)."""
 
     def then(self, step: Step) -> Chain:
         """This chain and one step more."""

@@ -17,6 +17,7 @@ from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
 from aotlite.eager.autograd.hooks import move_retained
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
+from aotlite.eager.autograd.shorter_chains import shorter
 from aotlite.eager.autograd.tape import OpNode, SliceAssign, new_node, plan_of
 from aotlite.eager.autograd.windows import window_on
 from aotlite.eager.state import STATE
@@ -432,7 +433,7 @@ def rebase(
         _take(tensor, (node, index))
         return
     if tensor._chain:
-        node = SliceAssign(node, _lens(tensor, root), root.meta, base_edge, own)
+        node = SliceAssign(node, shorter(_lens(tensor, root)), root.meta, base_edge, own)
         index = 0
     become(root, tensor, node, index)
 

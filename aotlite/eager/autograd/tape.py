@@ -352,6 +352,8 @@ def replay(chain: Iterable[Step], value: Any) -> Any:
 
 def put(chain: Chain | tuple[Step, ...], base: Any, value: Any) -> Any:
     """`base` with what is seen through `chain` replaced by `value` (FUN-7)."""
+    if not chain:
+        return value
     parents = [base]
     for step in chain[:-1]:
         parents.append(parents[-1]._apply(step.op.shown, (parents[-1], *step.args)))

@@ -1,7 +1,8 @@
 """Shorter chains of views: a write goes back through each view of its chain, so that a chain that
 grows with the program makes the program's cost grow with its square.
 
-Used by stage 6. Rules: FUN-3, FUN-7. Spec: `specs/rules/fun.md`.
+The history of a write and stage 6 go through the shorter chain; what a tensor says of its views
+does not. Rules: FUN-3, FUN-7, TEN-17. Spec: `specs/rules/fun.md`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,31 @@ from __future__ import annotations
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.ir.layout import view_strides
 from aotlite.ir.op import ViewOp
-from aotlite.ir.ops.views import PERMUTE, SLICE, TRANSPOSE, VIEW, T
+from aotlite.ir.ops.views import AS_STRIDED, PERMUTE, SLICE, TRANSPOSE, VIEW, T
 from aotlite.ir.sizes import is_symbolic, slice_bounds, wrap_dim
 
 
-def further(chain: Chain, step: Step, moved: int) -> Chain:
-    """The chain and one step more, which starts `moved` elements behind its operand.
+def shorter(chain: Chain) -> Chain:
+    """A chain that shows the same in fewer steps, found once for each chain."""
+    waiting = []
+    at = chain
+    while at and at.shorter is None:
+        waiting.append(at)
+        at = at.before
+    found = at.shorter or EMPTY_CHAIN
+    for each in reversed(waiting):
+        found = each.shorter = further(found, each[-1])
+    return found
+
+
+def further(chain: Chain, step: Step) -> Chain:
+    """The chain and one step more.
 
     A step that shows its operand as it is adds nothing. One that undoes the last takes it away, and
     one of the last's kind is joined to it.
     """
-    if step.result is step.operand and moved == 0 and not _is_symbolic(step):
-        return chain
+    if step.result is step.operand and step.op is not AS_STRIDED and not _is_symbolic(step):
+        return chain  # no view but as_strided shows a geometry at another place
     if chain is EMPTY_CHAIN:
         return chain.then(step)
     last = chain[-1]
