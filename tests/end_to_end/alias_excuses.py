@@ -234,9 +234,7 @@ class Mended(PyTorch):
         if TYPED in self.mends and _is_write_of_integers(op, target):
             given = [self._without_history(value, target) for value in values]
         if SAME in self.mends and op.endswith("_"):
-            for name in args[1:]:
-                if isinstance(name, str) and name[1:].isdigit():
-                    given[int(name[1:])] = self._elsewhere(given[int(name[1:])], target)
+            args = [args[0], *(self._elsewhere(name, target, given) for name in args[1:])]
         try:
             run_steps(self, [[op, args]], given)
             if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
@@ -250,11 +248,15 @@ class Mended(PyTorch):
         is_source = isinstance(value, self.tensor_type) and value is not target
         return value.detach() if is_source and value.requires_grad else value
 
-    def _elsewhere(self, value: Any, target: Any) -> Any:
-        """A copy of what lies at the target's place, but for strides of dimensions of size 1."""
-        if not isinstance(value, self.tensor_type) or value is target:
-            return value
-        return value.clone() if _place(value) == _place(target) else value
+    def _elsewhere(self, name: Any, target: Any, values: list[Any]) -> Any:
+        """The name of a copy of an operand that lies at the target's place."""
+        operand = resolved(name, values)
+        if not isinstance(operand, self.tensor_type) or operand is target:
+            return name
+        if _place(operand) != _place(target):
+            return name
+        values.append(operand.clone())
+        return f"${len(values) - 1}"
 
     def _is_refused(self, was_plain: bool, target: Any, source: Any) -> bool:
         """TEN-26: what requires grad is set under no_grad, and is a leaf."""

@@ -52,3 +52,35 @@ def test_what_was_written_before_set_stays_in_the_old_memory(way):
     got = way.outcome(lambda: call(x, y))
     told = got, x.tolist(), old.tolist()
     way.shows(told, (None, [30, 33], [[2], [4]]), pytorch=(None, [30, 33], [[1], [2]]))
+
+
+@pytest.mark.rules("FUN-18")
+def test_resize_that_grows_the_memory(way):
+    """PyTorch's epilogue has no memory to give the new geometry."""
+    x = way.arange(2)
+
+    def grow(x):
+        x.resize_(4)
+        x.fill_(7)
+        return x * 2
+
+    call = way.compiled(grow)
+    got = way.outcome(lambda: call(x).tolist())
+    way.shows((got, x.tolist()), ([14] * 4, [7] * 4), pytorch=("raises RuntimeError", [0, 1]))
+
+
+@pytest.mark.rules("FUN-37")
+def test_other_bytes_under_an_input_are_seen(way):
+    """PyTorch loses that `data` is bound anew, and computes with the old bytes."""
+    x = way.arange(3)
+
+    def rebind(x):
+        if way.is_ours:
+            x.hidden_alias().copy_(x * 2)
+        else:
+            x.data = x.data * 2
+        return x + 1
+
+    got = way.compiled(rebind)(x).tolist()
+    told = got, x.tolist(), way.version(x)
+    way.shows(told, ([1, 3, 5], [0, 2, 4], 0), pytorch=([1, 2, 3], [0, 1, 2], 0))

@@ -33,8 +33,6 @@ FLAWS = """
 """.split()
 """The rules that PyTorch breaks, or that go further than PyTorch does."""
 WITHOUT_TEST = {
-    "FUN-18": "`resize_` of an input is refused while it is captured",
-    "FUN-37": "there is no `x.data` that could be bound anew",
     "RT-9": "waits for subclasses",
 }
 
