@@ -34,7 +34,7 @@ def first_byte(tensor: Tensor) -> int:
 
 
 SharedMemory = tuple[
-    tuple[tuple[int, ...], ...], tuple[tuple[int, int, int], ...], tuple[tuple[int, int], ...]
+    tuple[tuple[int, ...], ...], tuple[tuple[int, int, int], ...], tuple[tuple[int, int, int], ...]
 ]
 
 
@@ -42,7 +42,7 @@ def shared_memory(tensors: Sequence[Tensor], written: Sequence[int]) -> SharedMe
     """What counts of who shares memory, where these tensors are written (GRD-2).
 
     The tensors on each storage that one of them is on; the pairs of those that overlap, with their
-    distance in bytes; pairs on memory that ndarrays share. How others share memory, and how far
+    distance in bytes; likewise pairs on memory that two storages share. How others share memory, and how far
     apart tensors are that do not overlap, is nobody's business.
 
     >>> import aotlite as al
@@ -55,7 +55,7 @@ def shared_memory(tensors: Sequence[Tensor], written: Sequence[int]) -> SharedMe
     groups = [group for group in groups if len(group) > 1 and not wanted.isdisjoint(group)]
     pairs = [pair for group in groups for pair in _overlapping(tensors, group)]
     near = [(i, j, first_byte(tensors[j]) - first_byte(tensors[i])) for i, j in pairs]
-    foreign = [pair for pair in foreign_overlaps(tensors) if not wanted.isdisjoint(pair)]
+    foreign = [each for each in foreign_distances(tensors) if not wanted.isdisjoint(each[:2])]
     return tuple(groups), tuple(sorted(near)), tuple(foreign)
 
 
@@ -84,9 +84,16 @@ def are_apart(*tensors: Tensor) -> bool:
     return sum([storage.exported for storage in storages]) < 2 or is_foreign(tensors, ())
 
 
-def is_foreign(tensors: Sequence[Tensor], expected: Sequence[tuple[int, int]]) -> bool:
-    """Whether the pairs of `foreign_overlaps` are the expected ones."""
-    return tuple(foreign_overlaps(tensors)) == expected
+def is_foreign(tensors: Sequence[Tensor], expected: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether the pairs of `foreign_overlaps` are the expected ones, at those distances."""
+    return foreign_distances(tensors) == expected
+
+
+def foreign_distances(tensors: Sequence[Tensor]) -> tuple[tuple[int, int, int], ...]:
+    """The pairs of `foreign_overlaps`, with their distance in bytes."""
+    return tuple(
+        [(i, j, _address(tensors[j]) - _address(tensors[i])) for i, j in foreign_overlaps(tensors)]
+    )
 
 
 def foreign_overlaps(tensors: Sequence[Tensor]) -> Iterator[tuple[int, int]]:

@@ -62,6 +62,8 @@ class CapturedInput(Record):
     """How a person finds it: `argument 0['x']`, `model.weight`."""
     storage: Storage
     """The fake storage at entry: `set_` can have put the fake elsewhere since."""
+    memory: int = 0
+    """The same for inputs on one memory: a hidden alias has a storage of its own (TEN-5)."""
     leaf_entry: Edge | None = None
     """Where it collects as the leaf that the function made of it (FUN-36)."""
     family: Family | None = None

@@ -278,6 +278,7 @@ class CaptureRecorder:
             requires_grad,
             place,
             storage,
+            id(tensor.storage.buffer),
             family=family,
             entry_chain=fake._chain,
         )

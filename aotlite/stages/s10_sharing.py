@@ -15,7 +15,7 @@ from typing import Any
 from aotlite.eager.sharing import (
     are_apart,
     first_byte,
-    foreign_overlaps,
+    foreign_distances,
     is_foreign,
     on_one_storage,
     shared_memory,
@@ -103,7 +103,7 @@ def _tests(source: Source, tensors: dict[str, Tensor], written: Collection[str])
             yield Check(test, f"the memory of {later}", expected=f"that of {name}")
             if counts:
                 yield _at_distance(name, given[group[0]], later, given[index])
-    foreign = tuple(foreign_overlaps(given))
+    foreign = foreign_distances(given)
     if foreign:
         source.use(is_foreign)
         test = f"is_foreign({listed(names)}, {source.constant(foreign, 'V', 'shared by ndarrays')})"

@@ -94,7 +94,7 @@ def _components(captured: Captured) -> list[list[_Entry]]:
     storages: dict[int, list[_Entry]] = {}
     for given in captured.inputs:
         entry = _Entry(given, captured.reach.get(given.role))
-        storages.setdefault(id(given.storage), []).append(entry)
+        storages.setdefault(given.memory, []).append(entry)
     found = [group for family in storages.values() for group in _connected(family)]
     order = {given.role: place for place, given in enumerate(captured.inputs)}
     return sorted(found, key=lambda component: order[component[0].given.role])
