@@ -267,7 +267,8 @@ class _Functionalizer:
             chain = _strided(parent.group.meta, meta, start)
         else:
             step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
-            chain = further(parent.chain, step)
+            is_written = self.storages.is_written(operand)  # else views stay as they are (FUN-34)
+            chain = further(parent.chain, step) if is_written else parent.chain.then(step)
         if chain:
             self.views.setdefault(chain[-1], node)
         alias = self.env[node] = Alias(parent.group, chain, start, meta)
@@ -453,6 +454,10 @@ class _Storages:
             self.written.add(root)
         if op in _WINDOWS:
             self.windowed.add(root)
+
+    def is_written(self, node: Node) -> bool:
+        """Whether the storage of this value is written anywhere."""
+        return self.root.get(node, node) in self.written
 
     def needs_alias(self, node: Node) -> bool:
         """Whether more must be known of this value than the node that stands for it."""
