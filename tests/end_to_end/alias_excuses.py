@@ -233,7 +233,7 @@ class Mended(PyTorch):
         given = list(values)
         if TYPED in self.mends and _is_write_of_integers(op, target):
             given = [self._without_history(value, target) for value in values]
-        if SAME in self.mends and op.endswith("_"):
+        if SAME in self.mends and op.endswith("_") and op != "set_":
             args = [args[0], *(self._elsewhere(name, target, given) for name in args[1:])]
         try:
             run_steps(self, [[op, args]], given)
