@@ -377,7 +377,7 @@ class _Outputs:
         place = None if base is None else self.first.get(id(base))
         if base is None or place is None or self.captured.recorder.input_of(base) is not None:
             return
-        if self.seen[base.value].object is not sight.root:
+        if self.seen[base.value].root is not sight.root:
             refuse_lost_base(index, place, result)
 
     def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
