@@ -30,7 +30,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.stages.facts import ViewFacts
 
 Detached = dict[int, Tensor]
@@ -138,8 +138,20 @@ def is_simple(view: ViewFacts) -> bool:
     """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
     source, and no write came between.
     """
-    apart = view.own_history or view.is_leaf or view.stale or view.is_dead_end or view.follows_base
-    return not (apart or any(map(_stands_apart, view.chain)))
+    return not (_is_special(view) or any(map(_stands_apart, view.chain)))
+
+
+def is_detached(view: ViewFacts) -> bool:
+    """Whether a view may be rebuilt by `detached_view`: views as simple, and then `detach`."""
+    *steps, last = view.chain or (None,)
+    if last is None or last.op is not DETACH or view.version is not None:
+        return False
+    return not (_is_special(view) or any(map(_stands_apart, steps)))
+
+
+def _is_special(view: ViewFacts) -> bool:
+    lagging = view.stale or view.is_dead_end or view.follows_base
+    return view.own_history or view.is_leaf or lagging
 
 
 def _stands_apart(step: Step) -> bool:
@@ -205,6 +217,11 @@ def linked_view(source: Tensor, how: QuickView) -> Tensor:
         edge = node, 0
         out._node = node
     return out
+
+
+def detached_view(source: Tensor, how: QuickView) -> Tensor:
+    """RT-6: what `detach` gave, which is no view of its source and only lies in its memory."""
+    return tensor_on(source.storage, how.meta, source.offset + how.start)
 
 
 def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:

@@ -55,7 +55,9 @@ from aotlite.stages.s10_effects import (
     arrays_of,
     as_leaf,
     change_geometry_of,
+    detached_view,
     drawn,
+    is_detached,
     is_simple,
     linked_view,
     plain_view,
@@ -436,7 +438,7 @@ class _Writer:
     def _rebuild(self, index: int, origin: str, view: ViewFacts, *, quick: bool = True) -> None:
         """RT-6: the line that makes the view which eager's result is."""
         name = self.results[index] = f"r{index}"
-        if quick and self.plan.fast_paths and is_simple(view) and len(view.chain):
+        if quick and self.plan.fast_paths and self._is_quick(view):
             self.source.add(f"{name} = {self._quick_view(origin, view)}")
             return
         self.changes.note_detached()
@@ -461,9 +463,20 @@ class _Writer:
         self.source.use(with_own_history)
         self.source.add(f"with_own_history({name}, node, {number}, {kind})")
 
+    def _is_quick(self, view: ViewFacts) -> bool:
+        """Simple; or detached, and of no family with other results or with memory put elsewhere."""
+        if is_detached(view):
+            last = view.chain[-1]
+            results = [output.view for output in self.meta.outputs if isinstance(output, Alias)]
+            alone = [each is view or last not in each.chain.steps for each in results]
+            return all(alone) and not any(each.changes for each in self.meta.inputs)
+        return is_simple(view) and len(view.chain) > 0
+
     def _quick_view(self, origin: str, view: Any) -> str:
         quick = QuickView.of(view)
         make = linked_view if quick.nodes else plain_view
+        if is_detached(view):
+            make = detached_view
         self.source.use(make)
         text = f"{chain_words(view.chain)} -> {quick.meta}"
         return f"{make.__name__}({origin}, {self.source.constant(quick, 'V', text)})"
