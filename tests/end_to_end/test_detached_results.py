@@ -1,0 +1,44 @@
+"""What `detach` gives and a compiled function returns: no view, in memory that others see."""
+
+import pytest
+
+import aotlite as al
+from tests.end_to_end.cases import Call
+from tests.end_to_end.test_bad_aliasing import compare_worlds, leaf, numbers
+from tests.end_to_end.worlds import world_of
+from tests.programs import Ref, Step
+
+DETACHED = {
+    "alone": lambda x: (x.detach(),),
+    "a part": lambda x: (x[1:].detach(), x * 2),
+    "with its view": lambda x: (lambda d: (d, d[1:]))(x.detach()),
+    "two views of it": lambda x: (lambda d: (d[:2], d[1:]))(x.detach()),
+    "twice the same": lambda x: (lambda d: (d, d))(x.detach()),
+    "two": lambda x: (x.detach(), x.detach()[:2]),
+    "and written": lambda x: (x.detach().mul_(2), x * 2),
+}
+
+
+@pytest.mark.rules("RT-6", "TEN-4")
+@pytest.mark.parametrize("body", DETACHED)
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_detached_results_lie_in_the_memory_and_belong_to_each_other(body, history, target):
+    """A later write is seen by all, and bases are what they are in eager."""
+
+    def setup():
+        return [leaf(1, 2, 3, 4) * 1 if history else numbers(1, 2, 3, 4)]
+
+    compiled = al.compile(DETACHED[body])
+    for _ in range(2):
+        its = world_of(DETACHED[body], setup(), Call((0,)))
+        write = Step("mul_", (Ref(min(target, len(its.objects) - 1)), 2), grad=False)
+        compare_worlds(DETACHED[body], compiled, setup, Call((0,), after=(write,)))
+
+
+@pytest.mark.rules("RT-6", "META-13")
+def test_a_view_of_a_detached_result_has_it_for_its_base():
+    d, part = al.compile(DETACHED["with its view"])(numbers(1, 2, 3))
+    assert part.base is d
+    one, other = al.compile(DETACHED["two views of it"])(numbers(1, 2, 3))
+    assert one.base is other.base is not None
