@@ -93,7 +93,9 @@ def _worker(first: int, last: int, *, aot: bool) -> Iterator[Told]:
     """What a process tells of its programs, as far as it comes."""
     command = [sys.executable, "-m", __spec__.name, "--work", str(first), str(last)]
     command += ["--aot"] * aot
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # PyTorch logs what its own compiler fails on.
+    errors = subprocess.DEVNULL if aot else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             yield json.loads(line)
