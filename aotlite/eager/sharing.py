@@ -42,8 +42,8 @@ def shared_memory(tensors: Sequence[Tensor], written: Sequence[int]) -> SharedMe
     """What counts of who shares memory, where these tensors are written (GRD-2).
 
     The tensors on each storage that one of them is on; the pairs of those that overlap, with their
-    distance in bytes; likewise pairs on memory that two storages share. How others share memory, and how far
-    apart tensors are that do not overlap, is nobody's business.
+    distance in bytes; likewise pairs on memory that two storages share. How others share memory,
+    and how far apart tensors are that do not overlap, is nobody's business.
 
     >>> import aotlite as al
     >>> x, y = al.ones(6), al.ones(6)
