@@ -168,7 +168,8 @@ def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
         case AliasOfInput(role):
             since = output.changes_before
             late = f" after {since} of its changes" if since else ""
-            return _alias_text(f"{meta.input_of(role).place}{late}", output.view)
+            old = ", written since its history was last asked for" if output.outdated else ""
+            return _alias_text(f"{meta.input_of(role).place}{late}{old}", output.view)
         case AliasOfBase(base):
             return _alias_text(f"intermediate base {base}", output.view)
         case AliasOfOutput(index):
