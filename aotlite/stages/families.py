@@ -121,12 +121,13 @@ class Families:
 
 
 def _is_apart(tensor: Tensor) -> bool:
-    """Whether a view is told by its base even alone: a leaf on memory of a base that need not
-    require grad (TEN-23), or one that overlaps itself, which can be written through its base.
+    """Whether a view is told by its base even alone: one that requires grad on memory of a base
+    that does not (TEN-23), or one that overlaps itself, which can be written through its base.
     """
     if tensor._base is None:
         return False
-    return tensor._leaf and tensor._node is None or overlaps_itself(tensor.meta)
+    requires_grad: bool = tensor._root.requires_grad  # type: ignore[union-attr]
+    return overlaps_itself(tensor.meta) or (tensor.requires_grad_outside() and not requires_grad)
 
 
 def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:

@@ -15,12 +15,11 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, chain_of
 from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AliasError, UnsupportedError, noted
+from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sight, Sights, is_hidden
@@ -46,6 +45,11 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.growth import check_growths
 from aotlite.stages.histories import follows_base, has_own_history, is_dead_end
+from aotlite.stages.refusals import (
+    refuse_late,
+    refuse_overlap_with_history,
+    refuse_reach_with_history,
+)
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import Timeline, count_plan, refuse_grown, refuse_lost_base
 
@@ -58,10 +62,10 @@ def analyze(captured: Captured) -> FunctionMeta:
     seen = Sights(captured.graph)
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
-    _refuse_late(captured, metas)
-    _refuse_reach_with_history(captured, metas)
+    refuse_late(captured, metas)
+    refuse_reach_with_history(captured, metas)
     families = tuple(_families(captured, metas))
-    _refuse_overlap_with_history(metas, families)
+    refuse_overlap_with_history(metas, families)
     changes = captured.recorder.changes
     check_growths(changes.growths, captured.graph.nodes, captured.results, tuple(changes.puts))
     timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
@@ -221,55 +225,6 @@ def _root_changed(given: CapturedInput) -> bool:
     if now is None or type(now) is AccumulateGrad:  # no write made it so (FUN-36)
         return False
     return now is not (None if given.entry is None else given.entry[0])
-
-
-def _refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
-    """A tensor that overlaps a written one of its family must be known before the write."""
-    writers = {id(g.fake): m for g, m in zip(captured.inputs, metas, strict=True)}
-    for first, second in captured.late:
-        if any(writers[id(fake)].changes_history for fake in (first, second)):
-            places = [writers[id(fake)].place for fake in (first, second)]
-            raise noted(
-                AliasError(
-                    f"analyze: {places[0]} and {places[1]} overlap in memory, one of them is "
-                    "written, and the second was found late, expected to see both from the start"
-                ),
-                "Pass it as an argument.",
-            )
-
-
-def _refuse_reach_with_history(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
-    """FUN-11: a gradient of memory that an input does not span has no place to go."""
-    for given, meta in zip(captured.inputs, metas, strict=True):
-        if given.role in captured.reach and given.family is None and meta.requires_grad_at_exit:
-            raise noted(
-                UnsupportedError(
-                    f"analyze: as_strided reaches outside the elements of {meta.place}, which "
-                    "requires grad after the call, expected windows within its elements"
-                ),
-                "Pass the tensor that spans the whole storage as the argument. (FUN-11)",
-            )
-
-
-def _refuse_overlap_with_history(
-    metas: tuple[InputMeta, ...], families: tuple[FamilyMeta, ...]
-) -> None:
-    """TEN-7: a base that overlaps itself has no differentiable new value."""
-    written = [(m.meta, m.place) for m in metas if m.changes_history]
-    for family in families:
-        if not family.changes_history:
-            continue
-        place = next(m.place for m in metas if m.role == family.members[0])
-        written.append((family.meta, f"the base of {place}"))
-    for meta, place in written:
-        if has_internal_overlap(meta.shape, meta.stride):
-            raise noted(
-                AliasError(
-                    f"analyze: {place}, {meta}, overlaps itself, expected a base with "
-                    "one memory place for each element where the write has a gradient"
-                ),
-                "Pass the tensor that it is a view of, and expand it inside the function.",
-            )
 
 
 # -------------------------------------------------------------------------------------- outputs

@@ -299,7 +299,8 @@ def _round(rng: Random, result: str, names: list[str]) -> list[Line]:
             text = f"for y in {each}[:1]:\n    y.backward(G(y, 3, 'turned'))"
         case 5:
             given = f"[G(y) for y in {each}]"
-            text = f"g{result} = al.autograd.grad({each}, {leaves}, {given}, allow_unused=True)"
+            asked = f"al.autograd.grad({each}, ts, {given}, allow_unused=True)"
+            text = f"g{result} = (lambda ts: {asked} if ts else ())({leaves})"
         case _:
             return lines
     return [*lines, Line("backward", text)]

@@ -199,7 +199,7 @@ def test_a_view_whose_base_was_put_onto_other_memory_is_refused() -> None:
         return view, made
 
     x = al.ones(2)
-    with pytest.raises(al.UnsupportedError, match="^analyze: output 0 is a view of output 1, which"):
+    with pytest.raises(al.UnsupportedError, match="^analyze: output 0 is a view of output 1,"):
         al.compile(moved)(x)
     assert (0, [1.0, 1.0]) == (x.version, x.tolist())
     assert [-1.0, -1.0] == al.compile(lambda x: moved(x)[0])(x).tolist()

@@ -51,6 +51,16 @@ MAKE = ["x = T(1, 2, 3, grad=True)", "y = T(2, 2, 3)", "r = f(x, y)"]
 
 # Each was once wrong, in one mode at least.
 FOUND = {
+    "a part of a leaf that requires grad no more": script(
+        ["with al.no_grad():\n    v = a[None]"],
+        "v * 2",
+        ["z = T(1, 2, 3, grad=True)", "x = z[0]", "z.requires_grad_(False)", "r = f(x, 1)"],
+    ),
+    "a view that was made a leaf": script(
+        ["with al.no_grad():\n    v = a[None]"],
+        "v * 2",
+        ["z = T(1, 2, 3)", "with al.no_grad():\n    x = z[0]", "x.requires_grad_()", "r = f(x, 1)"],
+    ),
     "random numbers of no elements": script(["v = al.rand(2, 0)"], "(v, a * 2)", MAKE),
     "random numbers of no elements beside others": script(
         ["v = al.rand(0)"], "(v, al.rand(2) + b.sum(), a * 2)", [*MAKE, "r = f(x, y)"]
@@ -76,16 +86,6 @@ OPEN = {
         ["v = a.narrow(0, 1, 1)", "with al.no_grad():\n    v.transpose_(0, 1)"],
         "(v * 2, v.detach().add_(1), v)",
         [*MAKE, "x.requires_grad_(False)"],
-    ),
-    "a part of a leaf that requires grad no more": script(
-        ["with al.no_grad():\n    v = a[None]"],
-        "v * 2",
-        ["z = T(1, 2, 3, grad=True)", "x = z[0]", "z.requires_grad_(False)", "r = f(x, 1)"],
-    ),
-    "a view that was made a leaf": script(
-        ["with al.no_grad():\n    v = a[None]"],
-        "v * 2",
-        ["z = T(1, 2, 3)", "with al.no_grad():\n    x = z[0]", "x.requires_grad_()", "r = f(x, 1)"],
     ),
 }
 
