@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import accumulator, root_of
+from aotlite.eager.autograd.history import Root, accumulator, root_of
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -39,6 +39,13 @@ class Put:
     storage: Storage
     grows: bool = False
     """It is the input's own storage, which grew."""
+    left: Root | None = None
+    """The family that it left, with the history that it had there."""
+    history: Any = None
+
+    def is_left_behind(self) -> bool:
+        """Whether the family got another history since, of which the input knows nothing."""
+        return self.left is not None and self.left.node is not self.history
 
 
 class Changes:
@@ -49,6 +56,8 @@ class Changes:
         self.of: dict[InputRole, list[Change]] = {}
         self.puts: dict[Node, Put] = {}
         """The inputs that were put onto other memory, by the values that they then had."""
+        self.moved: dict[int, Tensor] = {}
+        """The tensors of the function's own that were put onto other memory, by their id."""
         self.counts = Counts()
         self.growths: list[Growth] = []
         self.sizes: dict[InputRole, int] = {}
@@ -97,7 +106,11 @@ class Changes:
         given = recorder.input_of(tensor)
         if given is not None:
             self._note(given, window.value)
-            self.puts[window.value] = Put(given.role, window.storage)
+            left = tensor._root
+            node = None if left is None else left.node
+            self.puts[window.value] = Put(given.role, window.storage, left=left, history=node)
+        else:
+            self.moved[id(tensor)] = tensor
         self.counts.put(tensor.storage, window.storage)
         take_place(tensor, window)
         tensor.value = window.value

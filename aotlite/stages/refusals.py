@@ -1,13 +1,16 @@
-"""What an analysis refuses of inputs, before anything has run: histories that cannot be put back.
+"""What an analysis refuses, before anything has run: histories that cannot be put back, bases of
+results that have left their memory.
 
-Used by stage 2 alone. Rules: TEN-7, FUN-11, SYN-5, GEN-2. Spec: `specs/s2_analyze.md`.
+Used by stage 2 alone. Rules: TEN-7, TEN-24, TEN-26, FUN-11, FUN-18, SYN-5, GEN-2. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
 
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.stages.facts import Captured, FamilyMeta, InputMeta
+from aotlite.stages.facts import Captured, CapturedInput, FamilyMeta, InputMeta
+from aotlite.stages.source_place import describe
 
 
 def refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
@@ -57,3 +60,38 @@ def refuse_overlap_with_history(
                 ),
                 "Pass the tensor that it is a view of, and expand it inside the function.",
             )
+
+
+def refuse_leaf_window(index: int, given: CapturedInput) -> None:
+    """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
+    raise noted(
+        UnsupportedError(
+            f"analyze: output {index} is a view of {given.place}, a leaf that is used after "
+            "as_strided_, expected uses before it only"
+        ),
+        "Take an as_strided view instead of changing the leaf.",
+    )
+
+
+def refuse_history(given: CapturedInput) -> None:
+    """The history of an input elsewhere, or of what it left, is none that its caller can be given.
+    """
+    raise noted(
+        UnsupportedError(
+            f"analyze: {given.place} is put onto other memory by set_ and gets a history there, or "
+            "what it left does, expected writes without one"
+        ),
+        "Write with a history before, into the tensor whose memory it is. (FUN-18)",
+    )
+
+
+def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
+    """A view is rebuilt from who made its memory, and not from who has left it for another."""
+    raise noted(
+        UnsupportedError(
+            f"analyze: output {index} is a view of output {base}, which was put onto other memory "
+            "by set_ since, expected a base that lies where its views do"
+        ),
+        describe(result.value.location),
+        "Return a clone() of the view, or a new tensor in the place of the base. (TEN-26)",
+    )

@@ -46,12 +46,15 @@ from aotlite.stages.facts import (
 from aotlite.stages.growth import check_growths
 from aotlite.stages.histories import follows_base, has_own_history, is_dead_end
 from aotlite.stages.refusals import (
+    refuse_history,
     refuse_late,
+    refuse_leaf_window,
+    refuse_lost_base,
     refuse_overlap_with_history,
     refuse_reach_with_history,
 )
 from aotlite.stages.source_place import describe
-from aotlite.stages.timeline import Timeline, count_plan, refuse_grown, refuse_lost_base
+from aotlite.stages.timeline import Timeline, count_plan, refuse_grown
 
 
 def analyze(captured: Captured) -> FunctionMeta:
@@ -201,14 +204,9 @@ def _elsewhere(
     """The record of an input that was put onto other memory: its geometry is told from there."""
     fake = given.fake
     has_history = fake.requires_grad_outside() and not (fake._leaf and fake._node is None)
-    if has_history and not results.hand_over(given.role, meta, put):
-        raise noted(
-            UnsupportedError(
-                f"analyze: {given.place} is put onto other memory by set_ and gets a history "
-                "there, expected writes without one"
-            ),
-            "Write with a history before, into the tensor whose memory it is. (FUN-18)",
-        )
+    handed = not has_history or results.hand_over(given.role, meta, put)
+    if not handed or results.timeline.puts[put].is_left_behind():
+        refuse_history(given)
     moved = final.moves
     return attrs.evolve(meta, writes_metadata=True, final_start=0, geometry_steps=moved)
 
@@ -312,7 +310,9 @@ class _Outputs:
         if given is not None:
             return IsInput(given.role)
         sight = self.seen[result.value]
-        self._check_base(index, result, sight)
+        base = result._base
+        if id(base) in self.first and id(base) in self.captured.recorder.changes.moved:
+            refuse_lost_base(index, self.first[id(base)], result)
         put = self.timeline.put(result.value)
         if put is not None:
             return self._after_put(index, result, put)
@@ -326,14 +326,6 @@ class _Outputs:
         if shared or result._kind is not None or has_own_history(result):
             return self._alias(sight, self._view(index, result, sight))
         return _plain(result, result.meta, EMPTY_CHAIN)
-
-    def _check_base(self, index: int, result: Tensor, sight: Sight) -> None:
-        base = result._base
-        place = None if base is None else self.first.get(id(base))
-        if base is None or place is None or self.captured.recorder.input_of(base) is not None:
-            return
-        if self.seen[base.value].root is not sight.root:
-            refuse_lost_base(index, place, result)
 
     def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
         """What is said of every result that is rebuilt as a view."""
@@ -380,13 +372,7 @@ class _Outputs:
         """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
         last = self.seen[given.fake.value]
         if given.is_leaf and given.requires_grad and any(s.op is AS_STRIDED for s in last.moves):
-            raise noted(
-                UnsupportedError(
-                    f"analyze: output {index} is a view of {given.place}, a leaf that is used "
-                    "after as_strided_, expected uses before it only"
-                ),
-                "Take an as_strided view instead of changing the leaf.",
-            )
+            refuse_leaf_window(index, given)
 
     def _own_history(self, index: int, result: Tensor, sight: Sight) -> bool:
         """Whether the gradient of a rebuilt result goes through the compiled backward (META-8)."""

@@ -161,18 +161,6 @@ def refuse_shapes() -> Exception:
     )
 
 
-def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
-    """A view is rebuilt from who made its memory, and not from who has left it for another."""
-    raise noted(
-        UnsupportedError(
-            f"analyze: output {index} is a view of output {base}, which was put onto other memory "
-            "by set_ since, expected a base that lies where its views do"
-        ),
-        describe(result.value.location),
-        "Return a clone() of the view, or a new tensor in the place of the base. (TEN-26)",
-    )
-
-
 def count_plan(
     captured: Captured, outputs: Sequence[OutputMeta], inputs: Sequence[InputMeta]
 ) -> CountPlan | None:
