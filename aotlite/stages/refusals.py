@@ -1,7 +1,8 @@
 """What an analysis refuses, before anything has run: histories that cannot be put back, bases of
 results that have left their memory.
 
-Used by stage 2 alone. Rules: TEN-7, TEN-24, TEN-26, FUN-11, FUN-18, SYN-5, GEN-2. Spec: `specs/s2_analyze.md`.
+Used by stage 2 alone. Rules: TEN-7, TEN-24, TEN-26, FUN-11, FUN-18, SYN-5, GEN-2. Spec:
+`specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
