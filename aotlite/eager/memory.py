@@ -9,7 +9,7 @@ import gc
 from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Step
-from aotlite.eager.autograd.history import change_geometry
+from aotlite.eager.autograd.history import change_geometry, root_of
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
@@ -26,6 +26,7 @@ from aotlite.ir.errors import (
     UnsupportedError,
     noted,
 )
+from aotlite.ir.memory import is_within
 from aotlite.ir.memory_format import MemoryFormat, preserve_format, strides_in
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.views import AS_STRIDED
@@ -98,6 +99,8 @@ def take_room(tensor: Tensor, meta: TensorMeta) -> None:
     recorder = STATE.recorder
     if recorder is not None:
         tensor = recorder.here(tensor)
+        if is_within(meta, 0, tensor.meta):
+            root_of(tensor)  # its history is told in the geometry that it has at entry
         recorder.changes.resize(tensor, meta)
     else:
         _grow(tensor.storage, _bytes_for(tensor, meta), tensor.device.arrays)

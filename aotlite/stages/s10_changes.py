@@ -185,6 +185,8 @@ def keep_in_place(source: Source, meta: FunctionMeta, values: dict[Any, str]) ->
 
 def hide(view: Tensor, version: int) -> Tensor:
     """A rebuilt hidden alias, or view of one, with the writes that it went through (TEN-10)."""
+    if view._seen == view.storage.version:
+        view._seen = version
     view.storage.version = version
     view.facts = None
     return view
