@@ -387,6 +387,8 @@ class _Functionalizer:
             value = step.op.put(
                 Proxy(self.build, parent), Proxy(self.build, value), *step.args
             ).node
+            if step.op.recasts:  # by copies of bytes, which lie contiguously
+                value = self._in_layout(value, parent.meta)  # type: ignore[arg-type]
         return value
 
     # --- the end

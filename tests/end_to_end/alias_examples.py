@@ -124,5 +124,15 @@ EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
         ),
         {},
     ),
+    "what is written through a view in another dtype lies as before, and adds up so": (
+        program(
+            [["imag", ["$0"]], ["mul_", ["$1", "$1"]], ["sum", ["$0"]], ["add_", ["$0", "$3"]]],
+            [],
+            _call(
+                [["make", [5, [1, 3, 3], "complex128", False]], ["transpose", ["$0", 0, -1]]], "$1"
+            ),
+        ),
+        {},
+    ),
 }
 """The program, and options of `compile`."""
