@@ -115,6 +115,8 @@ class Draft:
         target = self.pick(memory, uncut=kind not in ("geometry", "resize", "set"))
         if target is None:
             return False
+        if kind not in ("geometry", "resize", "set", "fill") and self.chance(0.8):
+            target = self._apart(target)
         match kind:
             case "geometry":
                 return self._geometry(target)
@@ -128,6 +130,14 @@ class Draft:
                 any_kind = self.rng.choice(["pointwise", "copy", "fill", "setitem", "index"])
                 return self._plain(target, any_kind, no_grad=True)
         return self._plain(target, kind)
+
+    def _apart(self, target: Any) -> Any:
+        """A view of the target without the dimensions that repeat its elements."""
+        for dim, (size, stride) in enumerate(zip(target.shape, target.stride(), strict=True)):
+            if size > 1 and not stride:
+                made = self.run("select", target, dim, self.rng.randrange(size))
+                return self._apart(made[0]) if made else target
+        return target
 
     def _cut_write(self, memory: Memory | None, kind: str) -> bool:
         wanted = [each.tensor for each in self.objects(memory) if each.cut == kind]

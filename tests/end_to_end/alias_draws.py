@@ -70,6 +70,8 @@ def _slots(rng: Random, cell: Cell) -> tuple[list[Slot], list[Slot]]:
         dtype = "complex128"
     elif view == "view_as_complex":
         shape, dtype = [*shape[:2], 2], "float64"
+        if relation == "expanded":
+            shape = [rng.randint(2, 3), *shape[:1], 2]
     elif view == "diagonal" and len(shape) < 2:
         shape = [2, *(shape or [3])]
     elif view == "t":
