@@ -17,7 +17,7 @@ from aotlite.eager.functions import from_numpy
 from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.recorder import check_leaf
+from aotlite.stages.leaves import check_leaf
 from aotlite.trees import dict_orders, flattened
 
 

@@ -34,7 +34,6 @@ from aotlite.ir.errors import (
     ShapeError,
     noted,
 )
-from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import (
     OPS,
@@ -261,7 +260,12 @@ def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
     """TEN-5: such an alias has a storage of its own, over the same buffer."""
     buffer = target.storage.buffer
     if buffer is None:  # both are captured
-        return other.storage.exported and storage_root(other.value) is storage_root(target.value)
+        recorder = STATE.recorder
+        return (
+            recorder is not None
+            and other.storage.exported
+            and recorder.is_one_memory(other, target)
+        )
     return other.storage.buffer is buffer
 
 

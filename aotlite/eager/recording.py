@@ -58,6 +58,9 @@ class Recorder(Protocol):
     def is_outside(self, tensor: Tensor) -> bool:
         """Whether the tensor, or the one it stands for, existed before the capture."""
 
+    def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
+        """Whether two fakes stand for tensors on one memory, with storages of their own perhaps."""
+
     def check_paths(self, starts: Sequence[Any], sinks: Sequence[Any]) -> None:
         """Refuses gradients on whose way lies the history that an input has outside (CAP-6)."""
 

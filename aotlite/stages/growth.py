@@ -86,7 +86,7 @@ def _copied(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[A
     flat = whole._apply(AS_STRIDED, (whole, (held.span,), (1,), 0))
     memory = tensor.new_zeros((start + meta.span,)).slice_scatter(flat, 0, 0, held.span, 1)
     out: Tensor = memory._apply(AS_STRIDED, (memory, meta.shape, meta.stride, start))
-    if not start:  # the whole of its memory: the object that its views are views of
+    if not start and tensor._base is None:  # the object that its views are views of
         memory = out = out._apply(RESTRIDE, (out, meta.stride))
     return out.value, Growth(root, memory.value, out.value)
 

@@ -17,7 +17,7 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE, recording
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
+from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
 from aotlite.ir.location import Location
 from aotlite.ir.memory import is_within, storage_root
@@ -30,7 +30,7 @@ from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.changes import Changes
 from aotlite.stages.facts import CapturedInput
 from aotlite.stages.families import Families, copy_autograd, ways
-from aotlite.stages.frozen import PLAIN, Freezer, frozen_value
+from aotlite.stages.frozen import Freezer, frozen_value
 from aotlite.stages.guards import (
     Guard,
     HiddenPlace,
@@ -294,6 +294,13 @@ class CaptureRecorder:
         """The input that this fake is, if it is one."""
         return self._inputs.get(id(fake))
 
+    def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
+        one, other = storage_root(a.value), storage_root(b.value)
+        reals = self._real_by_node.get(one), self._real_by_node.get(other)
+        if one is other or None in reals:
+            return one is other
+        return reals[0].storage.buffer is reals[1].storage.buffer  # type: ignore[union-attr]
+
     def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """The fakes of inputs that were met too late to share their family's root."""
         fakes = self._fakes
@@ -483,15 +490,3 @@ def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:
     if value and isinstance(value[0], Tensor):
         return tuple([item.value for item in value])
     return value
-
-
-def check_leaf(leaf: Any, path: str) -> None:
-    """Raises ArgumentError for an argument that can be neither guarded nor lifted (GEN-7)."""
-    if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, Observed)):
-        raise noted(
-            ArgumentError(
-                f"compile: argument {path} is {leaf!r} of type {type(leaf).__name__}, expected a "
-                "tensor, ndarray, number, bool, str, None, Module or optimizer"
-            ),
-            "Pass its tensors instead, or register its type as a pytree with optree. (GEN-7)",
-        )

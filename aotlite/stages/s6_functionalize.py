@@ -18,17 +18,15 @@ import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
 from aotlite.eager.autograd.shorter_chains import further
-from aotlite.eager.autograd.windows import bytes_window, window_on
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.dtypes import uint8, uint64
+from aotlite.ir.dtypes import uint64
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import CLONE, COPY_, RESTRIDE
-from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
@@ -44,6 +42,7 @@ from aotlite.ir.role import (
     SyntheticBase,
     Tangent,
 )
+from aotlite.stages.lenses import lens_of, strided
 from aotlite.stages.source_place import describe
 
 _SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
@@ -264,7 +263,7 @@ class _Functionalizer:
         start = op.at((operand, *rest), parent.start)
         if op is AS_STRIDED:
             self._check_span(node, parent.group, meta, start)
-            chain = _strided(parent.group.meta, meta, start)
+            chain = strided(parent.group.meta, meta, start)
         else:
             step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
             is_written = self.storages.is_written(operand)  # else views stay as they are (FUN-34)
@@ -324,7 +323,7 @@ class _Functionalizer:
         if op is COPY_ and self.trains:
             value = self._apart(value, self._read(node.args[1]))
         group = alias.group
-        lens = _lens(alias)
+        lens = lens_of(alias.chain, alias.meta, alias.start, alias.group.meta)
         if group.pending and group.pending[-1][0] is lens:
             group.pending.pop()  # the same window is overwritten whole: one scatter, not two
         group.version += 1
@@ -374,7 +373,8 @@ class _Functionalizer:
         reader = self.build.source
         for chain, value, writer in group.pending:
             self.build.source = writer
-            group.value = self._put(group, chain, value)
+            # Sums depend on the order in memory: the root keeps eager's (FUN-12).
+            group.value = self._in_layout(self._put(group, chain, value), group.meta)
         self.build.source = reader
         group.pending = []
 
@@ -465,35 +465,6 @@ class _Storages:
         """Whether more must be known of this value than the node that stands for it."""
         root = self.root.get(node, node)
         return root in self.written or root in self.windowed
-
-
-def _strided(root: TensorMeta, meta: TensorMeta, start: int) -> Chain:
-    """The chain from a root to a window on its memory; a synthetic base may be one of bytes."""
-    if meta.dtype is not root.dtype and root.dtype is uint8:
-        return bytes_window(root, meta, start * meta.dtype.itemsize)
-    return chain_of(Step(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
-
-
-def _lens(alias: Alias) -> Chain:
-    """A chain through which what was written can be put back.
-
-    Where a step repeats elements (`expand`, windows that overlap), its inverse takes one of the
-    copies, which need not be the written one: one window on the root's memory is exact.
-    """
-    if not alias.chain.repeats:
-        return alias.chain
-    meta, root = alias.meta, alias.group.meta
-    if root.dtype is uint8:
-        return _strided(root, meta, alias.start)
-    if meta.dtype is not root.dtype and meta.dtype is not real_of(root.dtype):
-        raise noted(
-            UnsupportedError(
-                f"functionalize: a view {meta} that repeats elements of {root}, of another dtype, "
-                "is written, expected a view without repetition or of the same dtype"
-            ),
-            "Write before expanding.",
-        )
-    return window_on(root, 0, meta, alias.start)
 
 
 def _repeats(meta: TensorMeta) -> bool:

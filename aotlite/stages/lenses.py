@@ -1,0 +1,42 @@
+"""Chains of views by which what was written is put back, and by which windows are seen.
+
+Used by stage 6. Rules: FUN-7, FUN-11, SYN-6. Spec: `specs/rules/fun.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.eager.autograd.chain import Chain, Step, chain_of
+from aotlite.eager.autograd.windows import bytes_window, window_on
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.declare import real_of
+from aotlite.ir.ops.views import AS_STRIDED
+
+
+def strided(root: TensorMeta, meta: TensorMeta, start: int) -> Chain:
+    """The chain from a root to a window on its memory; a synthetic base may be one of bytes."""
+    if meta.dtype is not root.dtype and root.dtype is uint8:
+        return bytes_window(root, meta, start * meta.dtype.itemsize)
+    return chain_of(Step(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
+
+
+def lens_of(chain: Chain, meta: TensorMeta, start: int, root: TensorMeta) -> Chain:
+    """A chain through which what was written can be put back.
+
+    Where a step repeats elements (`expand`, windows that overlap), its inverse takes one of the
+    copies, which need not be the written one: one window on the root's memory is exact.
+    """
+    if not chain.repeats:
+        return chain
+    if root.dtype is uint8:
+        return strided(root, meta, start)
+    if meta.dtype is not root.dtype and meta.dtype is not real_of(root.dtype):
+        raise noted(
+            UnsupportedError(
+                f"functionalize: a view {meta} that repeats elements of {root}, of another dtype, "
+                "is written, expected a view without repetition or of the same dtype"
+            ),
+            "Write before expanding.",
+        )
+    return window_on(root, 0, meta, start)
