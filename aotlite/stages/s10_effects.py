@@ -106,6 +106,9 @@ def take_history(target: Tensor, node: TapeNode | None, index: int, *, whole: bo
     root = target._root
     if root is None or not (whole or target._chain):
         rebase(target, node, index, None, None)
+    elif whole and target._leaf:  # a leaf on memory of a base, written by a view of it, stays one
+        root.node, root.index, root.leaf = node, index, False
+        target.facts = None
     elif whole:
         become(root, target, node, index)
     else:
