@@ -28,7 +28,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
-from aotlite.stages.facts import Joint, LateMemory, SavedOf, SourceRole
+from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.s10_late import LateWriter, Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack
 from aotlite.stages.s10_source import MANY, Source, listed
@@ -381,6 +381,7 @@ def plan_backward(
     lower: Callable[[Graph], Run],
     both: Joint,
     leaves: Container[SourceRole],
+    families: Sequence[FamilyMeta],
     *,
     is_compact: bool,
 ) -> BackwardPlan | None:
@@ -410,7 +411,9 @@ def plan_backward(
     )
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
-    metas = {n.role: n.meta for n in both.graph.placeholders if n.role in erring}
+    whole: dict[Any, Any] = {n.role: n.meta for n in both.graph.placeholders}
+    whole |= {family.role: family.meta for family in families}
+    metas = {role: meta for role, meta in whole.items() if role in erring}
     gradients = tuple(
         (role.of, metas.get(role.of) if value is None else value.meta)
         for role, value in graph.outputs_with(Gradient)

@@ -234,6 +234,33 @@ def test_one_tangent_a_family() -> None:
     assert [1.0] * 6 == leaf.grad.tolist()
 
 
+def _saves_and_overwrites(a: Any, b: Any) -> None:
+    a.exp_()
+    b.mul_(2)
+
+
+def _saves_quietly_overwritten(a: Any, b: Any) -> Any:
+    made = a.exp()
+    result = made * 1
+    with al.no_grad():
+        made.add_(1)
+        b.mul_(2)
+    return result
+
+
+@pytest.mark.rules("SYN-7", "JNT-15")
+@pytest.mark.parametrize("function", [_saves_and_overwrites, _saves_quietly_overwritten])
+def test_the_error_of_a_backward_that_leads_to_a_base_is_raised(function: Any) -> None:
+    for run in (function, al.compile(function)):
+        leaf = al.ones(6).requires_grad_()
+        base = leaf * 1
+        a, b = base[:4], base[2:]
+        result = run(a, b)
+        for each in (a, b, base) if result is None else (result,):
+            with pytest.raises(al.AutogradError, match="modified in place"):
+                al.autograd.grad(each.sum(), leaf, allow_unused=True, retain_graph=True)
+
+
 @pytest.mark.rules("SYN-5", "GEN-2")
 def test_a_member_that_is_met_too_late_is_refused_before_anything() -> None:
     class Holder:
