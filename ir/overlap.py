@@ -43,6 +43,11 @@ def overlaps(a: Geometry, b: Geometry) -> bool:
     >>> overlaps(((4, 5), (10, 1), 0), ((3, 3), (10, 1), 11))
     True
     """
+    return _meet(a, b, _EXACT_RANK)
+
+
+def _meet(a: Geometry, b: Geometry, exact_rank: int) -> bool:
+    """`overlaps`, exact up to this rank."""
     (shape_a, stride_a, offset_a), (shape_b, stride_b, offset_b) = a, b
     if is_symbolic((*shape_a, *stride_a, offset_a, *shape_b, *stride_b, offset_b)):
         return bool(settled(overlaps, a, b))
@@ -55,7 +60,7 @@ def overlaps(a: Geometry, b: Geometry) -> bool:
     if offset_a + reach_a < offset_b or offset_b + reach_b < offset_a:
         return False
     # Indices of b run backwards (j -> count - j), which makes every term non-negative.
-    limit = _work_limit(max(len(terms_a), len(terms_b)))
+    limit = None if max(len(terms_a), len(terms_b)) <= exact_rank else _WORK_LIMIT
     return _solvable([*terms_a, *terms_b], offset_b - offset_a + reach_b, limit)
 
 
@@ -69,7 +74,8 @@ def overlaps_bytes(a: Geometry, itemsize_a: int, b: Geometry, itemsize_b: int) -
     """
     if itemsize_a == itemsize_b:
         return overlaps(a, b)
-    return overlaps(_in_bytes(a, itemsize_a), _in_bytes(b, itemsize_b))
+    # The bytes of an element are one dimension more.
+    return _meet(_in_bytes(a, itemsize_a), _in_bytes(b, itemsize_b), _EXACT_RANK + 1)
 
 
 def _in_bytes(geometry: Geometry, itemsize: int) -> Geometry:
@@ -92,7 +98,7 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
     terms = sorted(_terms(shape, stride, keep_zero=True))
     if terms and terms[0][0] == 0:
         return True
-    limit = _work_limit(len(terms))
+    limit = None if len(terms) <= _EXACT_RANK else _WORK_LIMIT
     reach = 0
     for at, (step, count) in enumerate(terms):
         if step <= reach and _collides((step, count), terms[:at], limit):
@@ -118,10 +124,6 @@ def _terms(shape: Shape, stride: Stride, *, keep_zero: bool = False) -> list[_Te
 
 def _reach(terms: Iterable[_Term]) -> int:
     return sum(stride * count for stride, count in terms)
-
-
-def _work_limit(rank: int) -> int | None:
-    return None if rank <= _EXACT_RANK else _WORK_LIMIT
 
 
 def _solvable(terms: list[_Term], target: int, limit: int | None) -> bool:

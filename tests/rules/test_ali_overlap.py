@@ -198,6 +198,22 @@ def test_rank_six_equals_brute_force_where_a_search_would_be_long(digits):
         assert share(a, b) == timed(a, b)
 
 
+@pytest.mark.rules("ALI-5")
+@pytest.mark.parametrize("digits", [3, 6, 9])
+def test_rank_six_never_gives_up_for_two_dtypes(digits, monkeypatch):
+    """The bytes of an element are one dimension more."""
+    monkeypatch.setattr(overlap, "_WORK_LIMIT", 1)
+    rng = random.Random(digits)
+    for size in (3, 10, 100):
+        for (a, b), met in (
+            (meeting(rng, size, 10**digits), True),
+            (missing(rng, size, 10**digits), False),
+        ):
+            shape, stride, offset = b
+            in_bytes = shape, tuple(8 * step for step in stride), 8 * offset + 7
+            assert overlaps_bytes(a, 8, in_bytes, 1) == met
+
+
 @pytest.mark.rules("TEN-8")
 @pytest.mark.parametrize("digits", [3, 5, 7, 12])
 def test_internal_overlap_of_rank_six_is_found_in_time(digits):
