@@ -2,10 +2,9 @@
 
 Input: an imperative graph. Output: an equal graph in which no op writes: input writes are outputs
 with a `MutatedInput` role. One group per storage (value, version, pending writes), one alias per
-object
-(group, view chain). Nothing is emitted until a stale alias is read; a second write through the same
-chain replaces the pending one; replays are memoised per base value. As the last step random ops get
-the generator's seed and offset. Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4.
+object (group, view chain). Nothing is emitted until a stale alias is read; a second write through
+the same chain replaces the pending one; replays are memoised per base value. As the last step
+random ops get the generator's seed and offset. Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4.
 Spec: `specs/s6_functionalize.md`.
 """
 
@@ -30,7 +29,7 @@ from aotlite.ir.ops.create import CLONE, COPY_, RESTRIDE
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.select import CAST
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import ALIAS, AS_STRIDED, DETACH, EXPAND, HIDDEN_ALIAS
+from aotlite.ir.ops.views import ALIAS, AS_STRIDED, AS_STRIDED_SCATTER, DETACH, EXPAND, HIDDEN_ALIAS
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import (
     IntermediateBase,
@@ -146,6 +145,8 @@ class _Functionalizer:
         if self.env:
             self.build.source = node
             args = self._read(args)
+            if node.target is AS_STRIDED_SCATTER and args is not node.args:
+                args = (self._exact(args[0], node.args[0].meta), *args[1:])
         if args is node.args:
             self.build.nodes.append(node)
         else:
@@ -212,16 +213,14 @@ class _Functionalizer:
         value = group.value
         for step in chain:
             if step.op is AS_STRIDED:
-                value = self._exact(group)
+                value = self._exact(group.value, group.meta)
             if step.op not in _SAME:
                 value = self._memoised(value, step)
         return value
 
     def _memoised(self, value: Node, step: Step) -> Node:
-        stride = step.operand.stride
-        if type(step.op) is ViewOp and step.op.recasts and value.meta.stride != stride:  # type: ignore[union-attr]
-            # Bytes are seen as others only where the last dimension lies as it does in eager.
-            value = self._memoised(value, Step(RESTRIDE, (stride,), step.operand, step.operand))  # type: ignore[arg-type]
+        if type(step.op) is ViewOp and step.op.recasts:
+            value = self._exact(value, step.operand)  # the last dimension must lie as in eager
         key = (value, step.op, step.args)
         found = self.memo.get(key)
         if found is None:
@@ -242,15 +241,14 @@ class _Functionalizer:
             return found
         return self._copy(found, stride, "views of it are taken, which eager's strides allow")
 
-    def _exact(self, group: Group) -> Node:
-        """The root's value in the root's own strides, which as_strided speaks of (FUN-12)."""
-        value, stride = group.value, group.meta.stride
-        if value.meta.stride == stride:  # type: ignore[union-attr]
+    def _exact(self, value: Node, eager: Any) -> Node:
+        """The value in eager's own strides, which as_strided and others speak of (FUN-12)."""
+        if value.meta.stride == eager.stride:  # type: ignore[union-attr]
             return value
-        key = (value, RESTRIDE, (stride,))
+        key = (value, RESTRIDE, (eager.stride,))
         found = self.memo.get(key)
         if found is None:
-            found = self.memo[key] = self._copy(value, stride, "as_strided speaks of these strides")
+            found = self.memo[key] = self._copy(value, eager.stride, "its reader speaks of strides")
         return found
 
     # --- views
@@ -281,6 +279,8 @@ class _Functionalizer:
         value: Node = self._read(operand)
         if op in _SAME:
             return value
+        if op.recasts:
+            value = self._exact(value, operand.meta)
         key = (value, op, rest)
         found = self.memo.get(key)
         if found is None:
@@ -295,7 +295,7 @@ class _Functionalizer:
         """The value at the end of a chain that goes on from a parent's, or starts anew."""
         if chain is parent.chain:
             return self._sync(parent)
-        if len(chain) <= len(parent.chain):
+        if len(chain) <= len(parent.chain) or chain[-1].op is AS_STRIDED:
             return self._replay(parent.group, chain)
         return self._memoised(self._sync(parent), chain[-1])
 
@@ -367,9 +367,7 @@ class _Functionalizer:
         return self._copy(value, stride, "the tensor that is written lies so in memory")
 
     def _fold(self, group: Group) -> None:
-        """Writes what is pending into the root's value, in order, by the chains' inverses
-        (FUN-7).
-        """
+        """Writes what is pending into the root's value, by the chains' inverses (FUN-7)."""
         reader = self.build.source
         for chain, value, writer in group.pending:
             self.build.source = writer
@@ -380,7 +378,8 @@ class _Functionalizer:
 
     def _put(self, group: Group, chain: Chain, value: Node) -> Node:
         steps = [step for step in chain if step.op not in _SAME]
-        parents = [self._exact(group) if steps[0].op is AS_STRIDED else group.value]
+        is_window = steps[0].op is AS_STRIDED
+        parents = [self._exact(group.value, group.meta) if is_window else group.value]
         for step in steps[:-1]:
             parents.append(self._memoised(parents[-1], step))
         for step, parent in zip(reversed(steps), reversed(parents), strict=True):

@@ -246,3 +246,40 @@ def test_a_copied_source_is_copied_once(source: Any, copies: int) -> None:
 
     graph = pure(body, al.ones(2, 2).requires_grad_(), al.ones(2, 2))
     assert copies == len(graph.copies)
+
+
+def _every_second(x):
+    part = (x * 1.0)[:, ::2]
+    part.mul_(2)
+    return part
+
+
+def _column(x):
+    column = (x * 1.0)[:, 1:2]
+    column.copy_(al.arange(4.0).view(1, 4).t())
+    return column
+
+
+MEMORY_READERS = {
+    "a window is replaced": lambda x: al.as_strided_scatter(
+        _every_second(x), x.new_zeros(2), (2,), (2,), 0
+    ),
+    "between its elements": lambda x: al.as_strided_scatter(
+        _every_second(x), x.new_zeros(2), (2,), (1,), 0
+    ),
+    "a window on a scatter": lambda x: (
+        al.select_scatter(_every_second(x), x.new_zeros(4), 0, 0).as_strided((8,), (2,), 0) * 1
+    ),
+    "bytes of a copy": lambda x: _column(x).clone().view(al.uint8) * 1,
+    "bytes of a sum": lambda x: (_column(x) + 1).view(al.uint8) * 1,
+}
+
+
+@pytest.mark.rules("FUN-12")
+@pytest.mark.parametrize("name", MEMORY_READERS)
+def test_what_reads_memory_sees_the_strides_of_eager(name):
+    function = MEMORY_READERS[name]
+    x = al.arange(32.0).view(4, 8)
+    expected, found = function(x), al.compile(function, verify=2)(x)
+    assert expected.tolist() == found.tolist()
+    assert expected.stride() == found.stride()
