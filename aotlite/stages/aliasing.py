@@ -4,11 +4,12 @@ seen.
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
@@ -112,3 +113,18 @@ def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
     """Where an input lies in its storage at entry, and the bytes of an element."""
     meta = given.entry_meta
     return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
+
+
+def behind(chain: Chain, first: Sight) -> Chain:
+    """The steps of a chain behind a view that it leads through.
+
+    as_strided begins anew at the root's memory: it is told from the view's first element then.
+    """
+    steps, before = chain.steps, first.chain.steps
+    if len(steps) >= len(before) and all(map(is_, steps, before)):
+        return chain_of(*steps[len(before) :])
+    place = next(i for i, step in enumerate(steps) if step.op is AS_STRIDED)
+    size, stride, start = steps[place].args
+    meta: TensorMeta = first.object.meta  # type: ignore[assignment]
+    again = Step(AS_STRIDED, (size, stride, start - first.start), meta, steps[place].result)
+    return chain_of(again, *steps[place + 1 :])

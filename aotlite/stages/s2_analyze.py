@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, chain_of
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.tensor import Tensor
@@ -22,7 +22,7 @@ from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.aliasing import Sight, Sights, is_hidden
+from aotlite.stages.aliasing import Sight, Sights, behind, is_hidden
 from aotlite.stages.facts import (
     Alias,
     AliasOfBase,
@@ -288,9 +288,9 @@ class _Outputs:
         """A view of an input that was put onto other memory before (META-7)."""
         sight = self.seen[result.value]
         role = self.timeline.puts[put].role
-        sight = attrs.evolve(sight, chain=_behind(sight.chain, self.seen[put].chain))
+        sight = attrs.evolve(sight, chain=behind(sight.chain, self.seen[put]))
         view = self._view(index, result, sight)
-        view = attrs.evolve(view, chain=_behind(view.chain, self.seen[put].chain))
+        view = attrs.evolve(view, chain=behind(view.chain, self.seen[put]))
         return self._of_input(role, result, view)
 
     def _of_input(self, role: InputRole, result: Tensor, view: ViewFacts) -> AliasOfInput:
@@ -429,11 +429,6 @@ def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
         if isinstance(result, Tensor):
             first.setdefault(id(result), index)
     return first
-
-
-def _behind(chain: Chain, first: Chain) -> Chain:
-    """The steps of a chain behind those that it begins with."""
-    return chain_of(*chain[len(first) :])
 
 
 def _detached(chain: Chain) -> bool:
