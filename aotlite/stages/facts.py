@@ -253,6 +253,8 @@ class ViewFacts(Record):
     requires_grad: bool
     stale: bool = False
     """Its storage was written after it was taken: with a kind, asking for its history raises."""
+    keeps_node: bool = False
+    """It is stale, and has the tape node of before: its base may cease to require grad."""
     under_grad: bool = True
     """Taken with grad mode on."""
     is_dead_end: bool = False
@@ -267,6 +269,8 @@ class ViewFacts(Record):
     """
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
+    is_inference: bool = False
+    """Of an inference tensor, whose views know no base (TEN-22)."""
     follows_base: bool = False
     """Of a leaf on memory of a base that was written, and has a history now: that is its own."""
 

@@ -223,7 +223,7 @@ def linked_view(source: Tensor, how: QuickView) -> Tensor:
 
 
 def detached_view(source: Tensor, how: QuickView) -> Tensor:
-    """RT-6: what `detach` gave, which is no view of its source and only lies in its memory."""
+    """RT-6: what `detach` gave, and a view of an inference tensor, which have no base."""
     return tensor_on(source.storage, how.meta, source.offset + how.start)
 
 
@@ -244,8 +244,7 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
         STATE.grad_mode = mode
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         out._kind = kind
-        # A stale view keeps the node that it had: its base may cease to require grad.
-        if view.is_dead_end or (view.stale and view.requires_grad and not view.is_leaf):
+        if view.is_dead_end or view.keeps_node:
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:
             out._seen = -1

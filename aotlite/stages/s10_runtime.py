@@ -475,7 +475,7 @@ class _Writer:
     def _quick_view(self, origin: str, view: Any) -> str:
         quick = QuickView.of(view)
         make = linked_view if quick.nodes else plain_view
-        if is_detached(view):
+        if is_detached(view) or view.is_inference:
             make = detached_view
         self.source.use(make)
         text = f"{chain_words(view.chain)} -> {quick.meta}"

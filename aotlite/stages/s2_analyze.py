@@ -14,6 +14,7 @@ import attrs
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
 from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
@@ -126,7 +127,7 @@ def _families(captured: Captured, metas: tuple[InputMeta, ...]) -> Iterator[Fami
     written = [m.role for m in metas if m.writes_data and not (m.is_leaf and m.requires_grad)]
     for family in captured.families:
         root, members = family.root, tuple(family.members)
-        changes = root.edge() != family.entry
+        changes = _is_written(root.node, family.entry)
         through = next((role for role in members if role in written), members[0])
         yield FamilyMeta(family.role, root.meta, members, changes, through)
 
@@ -220,9 +221,14 @@ def _root_changed(given: CapturedInput) -> bool:
         now = fake._root.node
     else:
         now = fake._node or (fake._accumulator if fake._leaf else None)
-    if now is None or type(now) is AccumulateGrad:  # no write made it so (FUN-36)
+    return _is_written(now, given.entry)
+
+
+def _is_written(node: TapeNode | None, entry: Edge | None) -> bool:
+    """Whether a write made the node, and no change of who is a leaf (FUN-36)."""
+    if node is None or type(node) is AccumulateGrad:
         return False
-    return now is not (None if given.entry is None else given.entry[0])
+    return entry is None or node is not entry[0]
 
 
 # -------------------------------------------------------------------------------------- outputs
@@ -337,6 +343,8 @@ class _Outputs:
             kind=result._kind,
             requires_grad=result.requires_grad_outside(),
             stale=is_stale(result),
+            keeps_node=is_stale(result) and result._node is not None,
+            is_inference=result.is_inference(),
             under_grad=self._under_grad(result, sight),
             is_dead_end=is_dead_end(result),
             follows_base=self._is_of_leaf(sight) and follows_base(result),

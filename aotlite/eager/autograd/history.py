@@ -42,8 +42,11 @@ RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT, CreationKind.CUST
 
 
 def is_stale(view: Tensor) -> bool:
-    """Whether a view of a restricted kind was written since its history was last asked for."""
-    restricted = view._kind in RESTRICTED
+    """Whether a view of a restricted kind was written since its history was last asked for.
+
+    A leaf's history is its own, whatever is written (TEN-23).
+    """
+    restricted = view._kind in RESTRICTED and not (view._leaf and view._node is None)
     return restricted and view._root is not None and view._seen != view.storage.version
 
 
