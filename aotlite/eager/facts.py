@@ -19,6 +19,7 @@ from aotlite.eager.autograd.history import (
     is_leaf_family,
     is_stale,
 )
+from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
@@ -41,6 +42,8 @@ class Facts:
     """A view whose base is a leaf that requires grad."""
     is_inference: bool
     """Made in inference mode: its writes are not counted (TEN-22)."""
+    is_watched_view: bool
+    """A view with hooks of its own, or that retains its gradient (TEN-39)."""
 
     def __str__(self) -> str:
         words = [str(self.meta)]
@@ -58,6 +61,8 @@ class Facts:
             words.append("a view of a leaf")
         if self.is_inference:
             words.append("an inference tensor")
+        if self.is_watched_view:
+            words.append("with hooks")
         return ", ".join(words)
 
 
@@ -141,5 +146,6 @@ def _found(tensor: Tensor) -> Facts | TensorMeta:
         is_stale(tensor),
         requires_grad and tensor._base is not None and is_leaf_family(tensor),
         inference,
+        tensor._base is not None and tensor._node is not None and is_watched(tensor),
     )
     return _INTERNED.get(key) or _INTERNED.setdefault(key, Facts(*key))

@@ -61,6 +61,9 @@ class Recorder(Protocol):
     def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
         """Whether two fakes stand for tensors on one memory, with storages of their own perhaps."""
 
+    def ask_gradients(self, inputs: Sequence[Any]) -> None:
+        """Refuses gradients of inputs with hooks, which would have to run at each call (TEN-41)."""
+
     def check_paths(self, starts: Sequence[Any], sinks: Sequence[Any]) -> None:
         """Refuses gradients on whose way lies the history that an input has outside (CAP-6)."""
 

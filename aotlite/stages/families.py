@@ -20,6 +20,7 @@ from aotlite.eager.autograd.history import (
     is_stale,
     twin_root,
 )
+from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.tensor import Tensor
@@ -122,12 +123,15 @@ class Families:
 
 def _is_apart(tensor: Tensor) -> bool:
     """Whether a view is told by its base even alone: one that requires grad on memory of a base
-    that does not (TEN-23), or one that overlaps itself, which can be written through its base.
+    that does not (TEN-23), one that overlaps itself, which can be written through its base, or one
+    with hooks, which a write goes past (TEN-39).
     """
     if tensor._base is None:
         return False
     requires_grad: bool = tensor._root.requires_grad  # type: ignore[union-attr]
-    return overlaps_itself(tensor.meta) or (tensor.requires_grad_outside() and not requires_grad)
+    if overlaps_itself(tensor.meta) or tensor._node is not None and is_watched(tensor):
+        return True
+    return tensor.requires_grad_outside() and not requires_grad
 
 
 def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:

@@ -6,10 +6,12 @@ Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.frozen import Freezer
@@ -48,6 +50,13 @@ class NoGradient:
 
 
 @attrs.frozen(eq=False)
+class Unwatched:
+    """The input of this role has no hooks, and does not retain its gradient (TEN-41)."""
+
+    role: Primal | Hidden
+
+
+@attrs.frozen(eq=False)
 class Surroundings:
     """What lies at `places` has these images, with one memory of which objects are the same.
 
@@ -74,4 +83,18 @@ class Surroundings:
         return next(place for place, before, after in pairs if before != after)
 
 
-Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Surroundings
+def check_unwatched(recorder: Any, inputs: Sequence[Any]) -> None:
+    """Refuses inputs with hooks, whose gradients the function asks for, and guards that of others.
+
+    The hooks would have to run at each call, and may be others then.
+    """
+    for each in inputs:
+        given = recorder.input_of(recorder.here(each)) if isinstance(each, Tensor) else None
+        if given is not None and is_watched(recorder.real_of(given.fake)):
+            what = f"the gradient of {given.place}, which has hooks or is retained,"
+            raise recorder.refuse(what, "ask for it outside, or of x.view_as(x), taken inside")
+        if given is not None:
+            recorder.guards.append(Unwatched(given.role))
+
+
+Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Unwatched | Surroundings

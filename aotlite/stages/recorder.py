@@ -38,6 +38,7 @@ from aotlite.stages.guards import (
     PlainValue,
     SamePlace,
     Surroundings,
+    check_unwatched,
 )
 from aotlite.stages.histories import passes_outside
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
@@ -316,6 +317,9 @@ class CaptureRecorder:
 
     def is_outside(self, tensor: Tensor) -> bool:
         return tensor.storage.capture is not self or id(tensor) in self._reals
+
+    def ask_gradients(self, inputs: Sequence[Any]) -> None:
+        check_unwatched(self, inputs)
 
     def check_paths(self, starts: Sequence[Edge | None], sinks: Sequence[Edge | None]) -> None:
         with recording(None):

@@ -233,12 +233,13 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
     mode = STATE.grad_mode
     try:
         # A stale view may be viewed, but its history may not be asked for.
-        STATE.grad_mode = False
+        STATE.grad_mode = None if mode is None else False
         past = _last_detach(view.chain)
         out = _replayed(source, view.chain[:past], detached)
         as_usual = not (view.is_dead_end or view.stale or view.own_history)
         # A view of what no_grad showed of a leaf on a base that requires none has no history.
-        STATE.grad_mode = view.under_grad and view.requires_grad and as_usual
+        if mode is not None:
+            STATE.grad_mode = view.under_grad and view.requires_grad and as_usual
         out = _replayed(out, view.chain[past:], detached)
     finally:
         STATE.grad_mode = mode

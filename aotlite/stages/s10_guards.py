@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
 from aotlite.eager.sharing import foreign_overlaps
@@ -25,7 +26,14 @@ from aotlite.ir.role import Hidden, Primal
 from aotlite.stages.facts import FunctionMeta
 from aotlite.stages.forms import Forms
 from aotlite.stages.frozen import PLAIN, frozen_value
-from aotlite.stages.guards import HiddenPlace, NoGradient, PlainValue, SamePlace, Surroundings
+from aotlite.stages.guards import (
+    HiddenPlace,
+    NoGradient,
+    PlainValue,
+    SamePlace,
+    Surroundings,
+    Unwatched,
+)
 from aotlite.stages.places import NOTHING, Place, take
 from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
 from aotlite.stages.s10_sharing import kin_checks, sharing_check
@@ -84,7 +92,7 @@ def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[C
     writer.arguments(marks=marks)
     writer.outside()
     writer.memory()
-    source.use(facts_of, are_recognised, frozen_value, take)
+    source.use(facts_of, are_recognised, frozen_value, is_watched, take)
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
@@ -254,6 +262,8 @@ class _Guards:
                     self._plain_at(place, frozen)
                 case NoGradient(place):
                     self.check(f"{self._at(place)} is None", str(place), None, "None")
+                case Unwatched(role):
+                    self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
                 case Surroundings():
                     self._surroundings(guard)
 

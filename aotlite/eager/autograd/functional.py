@@ -79,6 +79,8 @@ def grad(
         raise ArgumentError("grad: argument 'inputs' is empty, expected a tensor at least")
     retain = create_graph if retain_graph is None else retain_graph
     found: Sequence[Tensor | None] | None = None
+    if STATE.recorder is not None:
+        STATE.recorder.ask_gradients(_listed("grad: an input", inputs))
     if not create_graph:
         found = grad_single(outputs, grad_outputs, inputs, retain=retain)
     if found is None:

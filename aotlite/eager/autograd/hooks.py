@@ -138,6 +138,15 @@ def _retain(tensor: Tensor, grad: Any) -> None:
         tensor._grad = before + grad
 
 
+def is_watched(tensor: Tensor) -> bool:
+    """Whether hooks on the tensor see the gradient that arrives at it, or it is retained."""
+    node, index = tensor._node, tensor._index
+    if node is None and tensor._leaf:
+        node = tensor._accumulator
+    extra = None if node is None else node.extra
+    return extra is not None and (bool(extra.tensors.get(index)) or index in extra.retained)
+
+
 def retains(tensor: Tensor, node: Any, index: int) -> bool:
     """Whether the tensor keeps the gradient that arrives at this result."""
     extra = None if node is None else node.extra
