@@ -53,7 +53,7 @@ def impossible(cell: Cell) -> str | None:
     _, _, output, relation = cell
     if relation == "made inside":
         if output in ("input", "view of an input"):
-            return "memory that is made inside is no argument's"
+            return "memory that is made inside is no argument's; where set_ makes it one's, no input"
     elif output in ("unsafe view", "two views of an intermediate", "view of a result"):
         return "a view on an argument's memory is a view of an input"
     return None
@@ -196,8 +196,8 @@ class Watcher:
 
 def _outputs(result: Object, memory: Memory, results: list[Object]) -> set[str]:
     """The kind of one result on a memory."""
-    if result.is_argument:
-        return {"input"}
+    if result.is_argument:  # which set_ may have put onto memory that is made inside
+        return {"input"} if memory.is_given else set()
     if result.is_root:
         return {"new memory"}
     if result.cut is not None:
