@@ -77,7 +77,9 @@ def _of_one(op: Op | Composite, schema: Schema, sample: Sample) -> Iterator[Brea
             yield broken("a list with what is no tensor", (*value, "x"), ArgumentError)
             yield broken("shapes differ", (*value, np.ones((7, 5, 3, 2), value[0].dtype)))
         elif _is_dim(parameter) and value is not None and op.name not in COUNTS:
-            far = (FAR,) if parameter.type.text.startswith("int[]") else FAR
+            is_list = parameter.type.text.startswith("int[]")
+            # As many as there were: of a wrong number, permute does not look at them.
+            far = (FAR, *(value[1:] if type(value) is tuple else ())) if is_list else FAR
             yield broken("no such dimension", far, IndexOutOfRangeError)
         elif _is_size(parameter) and value:
             negative = -FAR if isinstance(value, int) else (*value[:-1], -FAR)

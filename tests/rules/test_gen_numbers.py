@@ -39,7 +39,7 @@ def test_a_failed_compilation_takes_a_number_too():
 def test_dumps_have_the_number_of_the_entry(tmp_path):
     compiled = compiled_for((2,), (3,), dump=str(tmp_path))
     expected = {entry.number for entry in compiled.entries}
-    assert expected == {int(path.name[:4]) for path in tmp_path.iterdir()}
+    assert expected == {int(path.name.partition("_")[0]) for path in tmp_path.iterdir()}
 
 
 class Broken(Exception):
