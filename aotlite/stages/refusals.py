@@ -96,3 +96,16 @@ def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
         describe(result.value.location),
         "Return a clone() of the view, or a new tensor in the place of the base. (TEN-26)",
     )
+
+
+def refuse_view_of_moved_kin(index: int, result: Tensor, place: str) -> None:
+    """A view of an input that shares a root with others, and leaves that memory by set_."""
+    raise noted(
+        UnsupportedError(
+            f"analyze: output {index} is a view, with a gradient, of {place}, which is a view of "
+            "what others are views of, too, and is put onto other memory by set_, expected a view "
+            "that is taken outside"
+        ),
+        describe(result.value.location),
+        "Return a clone() of the view, or call set_ outside of the compiled function. (TEN-26)",
+    )

@@ -323,6 +323,7 @@ class _Outputs:
         if put is not None:
             return self._after_put(index, result, put)
         if sight.root in self.inputs:
+            self._check_kin(index, result, self.inputs[sight.root])
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
             return self._of_input(role, result, self._view(index, result, sight))
@@ -332,6 +333,11 @@ class _Outputs:
         if shared or result._kind is not None or has_own_history(result):
             return self._alias(sight, self._view(index, result, sight))
         return _plain(result, result.meta, EMPTY_CHAIN)
+
+    def _check_kin(self, index: int, result: Tensor, given: CapturedInput) -> None:
+        left = given.role in {put.role for put in self.timeline.puts.values() if not put.grows}
+        if left and given.family is not None and result.requires_grad_outside():
+            refuse_view_of_moved_kin(index, result, given.place)
 
     def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
         """What is said of every result that is rebuilt as a view."""

@@ -79,7 +79,8 @@ def _of_one(op: Op | Composite, schema: Schema, sample: Sample) -> Iterator[Brea
         elif _is_dim(parameter) and value is not None and op.name not in COUNTS:
             is_list = parameter.type.text.startswith("int[]")
             # As many as there were: of a wrong number, permute does not look at them.
-            far = (FAR, *(value[1:] if type(value) is tuple else ())) if is_list else FAR
+            rest = value[1:] if isinstance(value, (tuple, list)) else ()
+            far = (FAR, *rest) if is_list and not isinstance(value, int) else FAR
             yield broken("no such dimension", far, IndexOutOfRangeError)
         elif _is_size(parameter) and value:
             negative = -FAR if isinstance(value, int) else (*value[:-1], -FAR)
