@@ -53,6 +53,7 @@ from aotlite.stages.refusals import (
     refuse_lost_base,
     refuse_overlap_with_history,
     refuse_reach_with_history,
+    refuse_view_of_moved_kin,
 )
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import Timeline, count_plan, refuse_grown
