@@ -44,6 +44,7 @@ class ChangeWriter:
     ) -> None:
         """Old memory is written before an input leaves it (RT-5)."""
         self._counts()
+        self._take_from_bases()
         windows = iter(self._windows())
         for each in self.put:
             if each.writes_data and not each.in_graph:
@@ -61,13 +62,20 @@ class ChangeWriter:
                 else:
                     self.source.add(f"{name}.{change.value}")
 
+    def _take_from_bases(self) -> None:
+        """What has a holder is the holder's history: other tensors on the base have none."""
+        for index, base in enumerate(self.meta.bases):
+            if base.holder is not None:
+                name = self.values[IntermediateBase(index)]
+                self.source.add(f"h{index} = {name}._node, {name}._index")
+                self.source.add(f"{name}._node, {name}._index, {name}.facts = None, 0, None")
+
     def _hand_over(self, each: InputMeta, name: str) -> None:
         """The input has the history of the base that it is put onto."""
-        held = [i for i, base in enumerate(self.meta.bases) if base.holder == each.role]
-        for index in held:
-            base = self.values[IntermediateBase(index)]
-            self.source.use(take_history)
-            self.source.add(f"take_history({name}, {base}._node, {base}._index)")
+        for index, base in enumerate(self.meta.bases):
+            if base.holder == each.role:
+                self.source.use(take_history)
+                self.source.add(f"take_history({name}, *h{index})")
 
     def _windows(self) -> list[str]:
         """Variables of where inputs are put, all found before one is moved."""

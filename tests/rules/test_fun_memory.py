@@ -309,3 +309,26 @@ def test_the_record_says_what_changes():
     text = compiled.meta.explain()
     assert "Its autograd state changes at each call, by .requires_grad_()." in text
     assert "It is put onto other memory at each call, that of intermediate base 0;" in text
+
+
+@pytest.mark.rules("FUN-18")
+@pytest.mark.parametrize("fast_paths", [True, False])
+def test_a_history_that_an_input_gets_on_other_memory_is_its_own(fast_paths):
+    """The tensor that it was put onto, and views of that, have none."""
+
+    def function(x, y, w):
+        inner = x.neg()
+        x.set_(inner)
+        y.set_(inner)
+        x.mul_(w)
+        return inner.view(2, 2), x.view(2, 2)
+
+    for called in (function, al.compile(function, fast_paths=fast_paths)):
+        x, y, w = al.ones(4), al.zeros(4), al.full((4,), 3.0).requires_grad_()
+        of_inner, of_input = called(x, y, w)
+        assert [False, True, True, False] == [
+            each.requires_grad for each in (of_inner, of_input, x, y)
+        ]
+        of_input.sum().backward()
+        assert w.grad is not None
+        assert [-1.0] * 4 == w.grad.tolist()
