@@ -40,7 +40,8 @@ def arguments():
 def dumped(folder):
     """Text of each dumped file by its name without the number of the compilation."""
     # The number has more digits where a process has compiled more than 9,999 functions.
-    return {path.stem.partition("_")[2]: path.read_text("utf-8") for path in sorted(folder.iterdir())}
+    paths = sorted(folder.iterdir())
+    return {path.stem.partition("_")[2]: path.read_text("utf-8") for path in paths}
 
 
 @pytest.fixture

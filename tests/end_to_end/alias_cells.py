@@ -53,7 +53,7 @@ def impossible(cell: Cell) -> str | None:
     _, _, output, relation = cell
     if relation == "made inside":
         if output in ("input", "view of an input"):
-            return "memory that is made inside is no argument's; where set_ makes it one's, no input"
+            return "memory that is made inside is no argument's; if set_ makes it one's, no input"
     elif output in ("unsafe view", "two views of an intermediate", "view of a result"):
         return "a view on an argument's memory is a view of an input"
     return None
