@@ -251,8 +251,9 @@ def check_destination(
         )
     if storage.buffer is None and STATE.recorder is None:
         raise no_data(name)
+    may_be_shared = storage.exported or storage.capture is not None
     for other in others:
-        if other.storage is storage or (storage.exported and _is_hidden_alias(other, target)):
+        if other.storage is storage or (may_be_shared and _is_hidden_alias(other, target)):
             _check_operand(name, target, other, call)
 
 
@@ -261,11 +262,7 @@ def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
     buffer = target.storage.buffer
     if buffer is None:  # both are captured
         recorder = STATE.recorder
-        return (
-            recorder is not None
-            and other.storage.exported
-            and recorder.is_one_memory(other, target)
-        )
+        return recorder is not None and recorder.is_one_memory(other, target)
     return other.storage.buffer is buffer
 
 

@@ -93,6 +93,11 @@ def check_unwatched(recorder: Any, inputs: Sequence[Any]) -> None:
         if given is not None and is_watched(recorder.real_of(given.fake)):
             what = f"the gradient of {given.place}, which has hooks or is retained,"
             raise recorder.refuse(what, "ask for it outside, or of x.view_as(x), taken inside")
+        if given is not None and given.family is None and given.storage.version:
+            is_view = recorder.real_of(given.fake)._base is not None
+            if is_view and given.requires_grad:
+                what = f"the gradient of {given.place}, a view that was written before,"
+                raise recorder.refuse(what, "pass what it is a view of, too")
         if given is not None:
             recorder.guards.append(Unwatched(given.role))
 

@@ -7,6 +7,9 @@ Used by stage 2 alone. Rules: TEN-7, TEN-24, TEN-26, FUN-11, FUN-18, SYN-5, GEN-
 
 from __future__ import annotations
 
+from typing import Any
+
+from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.overlap import has_internal_overlap
@@ -109,3 +112,19 @@ def refuse_view_of_moved_kin(index: int, result: Tensor, place: str) -> None:
         describe(result.value.location),
         "Return a clone() of the view, or call set_ outside of the compiled function. (TEN-26)",
     )
+
+
+def refuse_hooks_of_leaf(index: int, result: Any) -> None:
+    """TEN-41: the hooks of a leaf that is made inside would be on that of the capture."""
+    if not isinstance(result, Tensor) or result._node is not None or not result._leaf:
+        return
+    node = result._accumulator
+    if is_watched(result) or (node is not None and node.collected):
+        raise noted(
+            UnsupportedError(
+                f"analyze: output {index} is a leaf with hooks that were registered inside, "
+                "expected a leaf without hooks"
+            ),
+            describe(result.value.location),
+            "Register them on the result, after the call. (TEN-41)",
+        )

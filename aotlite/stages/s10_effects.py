@@ -235,16 +235,17 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
         # A stale view may be viewed, but its history may not be asked for.
         STATE.grad_mode = None if mode is None else False
         past = _last_detach(view.chain)
-        out = _replayed(source, view.chain[:past], detached)
+        origin = _replayed(source, view.chain[:past], detached)
         as_usual = not (view.is_dead_end or view.stale or view.own_history)
         # A view of what no_grad showed of a leaf on a base that requires none has no history.
         if mode is not None:
             STATE.grad_mode = view.under_grad and view.requires_grad and as_usual
-        out = _replayed(out, view.chain[past:], detached)
+        out = _replayed(origin, view.chain[past:], detached)
     finally:
         STATE.grad_mode = mode
+    if out._root is not None:  # the mode of the replay says nothing of the kind
+        out._kind = origin._kind if kind in (None, CreationKind.LEAF_VIEW) else kind
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
-        out._kind = kind
         if view.is_dead_end or view.keeps_node:
             out._node, out._index = view_node(view.chain[-1], None), 0
         if view.stale:

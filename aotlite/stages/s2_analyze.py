@@ -48,6 +48,7 @@ from aotlite.stages.growth import check_growths
 from aotlite.stages.histories import follows_base, has_own_history, is_dead_end
 from aotlite.stages.refusals import (
     refuse_history,
+    refuse_hooks_of_leaf,
     refuse_late,
     refuse_leaf_window,
     refuse_lost_base,
@@ -261,6 +262,8 @@ class _Outputs:
             self.sharing.setdefault(seen[value].root, [])
 
     def all(self) -> tuple[OutputMeta, ...]:
+        for index, result in enumerate(self.results):
+            refuse_hooks_of_leaf(index, result)
         return tuple([self._kind(index, result) for index, result in enumerate(self.results)])
 
     def step(self, value: Node) -> MemoryStep:

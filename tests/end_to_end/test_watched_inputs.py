@@ -152,3 +152,76 @@ def test_a_quiet_view_that_was_written_follows_its_base():
         assert v.requires_grad
         x.detach_()
         assert not v.requires_grad
+
+
+@pytest.mark.rules("RT-6")
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_view_of_what_has_no_history_may_get_one_by_a_write(fast, turned):
+    """However it is rebuilt: by a quick view, or by replay behind a change of geometry."""
+
+    def part(x):
+        if turned:
+            x.as_strided_((2,), (1,), 0)
+        return x[::2]
+
+    x, w = al.ones(4), al.ones(1).requires_grad_()
+    result = al.compile(part, fast_paths=fast)(x)
+    result.mul_(w)
+    assert result.grad_fn is not None
+    assert x.grad_fn is not None
+
+
+def test_hooks_of_a_leaf_made_inside_are_refused():
+    """TEN-41: the leaf that the caller gets would not have them."""
+
+    def made(x):
+        y = x * 2
+        y.requires_grad_()
+        y.register_hook(lambda grad: grad * 3)
+        return y
+
+    def inside_no_grad(x):
+        with al.no_grad():
+            return made(x)
+
+    x = al.ones(2)
+    with pytest.raises(al.UnsupportedError, match="output 0 is a leaf with hooks"):
+        al.compile(inside_no_grad)(x)
+    assert x.version == 0
+
+
+def test_the_gradient_of_a_view_that_was_written_needs_its_base():
+    """Older views of it are views of the base, and not of it (TEN-3)."""
+
+    def inside(part, *base):
+        older = part.t()
+        part.mul_(3)
+        return al.autograd.grad(older.sum(), [part], allow_unused=True)[0]
+
+    def arguments():
+        base = al.ones(4).requires_grad_() * 1
+        return base.unsqueeze(0), base
+
+    compiled = al.compile(inside)
+    assert inside(*arguments()) is None
+    assert compiled(*arguments()) is None
+    part, _ = arguments()
+    with pytest.raises(al.UnsupportedError, match="a view that was written before"):
+        compiled(part)
+    assert part.version == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_part_of_a_hidden_alias_is_refused_as_an_operand(kept):
+    """TEN-7: two arguments, each with a storage of its own, on one buffer."""
+
+    def shifted(to, source):
+        to[:1] = source[-1:]
+
+    compiled = al.compile(shifted, keep_inference_input_mutations=kept)
+    for function in (shifted, compiled):
+        x = al.arange(8.0).view(2, 2, 2)
+        with pytest.raises(al.AliasError, match="overlaps the destination"):
+            function(x.unsqueeze(0).hidden_alias(), x)
+        assert x.flatten().tolist() == [float(i) for i in range(8)]
