@@ -66,6 +66,12 @@ def _wider(name: str, self: TensorMeta, ratio: int) -> tuple[int, ...]:
     return tuple(step // ratio for step in self.stride[:-1])
 
 
+def _view_dtype_copy(self: TensorMeta, dtype: DType) -> TensorMeta:
+    if 0 in self.shape:  # its own strides are what the view speaks of, if of nothing
+        return _view_dtype(self, dtype)[0].as_contiguous()
+    return _view_dtype(self.as_contiguous(), dtype)[0]
+
+
 def _as_bytes(xp: Any, meta: TensorMeta, a: Any, *_: Any) -> Any:
     """The bytes of the operand, laid out contiguously, as elements of the result."""
     if 0 in meta.shape:
@@ -81,7 +87,7 @@ def _copy_of(rule: Callable[..., Window]) -> Callable[..., TensorMeta]:
 
 VIEW_DTYPE_COPY = pure(
     "view_dtype_copy(Tensor self, dtype dtype) -> Tensor",
-    meta=_copy_of(_view_dtype),
+    meta=_view_dtype_copy,
     kernel=_as_bytes,
     vjp=None,
     cost=Cost.INDEXING,
