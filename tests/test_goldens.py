@@ -39,7 +39,7 @@ def arguments():
 
 def dumped(folder):
     """Text of each dumped file by its name without the number of the compilation."""
-    # The number has more digits where a process has compiled more than 9,999 functions.
+    # The number has more digits once a process has compiled 10,000 functions.
     paths = sorted(folder.iterdir())
     return {path.stem.partition("_")[2]: path.read_text("utf-8") for path in paths}
 
