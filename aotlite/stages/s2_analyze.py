@@ -208,7 +208,8 @@ def _elsewhere(
     fake = given.fake
     has_history = fake.requires_grad_outside() and not (fake._leaf and fake._node is None)
     handed = not has_history or results.hand_over(given.role, meta, put)
-    if not handed or results.timeline.puts[put].is_left_behind():
+    puts = [each for each in results.timeline.puts.values() if each.role == given.role]
+    if not handed or any(each.is_left_behind() for each in puts):
         refuse_history(given)
     moved = final.moves
     return attrs.evolve(meta, writes_metadata=True, final_start=0, geometry_steps=moved)
