@@ -189,6 +189,8 @@ def _alias_text(of: str, view: ViewFacts) -> str:
     own = "" if view.version is None else f", with a version counter of its own at {view.version}"
     leaf = ", a leaf" if view.is_leaf else ""
     leaf = ", a leaf's view whose base has a history" if view.follows_base else leaf
+    leaf += ", with the tape node of before a write" if view.keeps_node else ""
+    leaf += ", of an inference tensor" if view.is_inference else ""
     through = ", through the compiled backward" if view.own_history else ""
     grad = f"{_grad_text(view.requires_grad)}{through}"
     return f"is a view of {of}, {how}{made}{own}{leaf}{grad}{_moves_text(view.geometry_steps)}"

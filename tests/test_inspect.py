@@ -214,7 +214,8 @@ def test_meta_of_restricted_view_says_that_it_was_written_since():
 
     lines = results(stale, al.ones(2, 3).requires_grad_())
     kind = "an output of an op that returns several views"
-    end = f"by .select(0, 0), and is {kind}, written since; it requires grad."
+    node = "with the tape node of before a write"
+    end = f"by .select(0, 0), and is {kind}, written since, {node}; it requires grad."
     assert lines[0].endswith(end)
 
 
