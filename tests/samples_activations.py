@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tests.samples import Sample, array, flipped, register, special
+from aotlite.testing.laws.sample import Sample, array, flipped, special
+from tests.samples import register
 from tests.samples_pointwise import HALF, floats, whole
 
 

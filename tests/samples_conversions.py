@@ -5,7 +5,16 @@ from collections.abc import Iterable
 import numpy as np
 
 import aotlite as al
-from tests.samples import Sample, array, channels_last, expanded, flipped, gapped, layouts, register
+from aotlite.testing.laws.sample import (
+    Sample,
+    array,
+    channels_last,
+    expanded,
+    flipped,
+    gapped,
+    layouts,
+)
+from tests.samples import register
 
 FORMATS = (al.contiguous_format, al.channels_last)
 IMAGE = (2, 3, 2, 2)

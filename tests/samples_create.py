@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from aotlite.ir import dtypes
 from aotlite.ir.memory_format import channels_last, contiguous_format
-from tests.samples import ALL, Sample, array, layouts, register
-from tests.samples import channels_last as nhwc
+from aotlite.testing.laws.sample import ALL, Sample, array, layouts
+from aotlite.testing.laws.sample import channels_last as nhwc
+from tests.samples import register
 
 
 @register("full")

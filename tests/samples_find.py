@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tests.samples import (
+from aotlite.testing.laws.sample import (
     ALL,
     FLOATS,
     Sample,
@@ -15,9 +15,9 @@ from tests.samples import (
     flipped,
     gapped,
     layouts,
-    register,
     special,
 )
+from tests.samples import register
 
 MASK = array((2, 3), "bool", 1)
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import layout
-from tests.samples import ALL, Sample, array, expanded, flipped, gapped, layouts, register
+from aotlite.testing.laws.sample import ALL, Sample, array, expanded, flipped, gapped, layouts
+from tests.samples import register
 
 Calls = dict[str, list[tuple[np.ndarray, tuple[Any, ...]]]]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import ALL, NUMERIC, Sample, array, expanded, flipped, gapped, register
+from aotlite.testing.laws.sample import ALL, NUMERIC, Sample, array, expanded, flipped, gapped
+from tests.samples import register
 
 I = np.array([0, -1, 1])
 J = np.array([[1], [0]])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tests.samples import (
+from aotlite.testing.laws.sample import (
     ALL,
     FLOATS,
     NUMERIC,
@@ -17,9 +17,9 @@ from tests.samples import (
     flipped,
     gapped,
     layouts,
-    register,
     special,
 )
+from tests.samples import register
 
 ROWS = np.array([2, 0, 0, 1])
 PLACES = np.array([[0, 2, 1, 0], [1, 1, 0, 2]])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
-from tests.samples import Sample, array, expanded, flipped, gapped, register
+from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped
+from tests.samples import register
 from tests.samples_products import complex_array
 
 KINDS = ("float32", "float64", "complex128")

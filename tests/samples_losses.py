@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tests.samples import FLOATS, Make, Sample, array, expanded, flipped, gapped, register, special
+from aotlite.testing.laws.sample import (
+    FLOATS,
+    Make,
+    Sample,
+    array,
+    expanded,
+    flipped,
+    gapped,
+    special,
+)
+from tests.samples import register
 
 
 def share(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tests.samples import (
+from aotlite.testing.laws.sample import (
     FLOATS,
     Sample,
     array,
@@ -14,9 +14,9 @@ from tests.samples import (
     flipped,
     gapped,
     positive,
-    register,
     special,
 )
+from tests.samples import register
 
 IMAGE = (2, 4, 5, 4)
 

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 import numpy as np
 
 from aotlite.ir import dtypes
-from tests.samples import ALL, FLOATS, NUMERIC, Sample, array, flipped, layouts, register, special
+from aotlite.testing.laws.sample import (
+    ALL,
+    FLOATS,
+    NUMERIC,
+    Sample,
+    array,
+    flipped,
+    layouts,
+    special,
+)
+from tests.samples import register
 
 MANY_TIES = np.arange(40) * 7 % 5
 TIES = np.array([[2, 1, 2, 1, 2], [3, 3, 1, 0, 1]])

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import Sample, array, flipped, gapped, layouts, register
+from aotlite.testing.laws.sample import Sample, array, flipped, gapped, layouts
+from tests.samples import register
 
 GRID = (4, 6)
 

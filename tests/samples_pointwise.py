@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import ml_dtypes
 import numpy as np
 
-from tests.samples import (
+from aotlite.testing.laws.sample import (
     Make,
     Sample,
     array,
@@ -16,9 +16,9 @@ from tests.samples import (
     gapped,
     layouts,
     positive,
-    register,
     special,
 )
+from tests.samples import register
 
 HALF = (np.float16, ml_dtypes.bfloat16)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import Sample, array, expanded, flipped, gapped, register
+from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped
+from tests.samples import register
 
 
 def complex_array(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:

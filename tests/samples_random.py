@@ -9,7 +9,8 @@ import numpy as np
 
 from aotlite.ir import dtypes
 from aotlite.ir.memory_format import contiguous_format
-from tests.samples import Sample, array, expanded, flipped, register
+from aotlite.testing.laws.sample import Sample, array, expanded, flipped
+from tests.samples import register
 
 SIZES = ((), (0,), (2, 3), (9,))
 FLOATING = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.complex64, dtypes.complex128)

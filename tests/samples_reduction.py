@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
-from tests.samples import (
+from aotlite.testing.laws.sample import (
     ALL,
     FLOATS,
     NUMERIC,
@@ -18,9 +18,9 @@ from tests.samples import (
     dense_layouts,
     flipped,
     layouts,
-    register,
     special,
 )
+from tests.samples import register
 
 
 def _reducible(dtypes_: Iterable[str], make: Make = array) -> Iterable[np.ndarray]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from aotlite.ir import dtypes
-from tests.samples import Sample, array, expanded, flipped, gapped, register
+from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped
+from tests.samples import register
 
 
 def complex_array(shape: tuple[int, ...], dtype: str = "complex128", seed: int = 0) -> np.ndarray:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tests.samples import ALL, NUMERIC, Sample, array, flipped, gapped, register
+from aotlite.testing.laws.sample import ALL, NUMERIC, Sample, array, flipped, gapped
+from tests.samples import register
 
 PLACES = np.array([[0, 2, 1, 0], [1, 1, 0, 2]])
 """Along dimension 0 no two in one place."""

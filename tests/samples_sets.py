@@ -6,7 +6,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tests.samples import ALL, FLOATS, NUMERIC, Sample, array, flipped, layouts, register, special
+from aotlite.testing.laws.sample import (
+    ALL,
+    FLOATS,
+    NUMERIC,
+    Sample,
+    array,
+    flipped,
+    layouts,
+    special,
+)
+from tests.samples import register
 
 REPEATED = np.array([[2, 1, 2, 2], [2, 1, 2, 2], [0, 3, 0, 0]])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from aotlite.ir import dtypes
-from tests.samples import (
+from aotlite.testing.laws.sample import (
     ALL,
     FLOATS,
     Sample,
@@ -17,8 +17,8 @@ from tests.samples import (
     flipped,
     gapped,
     layouts,
-    register,
 )
+from tests.samples import register
 
 IMAGE = (2, 2, 3, 4)
 

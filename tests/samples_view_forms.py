@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.op import OPS, MultiViewOp, ViewOp
-from tests.samples import (
-    Sample,
-    array,
-    expanded,
-    flipped,
-    gapped,
-    layouts,
-    register,
-    samples_of,
-)
+from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped, layouts
+from tests.samples import register, samples_of
 
 CUBE = (2, 3, 4)
 

@@ -9,7 +9,7 @@ from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.op import OPS, MultiViewOp
 from aotlite.ir.verify import verify
 from aotlite.stages.decompose import decompose
-from tests.laws.running import bound, tensors_in
+from aotlite.testing.laws.running import bound, tensors_in
 from tests.samples import samples_of
 
 TABLE = al.decompositions.core_table()

@@ -7,9 +7,9 @@ import aotlite as al
 from aotlite.ir import scalar
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from tests.laws.table import laws_of
+from aotlite.testing.laws.sample import Sample, array, flipped, gapped
+from aotlite.testing.laws.table import laws_of
 from tests.own_ops import taken_out
-from tests.samples import Sample, array, flipped, gapped
 
 
 @pytest.fixture

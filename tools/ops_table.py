@@ -15,11 +15,11 @@ sys.path.insert(0, str(ROOT))
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.op import OPS, Op, PureOp, Source
-from tests.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
-from tests.laws.running import kernel_op, vjp_of
-from tests.laws.scalar import WITHOUT_SCALAR
-from tests.laws.symbolic import SPECIALIZES
-from tests.laws.table import LAWS, PENDING, WITHOUT_SAMPLES, class_of, laws_of
+from aotlite.testing.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
+from aotlite.testing.laws.running import kernel_op, vjp_of
+from aotlite.testing.laws.scalar import WITHOUT_SCALAR
+from aotlite.testing.laws.symbolic import SPECIALIZES
+from aotlite.testing.laws.table import LAWS, PENDING, WITHOUT_SAMPLES, class_of, laws_of
 from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN
 
 PAGE = ROOT / "specs" / "ops.md"

@@ -24,7 +24,7 @@ from aotlite.ir.layout import span
 from aotlite.ir.op import OPS, Op, PureOp, ViewOp
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.role import Output, Saved
-from tests.laws.running import bound, same_bits, tensors_in, with_kernel
+from aotlite.testing.laws.running import bound, same_bits, tensors_in, with_kernel
 from tests.samples import samples_of
 from tests.stages.journeys import journeys, values_for
 

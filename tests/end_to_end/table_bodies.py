@@ -18,6 +18,7 @@ from aotlite.eager.dispatch import _HANDLERS
 from aotlite.ir import dtypes
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op import DataOp
+from aotlite.testing.laws.sample import Sample
 from tests.end_to_end.random_bodies import BodyWriter, result_text
 from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, run_text
 from tests.end_to_end.table_calls import (
@@ -29,7 +30,6 @@ from tests.end_to_end.table_calls import (
     usable_samples,
     writes,
 )
-from tests.samples import Sample
 
 OTHERS = (3, 1.5, 0.5, 0.6, 0.5, 0.3, 0.3, 0.7)
 """How often lines that no sample says: views, writes, pure ops, geometry, parts, plain Python,

@@ -18,8 +18,9 @@ from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp, GeometryOp, InplaceOp
+from aotlite.testing.laws.sample import Sample
 from tests.laws.composites import entry
-from tests.samples import Sample, samples_of
+from tests.samples import samples_of
 
 LITERAL = 80
 """So many elements are written out; longer arrays get numbers of another kind."""

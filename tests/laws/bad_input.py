@@ -25,8 +25,9 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, Op
 from aotlite.ir.schema import Parameter, Schema
-from tests.laws.running import memory, tensors_in
-from tests.samples import Sample, samples_of
+from aotlite.testing.laws.running import memory, tensors_in
+from aotlite.testing.laws.sample import Sample
+from tests.samples import samples_of
 
 FAR = 99
 """No sample has so many dimensions, or elements along one."""

@@ -13,9 +13,9 @@ from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp
-from tests.laws.running import tensor_of, tensors_in
+from aotlite.testing.laws.running import tensor_of, tensors_in
+from aotlite.testing.laws.sample import Sample
 from tests.laws.torch_twins import special_twin, torch_tensor
-from tests.samples import Sample
 
 
 def entry(name: str) -> str:

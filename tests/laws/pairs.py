@@ -27,11 +27,13 @@ from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DTYPES, DType
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, Cost, DataOp, PureOp
+from aotlite.testing.laws.gradient import weights_of
+from aotlite.testing.laws.running import bound, kernel_op, run, tensors_in
+from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.variants import arrays_in, variants
 from tests.laws.composites import aliasing, arguments, entry, torch_arguments, torch_call_composite
 from tests.laws.composites import call as call_composite
-from tests.laws.gradient import weights_of
-from tests.laws.running import bound, kernel_op, run, tensors_in
-from tests.laws.table import WITHOUT_SAMPLES
 from tests.laws.torch_twins import (
     WITHOUT_TWIN,
     known,
@@ -40,8 +42,7 @@ from tests.laws.torch_twins import (
     torch_value,
     twin_of,
 )
-from tests.laws.variants import arrays_in, variants
-from tests.samples import Sample, samples_of
+from tests.samples import samples_of
 
 ULPS = {"pointwise": 4, "other": 16}
 """Units in the last place; 16-bit and 8-bit floats are rounded once, and agree within one."""

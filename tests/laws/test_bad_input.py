@@ -7,9 +7,9 @@ import pytest
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.op import OPS
+from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from tests.laws import bad_input
 from tests.laws.composites import arguments, entry
-from tests.laws.table import WITHOUT_SAMPLES
 
 
 def run_op(op):

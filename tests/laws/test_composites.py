@@ -7,6 +7,8 @@ import aotlite as al
 import aotlite.ir.ops
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.errors import UnsupportedError
+from aotlite.testing.laws.gradient import weights_of
+from aotlite.testing.laws.running import close, same_bits, tensors_in
 from tests.laws.composites import (
     aliasing,
     arguments,
@@ -17,8 +19,6 @@ from tests.laws.composites import (
     torch_arguments,
     torch_call_composite,
 )
-from tests.laws.gradient import weights_of
-from tests.laws.running import close, same_bits, tensors_in
 from tests.laws.test_torch import TOLERANCE, _tensors, numpy_of
 from tests.laws.torch_twins import WITHOUT_TWIN, known
 from tests.samples import samples_of

@@ -6,8 +6,8 @@ import tests.laws.plants_forward
 import tests.laws.plants_gradient
 import tests.laws.plants_symbolic  # noqa: F401  (they fill PLANTS)
 from aotlite.ir.op import OPS
+from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, class_of
 from tests.laws.planting import PLANTS
-from tests.laws.table import LAWS, WITHOUT_SAMPLES, class_of
 from tests.samples import samples_of
 
 

@@ -12,7 +12,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.symbol_table import SymbolTable
 from aotlite.ir.symbolic_meta import symbolic_meta
-from tests.laws import symbolic
+from aotlite.testing.laws import symbolic
 from tests.laws.composites import call
 from tests.samples import samples_of
 

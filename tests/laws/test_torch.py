@@ -9,11 +9,12 @@ import pytest
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS
-from tests.laws.gradient import forward, gradients, leaves_of, weights_of
-from tests.laws.running import bound, close, run, tensors_in
-from tests.laws.table import WITHOUT_SAMPLES, has_gradient
+from aotlite.testing.laws.gradient import forward, gradients, leaves_of, weights_of
+from aotlite.testing.laws.running import bound, close, run, tensors_in
+from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.table import WITHOUT_SAMPLES, has_gradient
 from tests.laws.torch_twins import WITHOUT_TWIN, known, torch_value, twin_of
-from tests.samples import Sample, samples_of
+from tests.samples import samples_of
 
 NAMES = [name for name in OPS if name not in WITHOUT_TWIN and name not in WITHOUT_SAMPLES]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.testing.laws.sample import Sample
 from tests.laws.torch_twins import Difference, differences, twins
-from tests.samples import Sample
 
 
 def _dtype_of(sample: Sample) -> str:

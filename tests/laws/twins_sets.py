@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.testing.laws.sample import Sample
 from tests.laws.torch_twins import Difference, differences, twins
-from tests.samples import Sample
 
 
 def _search(torch: Any, sequence: Any, values: Any, int32: bool, right: bool, *rest: Any) -> Any:

@@ -6,9 +6,9 @@ import aotlite as al
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, DataOp
+from aotlite.testing.laws.running import bound, run
+from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from tests.laws.composites import arguments, call, entry, runs_data_op
-from tests.laws.running import bound, run
-from tests.laws.table import WITHOUT_SAMPLES
 from tests.own_ops import taken_out
 from tests.samples import samples_of
 

@@ -24,7 +24,7 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from tests.laws.running import (
+from aotlite.testing.laws.running import (
     addresses,
     bound,
     changes_first,
@@ -38,7 +38,7 @@ from tests.laws.running import (
     tight_tensor_of,
     with_kernel,
 )
-from tests.samples import Sample
+from aotlite.testing.laws.sample import Sample
 
 Samples = Sequence[Sample]
 
@@ -299,7 +299,7 @@ def interpreted_graph_is_eager(op: Op, samples: Samples) -> None:
         outs = run(op, args)
         build = Builder()
         proxies = iter([build.placeholder(value.meta) for value in values])
-        made = build.call(cold, _proxied(args, proxies))
+        made = build.call(cold, proxied(args, proxies))
         results = made if type(made) is tuple else (made,)
         metas = [out.meta for out in results]
         with np.errstate(all="ignore"):
@@ -313,10 +313,10 @@ def _cold(op: Op) -> Op:
     return attrs.evolve(op)
 
 
-def _proxied(value: Any, proxies: Any) -> Any:
+def proxied(value: Any, proxies: Any) -> Any:
     if isinstance(value, Tensor):
         return next(proxies)
-    return tuple(_proxied(item, proxies) for item in value) if type(value) is tuple else value
+    return tuple(proxied(item, proxies) for item in value) if type(value) is tuple else value
 
 
 def _check_equal(op: Op, sample: Sample, outs: Any, metas: Any, got: Any) -> None:

@@ -19,8 +19,8 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
 from aotlite.ir.symbol_table import SymbolTable
 from aotlite.ir.symbolic_meta import symbolic_strides
-from tests.laws.running import bound
-from tests.samples import Sample
+from aotlite.testing.laws.running import bound
+from aotlite.testing.laws.sample import Sample
 
 WHICH = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
 """Ints that say which dimension. Any other int argument may be computed from sizes."""

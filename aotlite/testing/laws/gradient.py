@@ -21,8 +21,13 @@ from aotlite.ir.op import (
     Source,
     ViewOp,
 )
-from tests.laws.exceptions import CONSTANT, OF_SYMMETRIC, SAVED_FOR_SHAPE, WITHOUT_GRADIENT
-from tests.laws.running import (
+from aotlite.testing.laws.exceptions import (
+    CONSTANT,
+    OF_SYMMETRIC,
+    SAVED_FOR_SHAPE,
+    WITHOUT_GRADIENT,
+)
+from aotlite.testing.laws.running import (
     bound,
     changes_first,
     cotangents,
@@ -34,7 +39,7 @@ from tests.laws.running import (
     tensors_in,
     vjp_of,
 )
-from tests.samples import Sample
+from aotlite.testing.laws.sample import Sample
 
 Samples = Sequence[Sample]
 

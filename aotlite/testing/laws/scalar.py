@@ -16,8 +16,8 @@ from aotlite.ir.op import OPS, Op, PureOp
 from aotlite.ir.ops.declare import number_in
 from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.scalar import evaluate, tree
-from tests.laws.running import bound, close, elements, run
-from tests.samples import Sample
+from aotlite.testing.laws.running import bound, close, elements, run
+from aotlite.testing.laws.sample import Sample
 
 Samples = Sequence[Sample]
 

@@ -19,9 +19,9 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from tests.laws import forward, gradient, lens, refusal, scalar, symbolic
-from tests.laws.running import vjp_of
-from tests.samples import Sample
+from aotlite.testing.laws import forward, gradient, lens, refusal, scalar, symbolic
+from aotlite.testing.laws.running import vjp_of
+from aotlite.testing.laws.sample import Sample
 
 WITHOUT_SAMPLES = {
     "getitem": "it takes a node with several results, which only a graph has: L9 runs it for each "

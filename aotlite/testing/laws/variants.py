@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.samples import Sample
+from aotlite.testing.laws.sample import Sample
 
 
 def _transposed(a: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from aotlite.ir.op import (
     ViewOp,
     Vjp,
 )
-from tests.samples import Sample
+from aotlite.testing.laws.sample import Sample
 
 MARGIN = 2
 """Elements of memory before and behind each tensor, so that a write beside it is seen."""

@@ -10,8 +10,8 @@ import numpy as np
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError
 from aotlite.ir.op import OPS, MultiViewOp, Op, ViewOp
-from tests.laws.running import addresses, bound, elements, run, same_bits, tensor_of
-from tests.samples import Sample
+from aotlite.testing.laws.running import addresses, bound, elements, run, same_bits, tensor_of
+from aotlite.testing.laws.sample import Sample
 
 
 def views_are_lenses(op: Op, samples: Sequence[Sample]) -> None:

@@ -1,0 +1,1 @@
+"""`aotlite.testing`: what aliasing rules are tested with."""
