@@ -12,6 +12,7 @@ from aotlite.ir.errors import AotliteError
 COMMANDS: dict[str, str] = {
     "demo": "train a small convolutional network on handwritten digits by two compiled functions",
     "explain": "print what every stage makes of a function: graphs, metadata, what is saved",
+    "conformance": "say which rules about shared memory an array library keeps",
     "doctor": "say which backends work here, and what to install for the others",
 }
 """Name of a command, and of its module in this package -> what it does."""

@@ -1,0 +1,97 @@
+"""`aotlite conformance`: which rules about shared memory an array library keeps or breaks.
+
+`aotlite.testing.conformance` finds it out, each library in a process of its own; this module
+prints it. The status is 0 even where rules are broken, unless `--strict` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotlite.ir.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from aotlite.testing.conformance.outcomes import Report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `aotlite conformance`."""
+    from aotlite.testing.conformance.libraries import LIBRARIES
+
+    known = ", ".join(LIBRARIES)
+    parser.add_argument(
+        "libraries",
+        metavar="LIBRARY",
+        nargs="*",
+        help=f"{known}, or module:Class for an adapter of your own",
+    )
+    parser.add_argument("--rules", metavar="ID", nargs="+", help="only these rules or groups")
+    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there too")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="a case that takes longer hangs (default 10)"
+    )
+    parser.add_argument("--list", action="store_true", help="print the rules, and end")
+    parser.add_argument("--strict", action="store_true", help="status 1 where a rule is broken")
+
+
+def command(args: argparse.Namespace) -> None:
+    """`aotlite conformance`: asks the libraries, prints table and witnesses."""
+    from rich.console import Console
+
+    from aotlite.testing.conformance.report import markdown
+
+    if args.list or not args.libraries:
+        return print_rules(args.rules)
+    reports = [ask(library, args) for library in args.libraries]
+    if all(report.not_run for report in reports):
+        raise MissingExtraError(reports[0].not_run)
+    print_reports(Console(), reports)
+    if args.markdown:
+        args.markdown.write_text(markdown(reports), "utf-8")
+    if args.strict and any(report.broken for report in reports):
+        raise SystemExit(1)
+
+
+def print_rules(names: Sequence[str] | None) -> None:
+    """Prints the rules, a line each, and their claims."""
+    from aotlite.testing.conformance.rules import GROUPS, select
+
+    group = ""
+    for rule in select(names):
+        if rule.group != group:
+            group = rule.group
+            print(f"{group}: {GROUPS[group]}")
+        print(f"  {rule.id}  {rule.title}\n      {rule.claim}")
+
+
+def ask(library: str, args: argparse.Namespace) -> Report:
+    """What one library makes of the rules, with a bar on standard error meanwhile."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from aotlite.testing.conformance.contained import examine
+    from aotlite.testing.conformance.rules import select
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(library, total=len(select(args.rules)))
+        return examine(library, args.rules, args.seconds, lambda _: progress.advance(bar))
+
+
+def print_reports(console: object, reports: Sequence[Report]) -> None:
+    """Prints the table of all, the witnesses, and a line for each library."""
+    from rich.console import Console
+
+    from aotlite.testing.conformance.report import rich_table, summary, title, witness
+
+    assert isinstance(console, Console)
+    console.print(rich_table(reports))
+    for report in reports:
+        for result in report.broken:
+            print(f"\n{title(report)} breaks {result.rule}: {result.title}")
+            print("\n".join(f"    {line}" for line in witness(result.outcome).splitlines()))
+    print()
+    for report in reports:
+        print(summary(report))

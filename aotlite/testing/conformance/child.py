@@ -1,0 +1,52 @@
+"""The process in which a library is asked: `python -m aotlite.testing.conformance.child`.
+
+Arguments are the library and the ids of the rules. What it finds goes to standard output, one
+message a line; what the library prints there goes to standard error instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.ir.errors import ArgumentError, DeviceError, MissingExtraError
+from aotlite.testing.conformance.libraries import adapter_of
+from aotlite.testing.conformance.messages import encode, pack
+from aotlite.testing.conformance.rules import select
+from aotlite.testing.conformance.runner import name_of, run_rule
+
+Tell = Callable[..., None]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Asks a library about rules, and tells the parent."""
+    tell = _messenger()
+    library, *ids = arguments
+    try:
+        adapter = adapter_of(library)
+    except (MissingExtraError, DeviceError) as error:
+        return tell(not_run=str(error))
+    except ArgumentError as error:
+        return tell(refused=str(error))
+    tell(name=name_of(adapter), version=adapter.version)
+    for rule in select(ids):
+        outcome = run_rule(rule, adapter, lambda case: tell(case=case))
+        tell(rule=rule.id, outcome=pack(outcome))
+    tell(done=True)
+
+
+def _messenger() -> Tell:
+    """Writes to what was standard output; from now on that is standard error."""
+    channel = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+
+    def tell(**message: Any) -> None:
+        channel.write(encode(**message))
+
+    return tell
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

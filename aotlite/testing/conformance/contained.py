@@ -1,0 +1,118 @@
+"""Asks a library in a process of its own, so that a crash or a hang is a finding, not the end."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.testing.conformance.messages import unpack
+from aotlite.testing.conformance.outcomes import Dies, Outcome, Report, Result
+from aotlite.testing.conformance.rules import Rule, select
+from aotlite.testing.conformance.runner import result_of
+
+START_SECONDS = 120.0
+"""What a library may take to be imported."""
+BEFORE_ANY_CASE = "the start"
+
+
+def examine(
+    library: str,
+    rules: Sequence[str] | None = None,
+    seconds: float = 10.0,
+    found: Callable[[Result], None] = lambda _: None,
+) -> Report:
+    """What a library makes of the rules; a case that takes more than `seconds` hangs.
+
+    `library` is a shipped one's name or `module:Class`. After a rule that ends the process a new
+    one goes on with the next. `found` hears of each result. *Err* `ArgumentError`.
+    """
+    asked = select(rules)
+    outcomes: dict[str, Outcome] = {}
+    about = {"name": library, "version": ""}
+
+    def note(rule: Rule, outcome: Outcome) -> None:
+        outcomes[rule.id] = outcome
+        found(result_of(rule, outcome))
+
+    while left := [rule for rule in asked if rule.id not in outcomes]:
+        if not_run := _Child(library, left, seconds).listen(about, note):
+            return Report(about["name"], about["version"], (), not_run)
+    results = tuple(result_of(rule, outcomes[rule.id]) for rule in asked)
+    return Report(about["name"], about["version"], results)
+
+
+class _Child:
+    """One process, the rules it is asked, and what it says."""
+
+    def __init__(self, library: str, rules: Sequence[Rule], seconds: float) -> None:
+        command = [sys.executable, "-m", "aotlite.testing.conformance.child", library]
+        self.rules = list(rules)
+        self.seconds = seconds
+        self.case = BEFORE_ANY_CASE
+        self.process = subprocess.Popen(
+            [*command, *(rule.id for rule in rules)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.errors: list[bytes] = []
+        for target in (self._read, self._read_errors):
+            threading.Thread(target=target, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.put(json.loads(line))
+        self.said.put(None)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors = [*self.errors[-20:], line]
+
+    def listen(self, about: dict[str, str], note: Callable[[Rule, Outcome], None]) -> str:
+        """Notes outcomes until the process ends; returns why the library cannot run, or ''."""
+        started = False
+        try:
+            while True:
+                message = self.said.get(timeout=self.seconds if started else START_SECONDS)
+                match message:
+                    case {"name": name, "version": version}:
+                        about.update(name=name, version=version)
+                        started = True
+                    case {"case": case}:
+                        self.case = case
+                    case {"rule": _, "outcome": outcome}:
+                        note(self.rules.pop(0), unpack(outcome))
+                        self.case = BEFORE_ANY_CASE
+                    case {"not_run": reason}:
+                        return str(reason)
+                    case {"refused": reason}:
+                        raise ArgumentError(reason)
+                    case {"done": True}:
+                        return ""
+                    case None:
+                        return self._died(started, note)
+        except queue.Empty:
+            note(self.rules.pop(0), Dies(f"hangs (> {self.seconds:g} s)", self.case))
+            return ""
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def _died(self, started: bool, note: Callable[[Rule, Outcome], None]) -> str:
+        """The process ended without a word: while it was imported, or in a case."""
+        status = self.process.wait()
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        if not started:
+            last = self.errors[-1].decode(errors="replace").strip() if self.errors else ""
+            return f"its import ended with {how}: {last}"
+        note(self.rules.pop(0), Dies(f"crashes ({how})", self.case))
+        return ""

@@ -1,0 +1,108 @@
+"""What becomes of a rule: it is kept, broken, absent, or the library did not live to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+
+
+@attrs.frozen
+class Keeps:
+    """All cases that the library can run hold. `without`: what others would have needed."""
+
+    cases: int
+    without: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Breaks:
+    """The first case that fails, as lines of the library's own code."""
+
+    case: str
+    lines: tuple[str, ...]
+    what: str
+    got: str
+    expected: str
+
+    def witness(self) -> str:
+        """Lines that show the breach, and what they give instead of what.
+
+        >>> print(Breaks("()", ("a = f()", "a.tolist()"), "a", "1", "2").witness())
+        a = f()
+        a.tolist()
+        # a: got 1, expected 2
+        """
+        return "\n".join([*self.lines, f"# {self.what}: got {self.got}, expected {self.expected}"])
+
+
+@attrs.frozen
+class Lacks:
+    """The library has not what any case needs."""
+
+    missing: tuple[str, ...]
+
+
+@attrs.frozen
+class Dies:
+    """The library took the process with it, or did not come back: `how`, and in which case."""
+
+    how: str
+    case: str
+
+
+Outcome: TypeAlias = Keeps | Breaks | Lacks | Dies
+"""Each is its own class; match on it."""
+
+
+@attrs.frozen
+class Result:
+    """A rule's id, title and group, and what became of it."""
+
+    rule: str
+    title: str
+    group: str
+    outcome: Outcome
+
+
+@attrs.frozen
+class Report:
+    """What one library makes of the rules; `not_run` says why it could not be asked at all."""
+
+    library: str
+    version: str
+    results: tuple[Result, ...]
+    not_run: str = ""
+
+    @property
+    def broken(self) -> tuple[Result, ...]:
+        """The results of rules that the library breaks, crashes and hangs among them."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Breaks | Dies))
+
+    @property
+    def kept(self) -> tuple[Result, ...]:
+        """The results of rules that the library keeps."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Keeps))
+
+    @property
+    def absent(self) -> tuple[Result, ...]:
+        """The results of rules that need what the library does not have."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Lacks))
+
+    def table(self) -> str:
+        """A line for each rule, and below them the witness of each broken one."""
+        from aotlite.testing.conformance.report import text
+
+        return text(self)
+
+    def markdown(self) -> str:
+        """The Markdown page of this library alone."""
+        from aotlite.testing.conformance.report import markdown
+
+        return markdown([self])
+
+
+def counts(report: Report) -> Sequence[int]:
+    """How many rules are kept, broken and absent."""
+    return len(report.kept), len(report.broken), len(report.absent)

@@ -1,0 +1,149 @@
+"""Reports as people read them: lines, a table on a terminal, a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from aotlite.testing.conformance.outcomes import (
+    Breaks,
+    Dies,
+    Keeps,
+    Lacks,
+    Outcome,
+    Report,
+    Result,
+    counts,
+)
+from aotlite.testing.conformance.rules import GROUPS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def word(outcome: Outcome) -> str:
+    """One word for a table's cell."""
+    match outcome:
+        case Keeps():
+            return "keeps"
+        case Breaks():
+            return "breaks"
+        case Lacks():
+            return "absent"
+        case Dies(how=how):
+            return how.partition(" ")[0]
+
+
+def line(outcome: Outcome) -> str:
+    """What became of a rule, on one line.
+
+    >>> line(Keeps(3, ("view",)))
+    'keeps (3 cases; without view)'
+    """
+    match outcome:
+        case Keeps(cases=cases, without=without):
+            lacking = f"; without {', '.join(without)}" if without else ""
+            return f"keeps ({cases} {'case' if cases == 1 else 'cases'}{lacking})"
+        case Breaks(what=what, got=got, expected=expected):
+            return f"breaks: {what} is {got}, expected {expected}"
+        case Lacks(missing=missing):
+            return f"absent: needs {', '.join(missing) or 'a case'}"
+        case Dies(how=how, case=case):
+            return f"{how} at case {case}"
+
+
+def summary(report: Report) -> str:
+    """The last line: how many rules are kept, broken and absent."""
+    if report.not_run:
+        return f"{report.library}: not run: {report.not_run}"
+    kept, broken, absent = counts(report)
+    return f"{title(report)}: keeps {kept}, breaks {broken}, absent {absent}"
+
+
+def title(report: Report) -> str:
+    """The library and its version."""
+    return f"{report.library} {report.version}".strip()
+
+
+def text(report: Report) -> str:
+    """A report in lines: the rules, the witnesses, the summary."""
+    return "\n".join([*_rule_lines(report), *_witness_lines(report), summary(report)])
+
+
+def _rule_lines(report: Report) -> Iterator[str]:
+    width = max((len(result.rule) for result in report.results), default=0)
+    for result in report.results:
+        yield f"{result.rule:{width}}  {result.title}: {line(result.outcome)}"
+
+
+def _witness_lines(report: Report) -> Iterator[str]:
+    for result in report.broken:
+        yield ""
+        yield f"{result.rule} {result.title}"
+        yield from (f"    {each}" for each in witness(result.outcome).splitlines())
+    if report.broken:
+        yield ""
+
+
+def witness(outcome: Outcome) -> str:
+    """The lines that show a breach; for a death, how and where."""
+    return outcome.witness() if isinstance(outcome, Breaks) else f"# {line(outcome)}"
+
+
+def rich_table(reports: Sequence[Report]) -> Table:
+    """A row for each rule, a column for each library that ran."""
+    from rich.table import Table
+    from rich.text import Text
+
+    styles = {"keeps": "green", "absent": "dim"}
+    ran = [report for report in reports if not report.not_run]
+    table = Table("rule", "", *(title(report) for report in ran))
+    for row in zip(*(report.results for report in ran), strict=True):
+        words = [word(result.outcome) for result in row]
+        cells = [Text(each, styles.get(each, "bold red")) for each in words]
+        table.add_row(Text(row[0].rule), Text(row[0].title), *cells)
+    return table
+
+
+def markdown(reports: Sequence[Report]) -> str:
+    """Tables by group, a column for each library, then the witness of every breach."""
+    shown: list[str] = [f"- {summary(report)}" for report in reports]
+    ran = [report for report in reports if not report.not_run]
+    for group, heading in GROUPS.items():
+        rows = list(_rows(ran, group))
+        if rows:
+            names = " | ".join(report.library for report in reports)
+            shown += ["", f"## {heading}", "", f"| rule | | {names} |"]
+            shown += ["|---" * (2 + len(reports)) + "|"]
+            shown += [_markdown_row(row, reports) for row in rows]
+    for report in ran:
+        shown += list(_markdown_witnesses(report))
+    return "\n".join(shown) + "\n"
+
+
+def _rows(reports: Sequence[Report], group: str) -> Iterator[dict[str, Result]]:
+    """For each rule of a group: library -> result."""
+    for row in zip(*(report.results for report in reports), strict=True):
+        if row[0].group == group:
+            yield {report.library: each for report, each in zip(reports, row, strict=True)}
+
+
+def _markdown_row(row: dict[str, Result], reports: Sequence[Report]) -> str:
+    first = next(iter(row.values()))
+    cells = [
+        word(row[report.library].outcome) if report.library in row else "not run"
+        for report in reports
+    ]
+    marked = [
+        f"**{each}**" if each not in ("keeps", "absent", "not run") else each for each in cells
+    ]
+    return f"| {first.rule} | {first.title} | {' | '.join(marked)} |"
+
+
+def _markdown_witnesses(report: Report) -> Iterator[str]:
+    if report.broken:
+        yield from ("", f"## What {title(report)} breaks")
+    for result in report.broken:
+        yield from ("", f"**{result.rule}** {result.title}", "", "```python")
+        yield from witness(result.outcome).splitlines()
+        yield "```"

@@ -1,0 +1,114 @@
+"""What a rule is, how rules are written, and how they are found and chosen.
+
+A rule is a claim about any array library, with cases from the smallest up, so that the first case
+that fails is the smallest witness. Rules live in the modules `rules_<group>`; nothing registers
+itself: `all_rules` reads the modules of `GROUPS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.testing.conformance.absent import Absent
+from aotlite.testing.conformance.adapter import Adapter
+
+GROUPS: dict[str, str] = {
+    "views": "Views share memory",
+}
+"""Group, and the suffix of its module `rules_<group>` -> its title in reports."""
+
+Check = Callable[[Adapter, Any], None]
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Rule:
+    """A claim and its check. `check(adapter, case)` returns, or raises `RuleBroken`."""
+
+    id: str
+    title: str
+    claim: str
+    check: Check
+    cases: Callable[[], Iterable[Any]]
+    group: str
+
+
+def rule(
+    id: str, title: str, cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),)
+) -> Callable[[Check], Rule]:
+    """Returns a decorator: a check becomes a `Rule`. The check's docstring is the claim.
+
+    `cases` are given as a sequence or a function, smallest first; each is handed to the check.
+    """
+
+    def declare(check: Check) -> Rule:
+        group = check.__module__.rpartition(".rules_")[2]
+        enumerate_cases = cases if callable(cases) else lambda: cases
+        claim = " ".join((check.__doc__ or "").split())
+        return Rule(id, title, claim, check, enumerate_cases, group)
+
+    return declare
+
+
+class RuleBroken(AssertionError):
+    """A rule does not hold: `what` was looked at, and what it was instead of what."""
+
+    def __init__(self, what: str, got: object, expected: object) -> None:
+        super().__init__(f"{what} is {got}, expected {expected}")
+        self.what, self.got, self.expected = what, got, expected
+
+
+def expect(got: object, expected: object, what: str) -> None:
+    """Raises `RuleBroken` where `got` is not equal to `expected`."""
+    if got != expected:
+        raise RuleBroken(what, got, expected)
+
+
+def attempt(call: Callable[..., object], *arguments: object) -> Exception | None:
+    """The error with which a library refuses a call, None where the call runs."""
+    try:
+        call(*arguments)
+    except (Absent, RuleBroken):
+        raise
+    except Exception as error:
+        return error
+    return None
+
+
+def maybe(call: Callable[..., T], *arguments: object) -> T | None:
+    """What a call returns, None where the library has no such thing."""
+    try:
+        return call(*arguments)
+    except Absent:
+        return None
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, in the order of the groups and of their modules."""
+    return tuple(rule for group in GROUPS for rule in _rules_of(group))
+
+
+def _rules_of(group: str) -> Iterator[Rule]:
+    module = import_module(f"aotlite.testing.conformance.rules_{group}")
+    for value in vars(module).values():
+        if isinstance(value, Rule) and value.group == group:
+            yield value
+
+
+def select(names: Sequence[str] | None) -> tuple[Rule, ...]:
+    """The rules of these ids or groups, in the order of all; every rule for None."""
+    rules = all_rules()
+    if names is None:
+        return rules
+    known = {name for rule in rules for name in (rule.id, rule.group)}
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"conformance: rule is {name!r}, expected an id or a group of `--list`"
+            )
+    return tuple(rule for rule in rules if rule.id in names or rule.group in names)

@@ -1,0 +1,74 @@
+"""Runs rules on an adapter, in this process: `check`, and one rule at a time for the child."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from aotlite.testing.conformance.absent import Absent
+from aotlite.testing.conformance.adapter import Adapter
+from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks, Outcome, Report, Result
+from aotlite.testing.conformance.recording import Recorder
+from aotlite.testing.conformance.rules import Rule, RuleBroken, select
+
+
+def check(adapter: Adapter | type[Adapter], rules: Sequence[str] | None = None) -> Report:
+    """What a library makes of the rules, found out in this process.
+
+    `rules` are ids or groups, None for all. A library that may crash or hang is better asked by
+    `aotlite conformance module:Class`, which gives it a process of its own.
+    """
+    asked = adapter() if isinstance(adapter, type) else adapter
+    results = [result_of(rule, run_rule(rule, asked)) for rule in select(rules)]
+    return Report(name_of(asked), asked.version, tuple(results))
+
+
+def name_of(adapter: Adapter) -> str:
+    """How reports call an adapter's library: its name, or else its class's."""
+    return adapter.name or type(adapter).__name__
+
+
+def result_of(rule: Rule, outcome: Outcome) -> Result:
+    """An outcome under its rule's names."""
+    return Result(rule.id, rule.title, rule.group, outcome)
+
+
+def run_rule(
+    rule: Rule, adapter: Adapter, begin: Callable[[str], None] = lambda _: None
+) -> Outcome:
+    """What becomes of one rule; `begin` hears of each case before it runs."""
+    missing: dict[str, None] = {}
+    kept = 0
+    for case in rule.cases():
+        begin(repr(case))
+        match run_case(rule, adapter, case):
+            case None:
+                kept += 1
+            case Absent() as absent:
+                missing[str(absent)] = None
+            case Breaks() as breach:
+                return breach
+    return Keeps(kept, tuple(missing)) if kept else Lacks(tuple(missing))
+
+
+def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
+    """The breach, what is absent, or None where the case holds."""
+    recorder = Recorder(adapter)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rule.check(cast(Adapter, recorder), case)
+    except Absent as absent:
+        return absent
+    except RuleBroken as broken:
+        told = broken.what, _text(broken.got), _text(broken.expected)
+        return Breaks(repr(case), tuple(recorder.lines), *told)
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Breaks(repr(case), tuple(recorder.lines), "the last line", got, "no error")
+    return None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)

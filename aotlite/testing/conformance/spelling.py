@@ -1,0 +1,159 @@
+"""A call of an adapter's method as lines of its library's own code, for witnesses.
+
+The method's source is the template: arguments are substituted into its statements, and what is
+constant then is folded. A method that is more than simple statements with one `return` at the end
+is spelled as a call in neutral words: `b = select(a, 0, 1)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+FOLDED = {"slice": slice, "tuple": tuple, "list": list, "range": range, "len": len, "None": None}
+"""Names that a constant expression may use."""
+
+
+def along(dim: int, *key: Any) -> tuple[Any, ...]:
+    """The index that applies `key` to dimensions from `dim` on: `a[along(1, 0)]` is `a[:, 0]`."""
+    return (slice(None),) * dim + key
+
+
+def spell(method: Callable[..., Any], arguments: Mapping[str, str]) -> tuple[list[str], str | None]:
+    """Lines to run, and the expression of the result; the latter alone for most methods."""
+    statements = _statements(getattr(method, "__func__", method))
+    if statements is None:
+        return [], f"{method.__name__}({', '.join(arguments.values())})"
+    filled = [_Filled(arguments).visit(copy.deepcopy(statement)) for statement in statements]
+    lines = [ast.unparse(ast.fix_missing_locations(each)) for each in filled]
+    if lines and isinstance(filled[-1], ast.Return):
+        return lines[:-1], lines[-1].removeprefix("return ")
+    return lines, None
+
+
+@functools.cache
+def _statements(function: Callable[..., Any]) -> tuple[ast.stmt, ...] | None:
+    """The body of a function without docstring, or None where it is no template."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    definition = tree.body[0] if tree.body else None
+    if not isinstance(definition, ast.FunctionDef):
+        return None
+    body = [each for each in definition.body if not _is_docstring(each)]
+    simple = all(isinstance(each, ast.Expr | ast.Assign | ast.AugAssign) for each in body[:-1])
+    last = isinstance(body[-1], ast.Expr | ast.Assign | ast.AugAssign | ast.Return)
+    names_itself = any(
+        isinstance(node, ast.Name) and node.id == "self" for each in body for node in ast.walk(each)
+    )
+    return tuple(body) if simple and last and not names_itself else None
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts the texts of arguments in the place of parameters, and folds what is constant then."""
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        self.arguments = arguments
+
+    def visit(self, node: ast.AST) -> Any:
+        node = super().visit(node)
+        if isinstance(node, ast.expr) and _is_constant(node):
+            return _expression(_value(node))
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        text = self.arguments.get(node.id)
+        return node if text is None else ast.parse(text, mode="eval").body
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        if _is_constant(node.test):
+            return node.body if _value(node.test) else node.orelse
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Slices in an index read `1:3`."""
+        self.generic_visit(node)
+        if _is_constant(node.slice):
+            index = ast.parse(f"a[{index_text(_value(node.slice))}]", mode="eval").body
+            assert isinstance(index, ast.Subscript)
+            node.slice = index.slice
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`getattr(torch, 'int64')` reads `torch.int64`."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name))]
+            ) if name.isidentifier():
+                return ast.Attribute(owner, name, ast.Load())
+        return node
+
+
+def _is_constant(node: ast.AST) -> bool:
+    """Whether an expression holds nothing but literals and the names of `FOLDED`."""
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(id=name) if name not in FOLDED and name != "along":
+                return False
+            case (
+                ast.Attribute() | ast.Starred() | ast.keyword() | ast.Lambda() | ast.comprehension()
+            ):
+                return False
+    return isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Slice)
+
+
+def _value(node: ast.AST) -> Any:
+    return eval(ast.unparse(node), {**FOLDED, "along": along, "__builtins__": {}})
+
+
+def _expression(value: object) -> ast.expr:
+    return ast.parse(written(value), mode="eval").body
+
+
+def index_text(key: object) -> str:
+    """An index as Python writes it between brackets.
+
+    >>> index_text((slice(1, None), ..., 0))
+    '1:, ..., 0'
+    """
+    match key:
+        case slice(start=start, stop=stop, step=step):
+            ends = ["" if end is None else repr(end) for end in (start, stop, step)]
+            return ":".join(ends if step is not None else ends[:2])
+        case tuple() if key:
+            return ", ".join(map(index_text, key))
+        case builtins.Ellipsis:
+            return "..."
+    return written(key)
+
+
+def written(value: object) -> str:
+    """A plain value as Python writes it.
+
+    >>> written((slice(1, None), 0))
+    '(slice(1, None), 0)'
+    """
+    match value:
+        case slice(start=None, stop=stop, step=None):
+            return f"slice({stop!r})"
+        case slice(start=start, stop=stop, step=None):
+            return f"slice({start!r}, {stop!r})"
+        case tuple():
+            inner = ", ".join(map(written, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        case list():
+            return f"[{', '.join(map(written, value))}]"
+    return repr(value)

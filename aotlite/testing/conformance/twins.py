@@ -1,0 +1,100 @@
+"""A library's array beside the model's view of it, and the ways that rules make and write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from aotlite.testing.conformance.absent import Absent
+from aotlite.testing.conformance.adapter import Adapter, Array
+from aotlite.testing.conformance.model import NoView, Shape, View, dense, nested
+from aotlite.testing.conformance.rules import expect
+
+Step: TypeAlias = tuple[Any, ...]
+"""A method's name and its arguments after the array: ("narrow", 0, 1, 2)."""
+Chain: TypeAlias = tuple[Shape, tuple[Step, ...]]
+"""A base's shape, and the steps from it."""
+
+
+@attrs.frozen(eq=False)
+class Twin:
+    """An array and what the model says it is."""
+
+    array: Array
+    view: View
+
+    def values(self) -> Any:
+        """The values that the array should have."""
+        return self.view.to_list()
+
+
+def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0) -> Twin:
+    """A new array of consecutive numbers, and its model."""
+    values: list[Any] = list(range(first, first + math.prod(shape)))
+    if dtype == "bool":
+        values = [value % 2 == 1 for value in values]
+    array = on.from_list(nested(values, shape), dtype) if values else on.zeros(shape, dtype)
+    return Twin(array, dense(values, shape))
+
+
+def step(on: Adapter, twin: Twin, name: str, *arguments: Any) -> list[Twin]:
+    """One or more views of a twin. *Err* `NoView`: the model has none, nothing is asked then."""
+    made = getattr(twin.view, name)(*arguments)
+    arrays = getattr(on, name)(twin.array, *arguments)
+    if isinstance(made, View):
+        return [Twin(arrays, made)]
+    expect(len(arrays), len(made), f"the number of results of {name}")
+    return [Twin(array, view) for array, view in zip(arrays, made, strict=True)]
+
+
+def chain(on: Adapter, case: Chain, dtype: str = "int64") -> tuple[Twin, list[Twin]]:
+    """The base, and what the last step makes; steps before go on from their first result."""
+    shape, steps = case
+    base = new(on, shape, dtype)
+    twins = [base]
+    for name, *arguments in steps:
+        twins = step(on, twins[0], name, *arguments)
+    return base, twins
+
+
+def is_possible(case: Chain) -> bool:
+    """Whether the model can make the chain, and it ends in something."""
+    shape, steps = case
+    views = [dense([0] * math.prod(shape), shape)]
+    try:
+        for name, *arguments in steps:
+            made = getattr(views[0], name)(*arguments)
+            views = [made] if isinstance(made, View) else made
+            if not views:
+                return False
+    except NoView:
+        return False
+    return True
+
+
+def see(on: Adapter, twin: Twin, what: str) -> None:
+    """Compares an array with its model."""
+    expect(on.to_list(twin.array), twin.values(), what)
+
+
+def fill(on: Adapter, twin: Twin, number: int) -> None:
+    """Writes one number into all of an array by whatever means there are, and into the model."""
+    _first(
+        "a write",
+        (on.setitem, (twin.array, Ellipsis, number)),
+        (on.fill_, (twin.array, number)),
+    )
+    twin.view.update(lambda _: number)
+
+
+def _first(needed: str, *ways: tuple[Any, Sequence[Any]]) -> Any:
+    """Calls the first method that there is. *Err* `Absent`, with what all would have done."""
+    for method, arguments in ways:
+        try:
+            return method(*arguments)
+        except Absent:
+            continue
+    raise Absent(needed)
