@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aotlite import partition as partition
     from aotlite import random as random
     from aotlite import stages as stages
+    from aotlite import testing as testing
     from aotlite.aot import aot_function as aot_function
     from aotlite.aot import aot_module as aot_module
     from aotlite.aot import aot_module_simplified as aot_module_simplified
@@ -182,7 +183,7 @@ _LAZY: dict[str, str] = {
 _SUBMODULES = frozenset(
     """
     autograd backends compilers data decompositions inspect ir linalg nn ops optim partition
-    random stages
+    random stages testing
     """.split()
 )
 

@@ -84,6 +84,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["aotlite"] = _package_under_test()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests with the marker `long` run only where it is asked for: `pytest -m long`."""
+    if "long" in config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        items[:] = [item for item in items if item not in long]
+        config.hook.pytest_deselected(items=long)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if "torch" in getattr(item, "fixturenames", ()):
         item.add_marker("torch")

@@ -140,6 +140,13 @@ def test_import_of_torch_is_found():
     assert [] == list(architecture.imports_torch("aotlite.x", "import torchless"))
 
 
+@pytest.mark.parametrize("module, found", [("aotlite.testing.x", 0), ("aotlite.x", 1)])
+def test_import_of_torch_inside_a_function_of_testing_is_accepted(module, found):
+    source = "def f():\n    import torch"
+    assert found == len(list(architecture.imports_torch(module, source)))
+    assert 1 == len(list(architecture.imports_torch(module, "import torch")))
+
+
 @pytest.mark.parametrize(
     "source",
     ["import torch", "t = pytest.importorskip('torch')", "try:\n    import torch\nfinally: pass"],

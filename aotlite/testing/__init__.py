@@ -1,1 +1,59 @@
-"""`aotlite.testing`: what aliasing rules are tested with."""
+"""Tests of aliasing rules: random programs, an oracle, a fuzzer, laws, a conformance suite.
+
+    programs     functions of views and writes as plain data: `Program`, `Call`, `Step`
+    engines      the libraries that programs run on
+    worlds       what a user can observe of a call, and what differs between two
+    cells        the table that random programs fill: view x write x output x relation
+    draws        random programs; `strategies`: the same for Hypothesis
+    shrinking    programs made small
+    laws         what ops, passes, partitioners, backends and wrappers must keep
+    conformance  which aliasing rule which array library keeps
+
+Nothing is imported before it is asked for, and nothing here needs an extra before it is used.
+Spec: specs/testing.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aotlite.testing.engines import Engine as Engine
+    from aotlite.testing.engines import engine as engine
+    from aotlite.testing.programs import Call as Call
+    from aotlite.testing.programs import Program as Program
+    from aotlite.testing.programs import Step as Step
+    from aotlite.testing.shrinking import shrunk as shrunk
+    from aotlite.testing.worlds import World as World
+    from aotlite.testing.worlds import differences as differences
+
+_LAZY: dict[str, str] = {
+    name: f"aotlite.testing.{module}"
+    for module, names in {
+        "engines": "Engine engine",
+        "programs": "Call Program Step",
+        "shrinking": "shrunk",
+        "worlds": "World differences",
+    }.items()
+    for name in names.split()
+}
+_SUBMODULES = frozenset(
+    "cells conformance draws engines fuzzing laws machines programs relations scripts shrinking "
+    "strategies worlds".split()
+)
+
+
+def __getattr__(name: str) -> Any:
+    """The public object `name`, imported on first use and kept."""
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*_LAZY, *_SUBMODULES})

@@ -3,8 +3,9 @@
     python -m tests.end_to_end.alias_programs --count 150000 --ledger FILE --jobs 2 --seed 0
     python -m tests.end_to_end.alias_programs --ledger FILE --summary --cells
 
-Programs are drawn towards the rarest cells of the table of `alias_cells`. The ledger has a line for
-each finished chunk; chunks that it has are not run again. Exit status 1 if anything differs.
+Programs are drawn towards the rarest cells of the table of `aotlite.testing.cells`. The ledger has
+a line for each finished chunk; chunks that it has are not run again. Exit status 1 if anything
+differs.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.end_to_end.alias_cells import CELLS, POSSIBLE, impossible
-from tests.end_to_end.alias_running import Chunk, guard_memory, report, run_chunk
+from aotlite.testing.cells import CELLS, POSSIBLE, impossible
+from aotlite.testing.fuzzing.running import Chunk, guard_memory, report, run_chunk
 
 SIZE = 250
 """Programs in a chunk."""

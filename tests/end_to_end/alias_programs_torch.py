@@ -24,10 +24,10 @@ from typing import Any
 
 from rich.progress import Progress
 
-from tests.end_to_end.alias_data import Program
-from tests.end_to_end.alias_draws import draw
-from tests.end_to_end.alias_excuses import excuse
-from tests.end_to_end.alias_torch import aot_difference, compared, worlds
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.programs import Program
+from aotlite.testing.pytorch.comparing import aot_difference, compared, worlds
+from aotlite.testing.pytorch.excuses import excuse
 
 CHUNK = 500
 Told = dict[str, Any]
@@ -37,7 +37,7 @@ Told = dict[str, Any]
 def look(torch: Any, program: Program) -> Told:
     """How a program differs here and in PyTorch, by the first call in which it does."""
     told: Told = {"calls": 0, "raised": 0, "found": [], "name": "same"}
-    for number in range(len(program["calls"])):
+    for number in range(len(program.calls)):
         mine, its = worlds(torch, program, number)
         told["calls"] += 1
         told["raised"] += mine.error is not None
@@ -52,7 +52,7 @@ def look(torch: Any, program: Program) -> Told:
 
 def look_at_aot(torch: Any, program: Program) -> Told:
     """How PyTorch's compiled function differs from its eager mode."""
-    if any(step[0] == "resize_" for step in program["body"]):
+    if any(step.op == "resize_" for step in program.body):
         return {"name": "left out: new memory is undefined"}
     return {"name": aot_difference(torch, program)}
 

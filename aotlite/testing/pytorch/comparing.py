@@ -1,77 +1,22 @@
-"""PyTorch as a library for the programs of `alias_data`, and what differs from aotlite's eager.
+"""What differs between the worlds of a program here and in PyTorch.
 
-What a rule demands to differ is a named excuse, in `alias_excuses`; anything else is a bug. Rules:
-GEN-11.
+What a rule demands to differ is a named excuse, in `aotlite.testing.pytorch.excuses`; anything else
+is a bug. Rules: GEN-11.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from tests.end_to_end.alias_data import Aotlite, Program, body_of
-from tests.end_to_end.alias_worlds import Seen, World, differences, play_call
+from aotlite.testing.engines import engine
+from aotlite.testing.engines.pytorch import PyTorch
+from aotlite.testing.programs import Program, body_of
+from aotlite.testing.worlds import Seen, World, differences, play_call
 
-OURS = Aotlite()
-
-
-class PyTorch:
-    """PyTorch's eager library."""
-
-    def __init__(self, torch: Any) -> None:
-        self.torch = torch
-        self.tensor_type = torch.Tensor
-
-    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
-        made = self.torch.tensor(values, dtype=self.dtype(dtype))
-        made = made if tuple(made.shape) == tuple(shape) else made.view(tuple(shape)).clone()
-        return made.requires_grad_() if grad else made
-
-    def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
-        return self.torch.full(tuple(shape), number, dtype=self.dtype(dtype))
-
-    def dtype(self, name: str) -> Any:
-        return getattr(self.torch, name)
-
-    def function(self, name: str) -> Any:
-        return getattr(self.torch, name)
-
-    def alias(self, tensor: Any) -> Any:
-        return self.torch.ops.aten.alias(tensor)
-
-    def hidden_alias(self, tensor: Any) -> Any:
-        return tensor.data
-
-    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
-        memory = tensor.untyped_storage()
-        size = memory.nbytes()
-        tensor.resize_(tuple(shape))
-        if memory.nbytes() > size:
-            # By a tensor that counts writes of its own: nobody has written yet.
-            self.torch.empty(0, dtype=self.torch.uint8).set_(memory)[size:].zero_()
-        return tensor
-
-    def no_grad(self) -> Any:
-        return self.torch.no_grad()
-
-    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
-        self.torch.autograd.backward(tensors, gradients)
-
-    def storage_of(self, tensor: Any) -> int:
-        return tensor.untyped_storage()._cdata
-
-    def version_of(self, tensor: Any) -> int:
-        return tensor._version
-
-    def base_of(self, tensor: Any) -> Any:
-        return tensor._base
-
-    def bytes_of(self, tensor: Any) -> bytes:
-        # Memory that NumPy sees cannot be resized any more.
-        return tensor.resolve_conj().clone().numpy().tobytes()
+OURS = engine("aotlite")
 
 
 CLASSES = {
@@ -172,7 +117,7 @@ def aot_difference(torch: Any, program: Program) -> str:
     theirs = PyTorch(torch)
     body = body_of(theirs, program)
     told = "same"
-    for number in range(len(program["calls"])):
+    for number in range(len(program.calls)):
         eager = play_call(theirs, program, number, body)
         compiled = play_call(theirs, program, number, aot_function(body, nop))
         if eager.error is not None:

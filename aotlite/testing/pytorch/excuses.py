@@ -15,11 +15,21 @@ import attrs
 import numpy as np
 
 from aotlite.ir.overlap import has_internal_overlap
-from tests.end_to_end.alias_data import Aotlite, Program, body_of, resolved, returned, run_steps
-from tests.end_to_end.alias_torch import PyTorch, compared
-from tests.end_to_end.alias_worlds import Seen, World, play_call
+from aotlite.testing.engines import engine
+from aotlite.testing.engines.pytorch import PyTorch
+from aotlite.testing.programs import (
+    Program,
+    Step,
+    body_of,
+    is_name,
+    resolved,
+    returned,
+    run_steps,
+)
+from aotlite.testing.pytorch.comparing import compared
+from aotlite.testing.worlds import Seen, World, play_call
 
-OURS = Aotlite()
+OURS = engine("aotlite")
 
 EXACT = "TEN-8: PyTorch writes a tensor that overlaps itself, but not by stride 0"
 SAME = "TEN-8: PyTorch refuses an operand at the same place by strides of dimensions of size 1"
@@ -51,7 +61,7 @@ EXCUSES = (*MENDS, *CHANGES)
 
 def excuse(torch: Any, program: Program, number: int) -> str | None:
     """The rules by which a call may differ, as few as can be; None if it may not."""
-    program = {**program, "calls": [program["calls"][number]]}
+    program = attrs.evolve(program, calls=[program.calls[number]])
     usable = [name for name in EXCUSES if _concerns(name, program)]
     for count in range(1, min(len(usable), 3) + 1):
         for names in combinations(usable, count):
@@ -80,7 +90,7 @@ NEEDED = {
 
 
 def _concerns(name: str, program: Program) -> bool:
-    ops = {step[0] for step in (*program["body"], *program["calls"][0]["setup"])}
+    ops = {step.op for step in (*program.body, *program.calls[0].setup)}
     return name not in NEEDED or bool(NEEDED[name] & ops)
 
 
@@ -149,7 +159,9 @@ def _wrote_overlap(program: Program, mine: World, its: World) -> bool:
     if (mine.write, its.write) != ("AliasError", None) or not returned_tensors:
         return False
     count = len(mine.objects) - len(returned_tensors)
-    place = program["calls"][0]["write"][0] % len(returned_tensors)
+    write = program.calls[0].write
+    assert write is not None
+    place = write[0] % len(returned_tensors)
     seen = mine.called[mine.objects[count + place]]
     return has_internal_overlap(seen.shape, seen.stride)
 
@@ -181,19 +193,19 @@ class Mended(PyTorch):
 
         def body(*args: Any) -> list[Any]:
             values = list(args)
-            for step in program["body"]:
+            for step in program.body:
                 self.run(step, values)
             return returned(program, values)
 
         return body
 
-    def run(self, step: list[Any], values: list[Any]) -> None:
+    def run(self, step: Step, values: list[Any]) -> None:
         """Runs a step and appends its value."""
         if STALE in self.mends:
             self._look(values)
-        op, args, *no_grad = step
+        op, args = step.op, step.args
         target: Any = resolved(args[0], values)
-        with self.no_grad() if no_grad else nullcontext():
+        with self.no_grad() if step.no_grad else nullcontext():
             if NEGATED in self.mends and op == "add_" and target.is_complex():
                 other = resolved(args[1], values)
                 is_complex = isinstance(other, self.tensor_type) and other.is_complex()
@@ -207,10 +219,10 @@ class Mended(PyTorch):
             self._check_picks(target, len(args[1]))
         self._check_overlap(op, target, args)
 
-    def _instead(self, op: str, args: list[Any], target: Any) -> Any:
+    def _instead(self, op: str, args: tuple[Any, ...], target: Any) -> Any:
         """The result of another way to the same; None where the step's own way is fine."""
         if FILLED in self.mends and op == "setitem" and isinstance(args[2], (int, float)):
-            steps = [["getitem", ["$0", args[1]]], ["fill_", ["$1", args[2]]]]
+            steps = [Step("getitem", ("$0", args[1])), Step("fill_", ("$1", args[2]))]
             run_steps(self, steps, [target])
             return target
         if OUTSIDE in self.mends and op == "as_strided" and target._base is not None:
@@ -226,7 +238,7 @@ class Mended(PyTorch):
         self.torch.view_as_real(target).add_(self.torch.view_as_real(other))
         return target
 
-    def _as_it_is(self, op: str, args: list[Any], target: Any, values: list[Any]) -> Any:
+    def _as_it_is(self, op: str, args: tuple[Any, ...], target: Any, values: list[Any]) -> Any:
         sets = op == "set_" and not self.mends.isdisjoint((MOVED, LEFT))
         self.moved |= sets
         was_plain = not sets or (target.is_leaf and not target.requires_grad)
@@ -234,9 +246,9 @@ class Mended(PyTorch):
         if TYPED in self.mends and _is_write_of_integers(op, target):
             given = [self._without_history(value, target) for value in values]
         if SAME in self.mends and op.endswith("_") and op != "set_":
-            args = [args[0], *(self._elsewhere(name, target, given) for name in args[1:])]
+            args = (args[0], *(self._elsewhere(name, target, given) for name in args[1:]))
         try:
-            run_steps(self, [[op, args]], given)
+            run_steps(self, [Step(op, args)], given)
             if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
                 raise RuntimeError("TEN-26")
         except RuntimeError as error:
@@ -263,7 +275,7 @@ class Mended(PyTorch):
         tracked = not was_plain or source.requires_grad
         return (self.torch.is_grad_enabled() and tracked) or not target.is_leaf
 
-    def _check_overlap(self, op: str, target: Any, args: list[Any]) -> None:
+    def _check_overlap(self, op: str, target: Any, args: tuple[Any, ...]) -> None:
         if op == "index_put_" and EXACT in self.mends and _overlaps_itself(target, repeats=False):
             raise RuntimeError("TEN-8")
         if op not in OVERLAP_REFUSED or not _overlaps_itself(target):
@@ -322,41 +334,43 @@ def _overlaps_itself(tensor: Any, *, repeats: bool = True) -> bool:
 def detached_leaves(program: Program) -> Program:
     """The program of which every leaf that is a view is detached before it is made a leaf."""
     calls = []
-    for call in program["calls"]:
-        setup, args = call["setup"], call["args"]
+    for call in program.calls:
+        setup, args = call.setup, call.args
         place = 0
         while place < len(setup):
-            op, given = setup[place][:2]
-            if op == "requires_grad_":
-                setup, args = _with_detached(setup, args, int(given[0][1:]))
+            step = setup[place]
+            if step.op == "requires_grad_":
+                setup, args = _with_detached(setup, args, int(step.args[0][1:]))
                 place += 1
             place += 1
-        calls.append({**call, "setup": setup, "args": args})
-    return {**program, "calls": calls}
+        calls.append(attrs.evolve(call, setup=setup, args=args))
+    return attrs.evolve(program, calls=calls)
 
 
-def _with_detached(setup: list[Any], args: list[Any], place: int) -> tuple[list[Any], list[Any]]:
+def _with_detached(
+    setup: tuple[Step, ...], args: tuple[Any, ...], place: int
+) -> tuple[tuple[Step, ...], tuple[Any, ...]]:
     """The setup with a step that detaches value `place`, which everything else then takes."""
     renamed = {n: n + (n >= place) for n in range(len(setup))}
     made, rest = setup[place], setup[place + 1 :]
-    steps = [*setup[:place], made, ["detach", [f"${place}"]]]
-    steps += [[step[0], _renamed(step[1], renamed), *step[2:]] for step in rest]
-    return steps, _renamed(args, renamed)
+    steps = [*setup[:place], made, Step("detach", (f"${place}",))]
+    steps += [attrs.evolve(step, args=_renamed(step.args, renamed)) for step in rest]
+    return tuple(steps), _renamed(args, renamed)
 
 
 def unturned(program: Program) -> Program:
     """The program in which nothing changes its geometry: it makes a view instead."""
     body = [
-        [step[0].rstrip("_"), *step[1:]] if step[0] in GEOMETRY else step
-        for step in program["body"]
+        attrs.evolve(step, op=step.op.rstrip("_")) if step.op in GEOMETRY else step
+        for step in program.body
     ]
-    return {**program, "body": body}
+    return attrs.evolve(program, body=body)
 
 
 def _renamed(value: Any, names: dict[int, int]) -> Any:
-    if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
-    if isinstance(value, str) and value[:1] == "$":
+    if isinstance(value, tuple):
+        return tuple(_renamed(item, names) for item in value)
+    if is_name(value):
         place, dot, part = value[1:].partition(".")
         return f"${names[int(place)]}{dot}{part}"
     return value

@@ -1,4 +1,4 @@
-"""What a user observes of a program of `alias_data` call by call, and what differs (GEN-11).
+"""What a user observes of a program call by call, and what differs (GEN-11).
 
 Works for any library: two libraries, or a function and its compiled form, can be compared.
 """
@@ -13,7 +13,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tests.end_to_end.alias_data import Library, Program, numbers, setup_of
+from aotlite.testing.engines import Engine
+from aotlite.testing.engines.base import numbers
+from aotlite.testing.programs import Call, Program, setup_of
 
 Body = Callable[..., list[Any]]
 
@@ -71,14 +73,14 @@ class World:
     written: list[Seen] = attrs.field(factory=list)
 
 
-def play_call(library: Library, program: Program, number: int, body: Body) -> World:
+def play_call(library: Engine, program: Program, number: int, body: Body) -> World:
     """The world after one call of `body`."""
-    call = program["calls"][number]
+    call = program.calls[number]
     values, args = setup_of(library, call)
     world = World()
     before = [_snapshot(library, value) for value in _tensors(library, values)]
     try:
-        with nullcontext() if call["grad"] else library.no_grad():
+        with nullcontext() if call.grad else library.no_grad():
             results = body(*args)
     except Exception as error:
         world.error = error.with_traceback(None)
@@ -89,7 +91,7 @@ def play_call(library: Library, program: Program, number: int, body: Body) -> Wo
     return world
 
 
-def _tensors(library: Library, values: list[Any]) -> Iterator[Any]:
+def _tensors(library: Engine, values: list[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, (tuple, list)):
             yield from _tensors(library, list(value))
@@ -97,7 +99,7 @@ def _tensors(library: Library, values: list[Any]) -> Iterator[Any]:
             yield value
 
 
-def _snapshot(library: Library, value: Any) -> tuple[Any, ...]:
+def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
     return (
         tuple(value.shape),
         tuple(value.stride()),
@@ -110,7 +112,7 @@ def _snapshot(library: Library, value: Any) -> tuple[Any, ...]:
 
 
 def _continue(
-    library: Library, call: dict[str, Any], world: World, values: list[Any], results: list[Any]
+    library: Engine, call: Call, world: World, values: list[Any], results: list[Any]
 ) -> None:
     """What the user does with the results."""
     kind = library.tensor_type
@@ -121,8 +123,8 @@ def _continue(
     world.called = _seen(library, kept)
     world.backward = _backward(library, returned)
     world.grads = _gradients(library, kept)
-    if call.get("write") and returned:
-        place, op = call["write"]
+    if call.write and returned:
+        place, op = call.write
         target = returned[place % len(returned)]
         with library.no_grad():
             world.write = _raised(getattr(target, op), 2)
@@ -139,14 +141,14 @@ def _distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
     return [found[id(value)] for value in values], kept
 
 
-def _seen(library: Library, kept: list[Any]) -> list[Seen]:
+def _seen(library: Engine, kept: list[Any]) -> list[Seen]:
     objects = {id(value): i for i, value in enumerate(kept)}
     storages: dict[int, int] = {}
     return [_seen_one(library, value, objects, storages) for value in kept]
 
 
 def _seen_one(
-    library: Library, value: Any, objects: dict[int, int], storages: dict[int, int]
+    library: Engine, value: Any, objects: dict[int, int], storages: dict[int, int]
 ) -> Seen:
     base = library.base_of(value)
     return Seen(
@@ -172,7 +174,7 @@ def _asked(value: Any, name: str) -> bool | str:
     return found if name == "is_leaf" else found is not None
 
 
-def _backward(library: Library, returned: list[Any]) -> str | None:
+def _backward(library: Engine, returned: list[Any]) -> str | None:
     tracked = [result for result in returned if result.requires_grad]
     if not tracked:
         return None
@@ -180,7 +182,7 @@ def _backward(library: Library, returned: list[Any]) -> str | None:
     return _raised(library.backward, tracked, cotangents)
 
 
-def _cotangent(library: Library, result: Any, place: int) -> Any:
+def _cotangent(library: Engine, result: Any, place: int) -> Any:
     dtype = str(result.dtype).rpartition(".")[2]
     values = numbers(result.numel(), 11 + place, dtype)
     return library.make(values, tuple(result.shape), dtype, grad=False)
@@ -194,7 +196,7 @@ def _raised(action: Callable[..., Any], *args: Any) -> str | None:
     return None
 
 
-def _gradients(library: Library, kept: list[Any]) -> list[Gradient | None]:
+def _gradients(library: Engine, kept: list[Any]) -> list[Gradient | None]:
     storages = {library.storage_of(value): -1 - i for i, value in enumerate(kept)}
     found: list[Gradient | None] = []
     for value in kept:

@@ -1,4 +1,4 @@
-"""Random bodies of programs of `alias_data`: steps are tried eagerly while they are drawn."""
+"""Random bodies of programs: steps are tried eagerly while they are drawn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import AutogradError
-from tests.end_to_end.alias_cells import FILLS, VIEWS, WRITES, Memory, Object, Watcher
-from tests.end_to_end.alias_data import Aotlite, run_steps
-from tests.end_to_end.alias_steps import GEOMETRY_ARGS, VIEW_ARGS, name_of, other_size
+from aotlite.testing.cells import FILLS, VIEWS, WRITES, Memory, Object, Watcher
+from aotlite.testing.draws.steps import GEOMETRY_ARGS, VIEW_ARGS, name_of, other_size
+from aotlite.testing.engines import engine
+from aotlite.testing.programs import Step, run_steps
 
 STEPS = 12
-LIBRARY = Aotlite()
+LIBRARY = engine("aotlite")
 
 
 @attrs.define
@@ -25,7 +26,7 @@ class Draft:
     args: list[Any]
     grad: bool = True
     """The mode of the call."""
-    steps: list[list[Any]] = attrs.field(factory=list)
+    steps: list[Step] = attrs.field(factory=list)
     values: list[Any] = attrs.field(init=False)
     watcher: Watcher = attrs.field(init=False)
     names: dict[int, str] = attrs.field(factory=dict)
@@ -45,7 +46,7 @@ class Draft:
         """Adds a step if it runs, and rarely if it raises; the tensors that it made."""
         if len(self.steps) >= STEPS or self.has_raised:
             return None
-        step: list[Any] = [op, [self.name(arg) for arg in args], *(["no_grad"] if no_grad else [])]
+        step = Step(op, tuple(map(self.name, args)), no_grad)
         try:
             with nullcontext() if self.grad else LIBRARY.no_grad():
                 run_steps(LIBRARY, [step], self.values, self.watcher)
@@ -63,8 +64,8 @@ class Draft:
         return parts
 
     def name(self, arg: Any) -> Any:
-        if isinstance(arg, list):
-            return [self.name(item) for item in arg]
+        if isinstance(arg, (list, tuple)):
+            return tuple(self.name(item) for item in arg)
         return self.names[id(arg)] if isinstance(arg, LIBRARY.tensor_type) else arg
 
     # --- what there is

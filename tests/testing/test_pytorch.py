@@ -6,22 +6,23 @@ The long run is `python -m tests.end_to_end.alias_programs_torch`. Rules: GEN-11
 from collections import Counter
 from pathlib import Path
 
+import attrs
 import pytest
 
-from tests.end_to_end import alias_excuses as excuses
-from tests.end_to_end.alias_data import script
-from tests.end_to_end.alias_draws import draw
-from tests.end_to_end.alias_excuses import detached_leaves, excuse, unturned
-from tests.end_to_end.alias_torch import aot_difference, compared, is_same_error, worlds
+from aotlite.testing import Call, Program, Step
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.programs import script
+from aotlite.testing.pytorch import excuses
+from aotlite.testing.pytorch.comparing import aot_difference, compared, is_same_error, worlds
+from aotlite.testing.pytorch.excuses import detached_leaves, excuse, unturned
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 300
 
 
 def program(setup, body, results, *, args=("$0",), grad=True, write=None):
-    """A program of one call; steps are [op, args] as in `alias_data`."""
-    call = {"setup": setup, "args": list(args), "grad": grad, "write": write}
-    return {"body": body, "results": results, "calls": [call]}
+    """A program of one call; steps are [op, args] as in `aotlite.testing.programs`."""
+    return Program(body, results, [Call(setup, args, grad=grad, write=write)])
 
 
 def make(*shape, dtype="float64", grad=False):
@@ -142,10 +143,10 @@ def test_what_no_rule_demands_is_not_excused(torch, monkeypatch):
     wrong = al.Tensor.mul_
     monkeypatch.setattr(al.Tensor, "neg_", lambda self: wrong(self, 2))
     for name, example in EXAMPLES.items():
-        first = len(example["calls"][0]["args"])
-        body = [_shifted(step, first) for step in example["body"]]
-        body = [["mul", ["$0", 2]], ["neg_", [f"${first}"]], *body]
-        broken = {**example, "body": body, "results": [f"${first}"]}
+        first = example.arity
+        body = [_shifted(step, first) for step in example.body]
+        body = [Step("mul", ("$0", 2)), Step("neg_", (f"${first}",)), *body]
+        broken = attrs.evolve(example, body=body, results=[f"${first}"])
         # What raises in both after the mistake cannot show it.
         excused = {excuses.EXACT, excuses.EMPTY, excuses.PICKED}
         assert name in excused or excuse(torch, broken, 0) is None, script(broken)
@@ -153,13 +154,13 @@ def test_what_no_rule_demands_is_not_excused(torch, monkeypatch):
 
 def _shifted(step, first):
     def moved(value):
-        if isinstance(value, list):
-            return [moved(item) for item in value]
+        if isinstance(value, tuple):
+            return tuple(moved(item) for item in value)
         if isinstance(value, str) and value[:1] == "$" and int(value[1:]) >= first:
             return f"${int(value[1:]) + 2}"
         return value
 
-    return [step[0], moved(step[1]), *step[2:]]
+    return attrs.evolve(step, args=moved(step.args))
 
 
 @pytest.mark.torch
@@ -167,7 +168,7 @@ def test_a_sample_of_programs_gives_the_world_of_pytorch(torch):
     counts = Counter()
     for seed in range(SAMPLE):
         drawn = draw(seed)
-        for number in range(len(drawn["calls"])):
+        for number in range(len(drawn.calls)):
             found = compared(*worlds(torch, drawn, number))
             counts["calls"] += 1
             if found:
@@ -185,14 +186,14 @@ def test_each_excuse_is_a_difference_that_users_are_told():
 
 
 def test_leaves_that_are_views_are_detached_first():
-    changed = detached_leaves(EXAMPLES[excuses.LEAVES])["calls"][0]
-    assert ["narrow", "detach", "requires_grad_"] == [step[0] for step in changed["setup"][1:]]
-    assert ["$2"] == changed["setup"][3][1]
-    assert ["$0", "$2"] == changed["args"]
+    changed = detached_leaves(EXAMPLES[excuses.LEAVES]).calls[0]
+    assert ["narrow", "detach", "requires_grad_"] == [step.op for step in changed.setup[1:]]
+    assert ("$2",) == changed.setup[3].args
+    assert ("$0", "$2") == changed.args
 
 
 def test_nothing_changes_its_geometry_in_an_unturned_program():
-    assert ["view", "as_strided"] == [s[0] for s in unturned(EXAMPLES[excuses.TURNED])["body"]]
+    assert ["view", "as_strided"] == [s.op for s in unturned(EXAMPLES[excuses.TURNED]).body]
 
 
 @pytest.mark.parametrize(
@@ -211,8 +212,8 @@ def test_errors_of_one_class_count_as_the_same(ours, theirs, same):
 @pytest.mark.torch
 def test_what_pytorchs_own_compiler_changes_is_told_by_its_kind(torch):
     twice = program([make(2, 2, grad=True)], [["mul", ["$0", 2]], ["view", ["$1", [-1]]]], [])
-    assert "same" == aot_difference(torch, {**twice, "results": ["$1"]})
-    assert "identity" == aot_difference(torch, {**twice, "results": ["$2", "$2"]})
+    assert "same" == aot_difference(torch, attrs.evolve(twice, results=["$1"]))
+    assert "identity" == aot_difference(torch, attrs.evolve(twice, results=["$2", "$2"]))
     gradient = program(
         [make(2, grad=True), ["mul", ["$0", 1]], ["view", ["$1", [2, 1]]]],
         [["select", ["$0", 0, 0]], ["mul_", ["$1", 3], "no_grad"]],

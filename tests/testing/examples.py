@@ -1,22 +1,26 @@
-"""Programs of `alias_data` that once differed from eager, made small."""
+"""Programs of `aotlite.testing.programs` that once differed from eager, made small."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.end_to_end.alias_data import Program, Step
+from aotlite.testing import Call, Program
+
+Rows = list[list[Any]]
+"""Steps as lists."""
 
 
-def program(body: list[Step], results: list[Any], *calls: dict[str, Any]) -> Program:
-    """A program of which each call has its defaults."""
-    return {"body": body, "results": results, "calls": [{"grad": True, **call} for call in calls]}
+def program(body: Rows, results: list[Any], *calls: Any) -> Program:
+    """A program; a call may be a dictionary of its fields."""
+    made = [each if isinstance(each, Call) else Call(**each) for each in calls]
+    return Program(body, results, made)
 
 
-def _call(setup: list[Step], *args: str, **more: Any) -> dict[str, Any]:
-    return {"setup": setup, "args": list(args), **more}
+def _call(setup: Rows, *args: str, **more: Any) -> Call:
+    return Call(setup, args, **more)
 
 
-_PLAIN: list[Step] = [["make", [0, [10], "float64", False]], ["narrow", ["$0", 0, 0, 3]]]
+_PLAIN: Rows = [["make", [0, [10], "float64", False]], ["narrow", ["$0", 0, 0, 3]]]
 
 EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
     "a copy that min-cut saves lies as the value did": (

@@ -1,4 +1,4 @@
-"""Random programs of `alias_data`, each drawn towards a cell of the table of `alias_cells`.
+"""Random programs, each drawn towards a cell of the table of `aotlite.testing.cells`.
 
 A program depends on nothing but its seed and its target.
 """
@@ -9,10 +9,12 @@ from contextlib import nullcontext
 from random import Random
 from typing import Any
 
-from tests.end_to_end.alias_arguments import HISTORIES, Slot, arguments
-from tests.end_to_end.alias_cells import CELLS, OUTPUTS, POSSIBLE, RELATIONS, VIEWS, WRITES, Cell
-from tests.end_to_end.alias_data import Program, body_of, setup_of
-from tests.end_to_end.alias_drafts import LIBRARY, STEPS, Draft, Memory
+import attrs
+
+from aotlite.testing.cells import CELLS, OUTPUTS, POSSIBLE, RELATIONS, VIEWS, WRITES, Cell
+from aotlite.testing.draws.arguments import HISTORIES, Slot, arguments
+from aotlite.testing.draws.drafts import LIBRARY, STEPS, Draft, Memory
+from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
 
 ATTEMPTS = 8
 OF_ONE = ("alone", "separate", "expanded", "made inside")
@@ -39,24 +41,21 @@ def _attempt(rng: Random, cell: Cell) -> tuple[Program, set[int]] | None:
     """A program and the cells that its first call hits; None where its setup does not run."""
     slots, extra = _slots(rng, cell)
     order = rng.sample(range(len(slots) + len(extra)), len(slots) + len(extra))
-    call = _first_call(rng, cell, slots, extra)
-    args = _given(call, order)
+    call = _ordered(_first_call(rng, cell, slots, extra), order)
+    args = _given(call)
     if args is None:
         return None
-    draft = Draft(rng, args, call["grad"])
+    draft = Draft(rng, args, call.grad)
     memory = _body(draft, cell, args[order.index(0)])
     if memory is None:
         return None
-    with nullcontext() if call["grad"] else LIBRARY.no_grad():
+    with nullcontext() if call.grad else LIBRARY.no_grad():
         results = _results(draft, cell, memory)
     hits = set() if draft.has_raised else draft.watcher.cells(results)
-    program = {
-        "body": draft.steps,
-        "results": [draft.name(value) for value in results],
-        "calls": [call],
-    }
+    program = Program(draft.steps, [draft.name(value) for value in results], [call])
     second = _second_call(rng, program, slots + extra, order)
-    program["calls"] += [] if second is None else [second]
+    if second is not None:
+        program = attrs.evolve(program, calls=[call, second])
     return program, hits
 
 
@@ -94,7 +93,7 @@ def _shape(rng: Random) -> list[int]:
     return rng.choices([2, 3, 4, 1, 0], [50, 20, 8, 16, 6], k=rank)
 
 
-def _first_call(rng: Random, cell: Cell, slots: list[Slot], extra: list[Slot]) -> dict[str, Any]:
+def _first_call(rng: Random, cell: Cell, slots: list[Slot], extra: list[Slot]) -> Call:
     _, write, _, relation = cell
     grad = write == "tracked" or rng.random() < 0.88
     histories = [h for h in HISTORIES if write in OF_LEAVES or h != "leaf"]
@@ -106,23 +105,24 @@ def _first_call(rng: Random, cell: Cell, slots: list[Slot], extra: list[Slot]) -
     return _call(rng, made, grad=grad)
 
 
-def _call(rng: Random, made: dict[str, Any], *, grad: bool) -> dict[str, Any]:
-    write = [rng.randrange(4), rng.choice(["mul_", "add_", "fill_"])]
-    return {**made, "grad": grad, "write": write}
+def _call(rng: Random, made: tuple[list[Step], list[str]], *, grad: bool) -> Call:
+    write = rng.randrange(4), rng.choice(["mul_", "add_", "fill_"])
+    return Call(*made, grad=grad, write=write)
 
 
-def _given(call: dict[str, Any], order: list[int]) -> list[Any] | None:
-    """Puts a call's arguments in order; their live values, None if the setup does not run."""
-    call["args"] = [call["args"][i] for i in order]
+def _ordered(call: Call, order: list[int]) -> Call:
+    return attrs.evolve(call, args=[call.args[i] for i in order])
+
+
+def _given(call: Call) -> list[Any] | None:
+    """The live values of a call's arguments, None if the setup does not run."""
     try:
         return setup_of(LIBRARY, call)[1]
     except Exception:
         return None
 
 
-def _second_call(
-    rng: Random, program: Program, slots: list[Slot], order: list[int]
-) -> dict[str, Any] | None:
+def _second_call(rng: Random, program: Program, slots: list[Slot], order: list[int]) -> Call | None:
     """A call with other arguments, which mostly runs to its end."""
     for _ in range(4):
         wanted = slots
@@ -131,16 +131,16 @@ def _second_call(
         count = rng.randint(1, len(wanted))
         relation = rng.choice(["alone", "expanded"] if count == 1 else RELATIONS[2:-1])
         made = arguments(rng, relation, wanted[:count], wanted[count:])
-        call = _call(rng, made, grad=rng.random() < 0.85)
-        args = _given(call, order)
+        call = _ordered(_call(rng, made, grad=rng.random() < 0.85), order)
+        args = _given(call)
         if args is not None and (rng.random() < 0.04 or _runs(program, call, args)):
             return call
     return None
 
 
-def _runs(program: Program, call: dict[str, Any], args: list[Any]) -> bool:
+def _runs(program: Program, call: Call, args: list[Any]) -> bool:
     try:
-        with nullcontext() if call["grad"] else LIBRARY.no_grad():
+        with nullcontext() if call.grad else LIBRARY.no_grad():
             body_of(LIBRARY, program)(*args)
     except Exception:
         return False

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
-from tests.end_to_end import alias_cells
-from tests.end_to_end.alias_cells import (
+from aotlite import testing
+from aotlite.testing import cells as alias_cells
+from aotlite.testing.cells import (
     CELLS,
     NUMBER,
     OUTPUTS,
@@ -20,18 +21,18 @@ from tests.end_to_end.alias_cells import (
     Watcher,
     impossible,
 )
-from tests.end_to_end.alias_data import Program, body_of, script, setup_of
-from tests.end_to_end.alias_drafts import LIBRARY, STEPS
-from tests.end_to_end.alias_draws import draw
-from tests.end_to_end.alias_examples import program
-from tests.end_to_end.alias_running import eager_call
+from aotlite.testing.draws.drafts import LIBRARY, STEPS
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.fuzzing.running import eager_call
+from aotlite.testing.programs import Call, Program, Step, body_of, script, setup_of
+from tests.testing.examples import program
 
 SEEDS = range(120)
 
 
 def cells_of(given: Program) -> set[tuple[str, ...]]:
     """The cells that the calls of a program hit."""
-    calls = [eager_call(given, number) for number in range(len(given["calls"]))]
+    calls = [eager_call(given, number) for number in range(len(given.calls))]
     return {CELLS[cell] for _, cells in calls for cell in cells}
 
 
@@ -44,9 +45,9 @@ def drawn() -> list[tuple[int, Program]]:
 
 def test_programs_are_plain_data_of_twelve_steps_at_most(drawn: list[tuple[int, Program]]) -> None:
     for _, each in drawn:
-        assert each == json.loads(json.dumps(each))
-        assert len(each["body"]) <= STEPS
-        assert 1 <= len(each["results"]) <= 4
+        assert each == Program.from_json(each.to_json()) == eval(repr(each), vars(testing))
+        assert len(each.body) <= STEPS
+        assert 1 <= len(each.results) <= 4
         assert script(each).startswith("def f(v0")
 
 
@@ -70,7 +71,7 @@ def test_each_name_of_the_table_is_hit(drawn: list[tuple[int, Program]]) -> None
 def test_second_calls_have_arguments_of_another_pattern(drawn: list[tuple[int, Program]]) -> None:
     patterns = []
     for _, each in drawn:
-        args = [setup_of(LIBRARY, call)[1] for call in each["calls"]]
+        args = [setup_of(LIBRARY, call)[1] for call in each.calls]
         patterns.append([Watcher(LIBRARY, list(given)).memories[0].relations for given in args])
     twice = [each for each in patterns if len(each) == 2]
     assert len(twice) > len(patterns) // 2
@@ -159,25 +160,25 @@ def test_a_hit_needs_view_write_output_and_relation(name: str) -> None:
     given, cell = _example(name)
     assert cell in cells_of(given)
     assert impossible(cell) is None
-    results = [value for value in given["results"] if cell[2] == "number" and value is not None]
-    assert cell not in cells_of({**given, "results": results})
-    fresh = [["clone", [arg]] for arg in given["calls"][0]["args"]]
-    first = len(given["calls"][0]["setup"])
-    setup = [*given["calls"][0]["setup"], *fresh]
+    results = [value for value in given.results if cell[2] == "number" and value is not None]
+    assert cell not in cells_of(attrs.evolve(given, results=results))
+    fresh = [["clone", [arg]] for arg in given.calls[0].args]
+    first = len(given.calls[0].setup)
+    setup = [*given.calls[0].setup, *fresh]
     args = [f"${first + i}" for i in range(len(fresh))]
     alone = cell[3] in ("alone", "separate", "made inside")
-    apart = {**given, "calls": [{**given["calls"][0], "setup": setup, "args": args}]}
+    apart = attrs.evolve(given, calls=[Call(setup, args)])
     assert alone or cell not in cells_of(apart)
 
 
 @pytest.mark.parametrize("name", HITS)
 def test_a_write_of_a_copy_is_no_write_of_the_memory(name: str) -> None:
     given, cell = _example(name)
-    steps = given["body"]
-    for place, (op, args, *_) in enumerate(steps):
-        if alias_cells.kind_of_op(op) is not None:
-            copied = [*steps[:place], ["clone", [args[0]]], *steps[place + 1 :]]
-            assert cell not in cells_of({**given, "body": copied})
+    steps = given.body
+    for place, step in enumerate(steps):
+        if alias_cells.kind_of_op(step.op) is not None:
+            copied = [*steps[:place], Step("clone", step.args[:1]), *steps[place + 1 :]]
+            assert cell not in cells_of(attrs.evolve(given, body=copied))
 
 
 MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -211,6 +212,6 @@ def test_impossible_cells_are_listed_with_their_reason() -> None:
 
 def test_the_body_of_a_program_runs_alike_for_any_library_of_the_table() -> None:
     given, _ = _example("base and view")
-    _, args = setup_of(LIBRARY, given["calls"][0])
+    _, args = setup_of(LIBRARY, given.calls[0])
     assert [None] == body_of(LIBRARY, given)(*args)
     assert 5 == args[0].tolist()[1][0]

@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 
-from tests.end_to_end.alias_data import Library, Step
+from aotlite.testing.engines import Engine
+from aotlite.testing.programs import Step
 
 VIEWS = (
     "view", "reshape", "t", "transpose", "permute", "movedim", "expand", "select", "narrow",
@@ -109,7 +110,7 @@ class Object:
 class Watcher:
     """Looks on at an eager run of a body and says which cells it hits."""
 
-    def __init__(self, library: Library, args: list[Any], *, grad: bool = True) -> None:
+    def __init__(self, library: Engine, args: list[Any], *, grad: bool = True) -> None:
         self.library = library
         self.grad = grad
         self.objects: dict[int, Object] = {}
@@ -129,7 +130,7 @@ class Watcher:
 
     # --- the steps
     def __call__(self, step: Step, args: list[Any], result: Any) -> None:
-        op = step[0]
+        op = step.op
         known = self.objects.get(id(args[0])) if args else None
         kind = kind_of_op(op)
         if kind is not None:
@@ -149,7 +150,7 @@ class Watcher:
         elif kind not in ("geometry", "resize"):
             if target.cut is not None:
                 kind = target.cut
-            elif len(step) > 2:
+            elif step.no_grad:
                 kind = "no_grad"
             elif kind == "pointwise" and self.grad and any(map(self._is_tracked, args[1:])):
                 kind = "tracked"
@@ -213,7 +214,7 @@ def _outputs(result: Object, memory: Memory, results: list[Object]) -> set[str]:
 
 
 # -------------------------------------------------------------------------------- the arguments
-def relations_of(library: Library, family: list[Any], count: int) -> set[str]:
+def relations_of(library: Engine, family: list[Any], count: int) -> set[str]:
     """How the arguments on one memory are related; `count` tells how many there are in all."""
     found = {"expanded"} if any(map(_overlaps_itself, family)) else set()
     for a, b in combinations(family, 2):
@@ -223,7 +224,7 @@ def relations_of(library: Library, family: list[Any], count: int) -> set[str]:
     return found
 
 
-def _relation(library: Library, a: Any, b: Any) -> str:
+def _relation(library: Engine, a: Any, b: Any) -> str:
     if a is b:
         return "same object"
     if a.dtype != b.dtype:

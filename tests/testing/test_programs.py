@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from tests.end_to_end import alias_programs, alias_running
-from tests.end_to_end.alias_cells import CELLS, POSSIBLE, impossible
-from tests.end_to_end.alias_data import body_of, script
-from tests.end_to_end.alias_drafts import LIBRARY
-from tests.end_to_end.alias_draws import draw
-from tests.end_to_end.alias_examples import EXAMPLES, program
+from aotlite.testing.cells import CELLS, POSSIBLE, impossible
+from aotlite.testing.draws.drafts import LIBRARY
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.fuzzing import running as alias_running
+from aotlite.testing.fuzzing.running import Outcome, options_of, outcome, report, run_chunk
+from aotlite.testing.programs import Program, body_of, script
+from aotlite.testing.shrinking import shrunk
+from aotlite.testing.worlds import differences, play_call, same_numbers
+from tests.end_to_end import alias_programs
 from tests.end_to_end.alias_programs import Tally, main, read_ledger, run, targets
-from tests.end_to_end.alias_running import Outcome, options_of, outcome, report, run_chunk
-from tests.end_to_end.alias_shrinking import shrunk
-from tests.end_to_end.alias_worlds import differences, play_call, same_numbers
+from tests.testing.examples import EXAMPLES, program
 
 SAMPLE = 300
 
@@ -31,7 +32,7 @@ def test_programs_that_once_differed_are_like_eager(name: str) -> None:
     given, options = EXAMPLES[name]
     found = outcome(given, {"verify": 2, **options})
     assert ([], []) == (found.found, found.refused)
-    assert len(given["calls"]) == found.calls
+    assert len(given.calls) == found.calls
 
 
 @pytest.mark.rules("GEN-1", "GEN-2", "GEN-11", "GEN-12", "GEN-13")
@@ -112,8 +113,8 @@ def test_shrinking_keeps_what_matters() -> None:
     target = next(n for n in POSSIBLE if CELLS[n] == ("unbind", "fill", "input", "alone"))
     whole = draw(5, target)
 
-    def fails(smaller: dict[str, Any]) -> bool:
-        ops = [step[0] for step in smaller["body"]]
+    def fails(smaller: Program) -> bool:
+        ops = [step.op for step in smaller.body]
         try:
             mine = play_call(LIBRARY, smaller, 0, body_of(LIBRARY, smaller))
         except Exception:
@@ -122,8 +123,8 @@ def test_shrinking_keeps_what_matters() -> None:
 
     assert fails(whole)
     small = shrunk(whole, fails)
-    assert ["unbind"] == [step[0] for step in small["body"]]
-    assert ([], 1) == (small["results"], len(small["calls"]))
+    assert ["unbind"] == [step.op for step in small.body]
+    assert ((), 1) == (small.results, len(small.calls))
     assert "def f(v0):\n    v1 = v0.unbind(" in script(small)
 
 

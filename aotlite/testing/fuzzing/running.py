@@ -1,4 +1,4 @@
-"""Plays random programs of `alias_draws` eagerly and compiled; what one chunk of them gave."""
+"""Plays random programs eagerly and compiled; what one chunk of them gave."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import attrs
 import aotlite as al
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.ir.errors import AliasError, UnsupportedError
-from tests.end_to_end.alias_cells import Watcher
-from tests.end_to_end.alias_data import Program, body_of, script
-from tests.end_to_end.alias_drafts import LIBRARY
-from tests.end_to_end.alias_draws import draw
-from tests.end_to_end.alias_shrinking import shrunk
-from tests.end_to_end.alias_worlds import World, differences, play_call
+from aotlite.testing.cells import Watcher
+from aotlite.testing.draws.drafts import LIBRARY
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.programs import Program, body_of, script
+from aotlite.testing.shrinking import shrunk
+from aotlite.testing.worlds import World, differences, play_call
 
 MEMORY = 6 * 2**30
 """Bytes of address space for a process that runs programs."""
@@ -61,7 +61,7 @@ def outcome(program: Program, options: dict[str, Any]) -> Outcome:
     """Plays all calls of a program on one compiled object, and each eagerly."""
     compiled = al.compile(body_of(LIBRARY, program), **options)
     result = Outcome()
-    for number in range(len(program["calls"])):
+    for number in range(len(program.calls)):
         its, cells = eager_call(program, number)
         mine = play_call(LIBRARY, program, number, compiled)
         result.calls += 1
@@ -79,7 +79,7 @@ def outcome(program: Program, options: dict[str, Any]) -> Outcome:
 
 def eager_call(program: Program, number: int) -> tuple[World, list[int]]:
     """The world after an eager call, and the cells that it hit."""
-    grad = program["calls"][number]["grad"]
+    grad = program.calls[number].grad
     seen: list[Any] = []
 
     def body(*args: Any) -> list[Any]:
@@ -126,7 +126,7 @@ def run_chunk(chunk: Chunk) -> dict[str, Any]:
         program = draw(seed, target)
         result = outcome(program, options_of(seed))
         counts.update(programs=1, calls=result.calls, raised=result.raised)
-        counts.update(steps=len(program["body"]))
+        counts.update(steps=len(program.body))
         refused.update(result.refused)
         if result.found:
             different.append({"seed": seed, "target": target, "found": result.found[:3]})

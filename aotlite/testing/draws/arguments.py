@@ -1,4 +1,4 @@
-"""Random arguments of programs of `alias_data`: tensors on one memory that have a relation."""
+"""Random arguments of programs: tensors on one memory that have a relation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tests.end_to_end.alias_data import Step
+from aotlite.testing.programs import Step
 
 Shape = list[int]
 HISTORIES = ("plain", "plain", "plain", "grown", "grown", "grown", "leaf")
@@ -31,7 +31,7 @@ class Setup:
     steps: list[Step] = attrs.field(factory=list)
 
     def do(self, op: str, *args: Any) -> str:
-        self.steps.append([op, list(args)])
+        self.steps.append(Step(op, args))
         return f"${len(self.steps) - 1}"
 
     def chance(self, share: float) -> bool:
@@ -160,8 +160,10 @@ class Setup:
         first, second, *rest = slots
         dtype = first.dtype
         others = {"complex128": ["float64"], "float32": ["float64", "int64"]}
-        other = second.dtype if second.dtype != dtype else self.rng.choice(
-            others.get(dtype, ["int64", "complex128", "float32", "float64"])
+        other = (
+            second.dtype
+            if second.dtype != dtype
+            else self.rng.choice(others.get(dtype, ["int64", "complex128", "float32", "float64"]))
         )
         if other == dtype:
             other = "int64" if dtype == "float64" else "float64"
@@ -183,9 +185,9 @@ class Setup:
 
 def arguments(
     rng: Random, relation: str, slots: list[Slot], extra: list[Slot], history: str | None = None
-) -> dict[str, Any]:
+) -> tuple[list[Step], list[str]]:
     """The setup and arguments of a call: `slots` on one memory, `extra` each on its own."""
     setup = Setup(rng)
     args = setup.related(relation, slots, history or rng.choice(HISTORIES))
     args += [setup.single(slot, rng.choice(HISTORIES)) for slot in extra]
-    return {"setup": setup.steps, "args": args}
+    return setup.steps, args

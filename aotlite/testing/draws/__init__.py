@@ -1,0 +1,1 @@
+"""Random programs: arguments, steps, bodies, results."""

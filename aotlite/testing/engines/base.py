@@ -1,0 +1,139 @@
+"""What a program needs of a library: `Engine`, which each library's adapter derives from.
+
+Place: `aotlite.testing`, below everything that runs programs. It decides nothing about programs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+
+class Engine(ABC):
+    """An array library that programs run on. Tensors have PyTorch's methods, unless `call` is
+    overridden."""
+
+    name: str
+    tensor_type: Any
+    """The class of tensors, or a tuple of classes."""
+
+    @abstractmethod
+    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+        """A contiguous leaf on memory of its own, with these values in row-major order."""
+
+    @abstractmethod
+    def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
+        """A tensor of one number."""
+
+    @abstractmethod
+    def dtype(self, name: str) -> Any:
+        """The library's dtype of a name like "float64"."""
+
+    @abstractmethod
+    def function(self, name: str) -> Any:
+        """A function of the library's top level."""
+
+    @abstractmethod
+    def alias(self, tensor: Any) -> Any:
+        """A view of the same geometry, with history."""
+
+    @abstractmethod
+    def hidden_alias(self, tensor: Any) -> Any:
+        """An alias without history and with a version count of its own (TEN-5)."""
+
+    @abstractmethod
+    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+        """`resize_`, of which new memory is zeros."""
+
+    @abstractmethod
+    def no_grad(self) -> Any:
+        """The context manager."""
+
+    @abstractmethod
+    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+        """Adds to the `.grad` of leaves."""
+
+    @abstractmethod
+    def storage_of(self, tensor: Any) -> int:
+        """A number that tensors have in common which share memory, whoever counts its writes."""
+
+    @abstractmethod
+    def version_of(self, tensor: Any) -> int:
+        """The count of writes (TEN-10)."""
+
+    @abstractmethod
+    def base_of(self, tensor: Any) -> Any:
+        """The base of a view, or None (TEN-3)."""
+
+    @abstractmethod
+    def bytes_of(self, tensor: Any) -> bytes:
+        """The elements in the order of indices."""
+
+    def call(self, op: str, args: Sequence[Any]) -> Any:
+        """The result of an op of programs; see `aotlite.testing.programs` for their names."""
+        special = SPECIAL.get(op)
+        if special is not None:
+            return special(self, *args)
+        return getattr(args[0], op)(*args[1:])
+
+    def __reduce__(self) -> Any:
+        from aotlite.testing.engines import engine
+
+        return engine, (self.name,)
+
+
+def numbers(count: int, seed: int, dtype: str = "float64") -> list[Any]:
+    """Small whole numbers, none of them 0, others for another seed: sums and products of few of
+    them are exact in every dtype.
+
+    >>> numbers(4, 0), numbers(3, 1, "int64")
+    ([-3.0, 2.0, 4.0, -2.0], [4, -2, 3])
+    """
+    found = [(i * 5 + seed * 3) % 7 - 3 or 4 for i in range(count)]
+    if dtype == "bool":
+        return [number > 0 for number in found]
+    if dtype.startswith("complex"):
+        return [complex(a, b) for a, b in zip(found, reversed(found), strict=True)]
+    return found if dtype.startswith("int") else [float(number) for number in found]
+
+
+def index_of(items: Sequence[Any]) -> tuple[Any, ...]:
+    """The index that a list of programs stands for: ints, "1:3", "...", "none", tensors."""
+    return tuple(_index_item(item) if isinstance(item, str) else item for item in items)
+
+
+def _index_item(text: str) -> Any:
+    if text in ("...", "none"):
+        return ... if text == "..." else None
+    return slice(*[int(part) if part else None for part in text.split(":")])
+
+
+def _make(engine: Engine, seed: int, shape: Sequence[int], dtype: str, grad: bool) -> Any:
+    return engine.make(numbers(prod(shape), seed, dtype), shape, dtype, grad=grad)
+
+
+def _setitem(_: Engine, tensor: Any, index: Sequence[Any], value: Any) -> Any:
+    tensor[index_of(index)] = value
+    return tensor
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "make": _make,
+    "full": lambda engine, shape, number, dtype: engine.full(shape, number, dtype),
+    "ints": lambda engine, values: engine.make(list(values), [len(values)], "int64", grad=False),
+    "getitem": lambda _, x, index: x[index_of(index)],
+    "setitem": _setitem,
+    "index_put_": lambda _, x, index, value: x.index_put_(tuple(index), value),
+    "real": lambda _, x: x.real,
+    "imag": lambda _, x: x.imag,
+    "view_dtype": lambda engine, x, dtype: x.view(engine.dtype(dtype)),
+    "to": lambda engine, x, dtype: x.to(engine.dtype(dtype)),
+    "view_as_real": lambda engine, x: engine.function("view_as_real")(x),
+    "view_as_complex": lambda engine, x: engine.function("view_as_complex")(x),
+    "resize_": lambda engine, x, shape: engine.resize(x, shape),
+    "alias": lambda engine, x: engine.alias(x),
+    "hidden_alias": lambda engine, x: engine.hidden_alias(x),
+}
+"""Ops that are no methods of tensors, or no methods alike in all libraries."""

@@ -1,0 +1,61 @@
+"""aotlite's eager mode as an engine for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import aotlite as al
+from aotlite.testing.engines.base import Engine
+
+
+class Aotlite(Engine):
+    """aotlite's eager library."""
+
+    name = "aotlite"
+
+    def __init__(self) -> None:
+        self.tensor_type: type = al.Tensor
+
+    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+        made = al.tensor(values, dtype=self.dtype(dtype))
+        # A view of the list's tensor would have a base; a clone has memory of its own.
+        made = made if tuple(made.shape) == tuple(shape) else made.view(tuple(shape)).clone()
+        return made.requires_grad_() if grad else made
+
+    def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
+        return al.full(tuple(shape), number, dtype=self.dtype(dtype))
+
+    def dtype(self, name: str) -> Any:
+        return getattr(al, "bool_" if name == "bool" else name)
+
+    def function(self, name: str) -> Any:
+        return getattr(al, name)
+
+    def alias(self, tensor: Any) -> Any:
+        return tensor.alias()
+
+    def hidden_alias(self, tensor: Any) -> Any:
+        return tensor.hidden_alias()
+
+    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+        return tensor.resize_(tuple(shape))
+
+    def no_grad(self) -> Any:
+        return al.no_grad()
+
+    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+        al.autograd.backward(tensors, gradients)
+
+    def storage_of(self, tensor: Any) -> int:
+        # A hidden alias has a storage of its own, with its own count, over the same buffer.
+        return id(tensor.storage.buffer)
+
+    def version_of(self, tensor: Any) -> int:
+        return tensor.version
+
+    def base_of(self, tensor: Any) -> Any:
+        return tensor.base
+
+    def bytes_of(self, tensor: Any) -> bytes:
+        return tensor.array.tobytes()

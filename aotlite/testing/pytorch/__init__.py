@@ -1,0 +1,1 @@
+"""PyTorch as something to compare with: engine, comparison, excuses by rule."""
