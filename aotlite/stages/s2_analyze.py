@@ -198,6 +198,8 @@ def _with_changes(
                 changes=tuple([results.step(s) if isinstance(s, Node) else s for s in steps]),
             )
         last = next((step for step in reversed(steps) if isinstance(step, Node)), None)
+        if meta.resizes_storage:  # a history that it has is that of the memory it grew into
+            meta = attrs.evolve(meta, changes_history=False)
         yield meta if last is None else _elsewhere(given, meta, inputs.final(last), results, last)
 
 

@@ -128,6 +128,19 @@ EXAMPLES: dict[str, tuple[Program, dict[str, Any]]] = {
         ),
         {},
     ),
+    "an argument is written, grows, and gets a history": (
+        program(
+            [["fill_", ["$1", 1]], ["resize_", ["$1", [2]]], ["sub_", ["$1", "$0"]]],
+            ["$1"],
+            _call(
+                [["make", [0, [1], "float64", True]], ["make", [4, [0], "float64", False]]],
+                "$0",
+                "$1",
+                write=(0, "mul_"),
+            ),
+        ),
+        {},
+    ),
     "what is written through a view in another dtype lies as before, and adds up so": (
         program(
             [["imag", ["$0"]], ["mul_", ["$1", "$1"]], ["sum", ["$0"]], ["add_", ["$0", "$3"]]],
