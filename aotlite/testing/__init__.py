@@ -3,7 +3,7 @@
     programs     functions of views and writes as plain data: `Program`, `Call`, `Step`
     engines      the libraries that programs run on
     worlds       what a user can observe of a call, and what differs between two
-    cells        the table that random programs fill: view x write x output x relation
+    cells        the table that random programs fill: view x write x output x relation; `coverage`: counts
     draws        random programs; `strategies`: the same for Hypothesis
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aotlite.testing.coverage import Coverage as Coverage
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.programs import Call as Call
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _LAZY: dict[str, str] = {
     name: f"aotlite.testing.{module}"
     for module, names in {
+        "coverage": "Coverage",
         "engines": "Engine engine",
         "programs": "Call Program Step",
         "shrinking": "shrunk",
@@ -39,8 +41,8 @@ _LAZY: dict[str, str] = {
     for name in names.split()
 }
 _SUBMODULES = frozenset(
-    "cells conformance draws engines fuzzing laws machines programs relations scripts shrinking "
-    "strategies worlds".split()
+    "cells conformance coverage draws engines fuzzing laws machines programs relations scripts "
+    "shrinking strategies worlds".split()
 )
 
 

@@ -3,19 +3,27 @@
 A program hits a cell where all four meet on one memory: the view op was taken of a tensor on it,
 a write of the kind went to it (through that view or another tensor), a result of the kind lies on
 it ("new memory" and "number": is among the results), and the arguments on it have the relation.
-`Watcher` decides so from an eager run, by the tensors that it sees; it asks no compiler.
+
+    CELLS, NUMBER, POSSIBLE   the cells, their numbers, the numbers of those that can be hit
+    impossible(cell)          why no program can hit a cell
+    Watcher                   looks on at an eager run and says which cells it hit
+    cells_of(program)         the numbers of the cells that the calls of a program hit
+
+A watcher decides by the tensors that it sees; it asks no compiler. `aotlite.testing.coverage`
+counts hits, for this table or another one. Spec: specs/testing.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from itertools import combinations, product
 from typing import Any
 
 import attrs
 
-from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Step
+from aotlite.testing.engines import Engine, engine
+from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
 
 VIEWS = (
     "view", "reshape", "t", "transpose", "permute", "movedim", "expand", "select", "narrow",
@@ -50,7 +58,13 @@ NUMBER: dict[Cell, int] = {cell: i for i, cell in enumerate(CELLS)}
 
 
 def impossible(cell: Cell) -> str | None:
-    """Why no program can hit a cell; None if one can."""
+    """Why no program can hit a cell; None if one can.
+
+    >>> impossible(("t", "fill", "input", "alone")) is None
+    True
+    >>> impossible(("t", "fill", "input", "made inside"))
+    "memory that is made inside is no argument's; if set_ makes it one's, no input"
+    """
     _, _, output, relation = cell
     if relation == "made inside":
         if output in ("input", "view of an input"):
@@ -61,6 +75,28 @@ def impossible(cell: Cell) -> str | None:
 
 
 POSSIBLE = tuple(number for number, cell in enumerate(CELLS) if impossible(cell) is None)
+
+
+def cells_of(program: Program, on: str | Engine = "aotlite") -> set[int]:
+    """The numbers of the cells that the calls of a program hit which do not raise.
+
+    >>> call = Call([["make", [0, [2], "float64", False]]], ["$0"])
+    >>> program = Program([["alias", ["$0"]], ["fill_", ["$1", 3]]], ["$1"], [call])
+    >>> [CELLS[number] for number in cells_of(program)]
+    [('alias', 'fill', 'view of an input', 'alone')]
+    """
+    library = engine(on)
+    return set().union(*(_of_call(library, program, call) for call in program.calls))
+
+
+def _of_call(library: Engine, program: Program, call: Call) -> set[int]:
+    try:
+        _, args = setup_of(library, call)
+        watcher = Watcher(library, args, grad=call.grad)
+        with nullcontext() if call.grad else library.no_grad():
+            return watcher.cells(body_of(library, program, watcher)(*args))
+    except Exception:  # what a library refuses is nothing that it was seen to do
+        return set()
 
 
 def kind_of_op(op: str) -> str | None:
