@@ -91,7 +91,7 @@ def print_reports(console: object, reports: Sequence[Report]) -> None:
     for report in reports:
         for result in report.broken:
             print(f"\n{title(report)} breaks {result.rule}: {result.title}")
-            print("\n".join(f"    {line}" for line in witness(result.outcome).splitlines()))
+            print("\n".join(f"    {line}" for line in witness(result).splitlines()))
     print()
     for report in reports:
         print(summary(report))

@@ -74,6 +74,7 @@ class View:
 
     def view(self, shape: Shape) -> View:
         """Another shape on the same elements, in row-major order. *Err* `NoView`."""
+        _demand(math.prod(shape) == math.prod(self.shape))
         addresses = self.addresses()
         strides = _strides_of(addresses, shape)
         made = View(self.memory, shape, strides, self.offset)
@@ -89,12 +90,14 @@ class View:
 
     def permute(self, dims: Sequence[int]) -> View:
         """Dimensions in another order."""
+        _demand(sorted(dims) == list(range(len(self.shape))))
         shape = tuple(self.shape[dim] for dim in dims)
         strides = tuple(self.strides[dim] for dim in dims)
         return View(self.memory, shape, strides, self.offset)
 
     def transpose(self, dim0: int, dim1: int) -> View:
         """Two dimensions exchanged."""
+        _demand(max(dim0, dim1) < len(self.shape))
         dims = list(range(len(self.shape)))
         dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
         return self.permute(dims)
@@ -102,12 +105,14 @@ class View:
     def expand(self, shape: Shape) -> View:
         """Broadcast: new dimensions, and those of size 1 that grow, have stride 0."""
         new = len(shape) - len(self.shape)
+        _demand(new >= 0 and all(b in (1, a) for a, b in zip(shape[new:], self.shape, strict=True)))
         grows = [size != now for size, now in zip(shape[new:], self.shape, strict=True)]
         kept = [0 if grow else s for grow, s in zip(grows, self.strides, strict=True)]
         return View(self.memory, shape, (*[0] * new, *kept), self.offset)
 
     def slice(self, dim: int, start: int, stop: int, step: int) -> View:
         """Every `step`-th place of a range, as Python's slices count."""
+        _demand(dim < len(self.shape))
         places = range(self.shape[dim])[start:stop:step]
         offset = self.offset + (places.start * self.strides[dim] if places else 0)
         shape = _with(self.shape, dim, len(places))
@@ -115,31 +120,36 @@ class View:
 
     def narrow(self, dim: int, start: int, length: int) -> View:
         """A range of a dimension."""
+        _demand(dim < len(self.shape) and start + length <= self.shape[dim])
         return self.slice(dim, start, start + length, 1)
 
     def flip(self, dim: int) -> View:
         """A dimension backwards: a negative stride."""
+        _demand(dim < len(self.shape))
         end = max(self.shape[dim] - 1, 0) * self.strides[dim]
         strides = _with(self.strides, dim, -self.strides[dim])
         return View(self.memory, self.shape, strides, self.offset + end)
 
     def select(self, dim: int, index: int) -> View:
         """One place of a dimension, which goes."""
-        place = self.narrow(dim, range(self.shape[dim])[index], 1)
-        return place.squeeze(dim)
+        _demand(dim < len(self.shape) and index in range(-self.shape[dim], self.shape[dim]))
+        return self.narrow(dim, range(self.shape[dim])[index], 1).squeeze(dim)
 
     def squeeze(self, dim: int) -> View:
-        """Without a dimension."""
+        """Without a dimension of size 1. *Err* `NoView` for another size."""
+        _demand(dim < len(self.shape) and self.shape[dim] == 1)
         shape, strides = _without(self.shape, dim), _without(self.strides, dim)
         return View(self.memory, shape, strides, self.offset)
 
     def unsqueeze(self, dim: int) -> View:
         """With a dimension of size 1."""
+        _demand(dim <= len(self.shape))
         shape = (*self.shape[:dim], 1, *self.shape[dim:])
         return View(self.memory, shape, (*self.strides[:dim], 1, *self.strides[dim:]), self.offset)
 
     def diagonal(self) -> View:
         """The main diagonal of the first two dimensions, last."""
+        _demand(len(self.shape) >= 2)
         shape = (*self.shape[2:], min(self.shape[:2]))
         return View(self.memory, shape, (*self.strides[2:], sum(self.strides[:2])), self.offset)
 
@@ -149,6 +159,7 @@ class View:
 
     def unfold(self, dim: int, size: int, step: int) -> View:
         """Windows of a dimension; the places in a window come last."""
+        _demand(dim < len(self.shape) and size <= self.shape[dim])
         windows = (self.shape[dim] - size) // step + 1
         shape = (*_with(self.shape, dim, windows), size)
         strides = _with(self.strides, dim, self.strides[dim] * step)
@@ -156,11 +167,13 @@ class View:
 
     def split(self, size: int, dim: int) -> list[View]:
         """Consecutive parts of a dimension."""
+        _demand(dim < len(self.shape))
         starts = range(0, self.shape[dim], size)
         return [self.slice(dim, start, start + size, 1) for start in starts]
 
     def unbind(self, dim: int) -> list[View]:
         """Every place of a dimension."""
+        _demand(dim < len(self.shape))
         return [self.select(dim, index) for index in range(self.shape[dim])]
 
     def getitem(self, key: Any) -> View:
@@ -170,6 +183,7 @@ class View:
             items.append(Ellipsis)
         taken = sum(item is not None and item is not Ellipsis for item in items)
         at = items.index(Ellipsis)
+        _demand(taken <= len(self.shape))
         items[at : at + 1] = [slice(None)] * (len(self.shape) - taken)
         return self._indexed(items)
 
@@ -184,6 +198,12 @@ class View:
                 case slice():
                     made, dim = made.slice(dim, *item.indices(made.shape[dim])), dim + 1
         return made
+
+
+def _demand(holds: bool) -> None:
+    """Raises `NoView` where arguments do not fit the shape."""
+    if not holds:
+        raise NoView
 
 
 def dense(values: list[Any], shape: Shape) -> View:

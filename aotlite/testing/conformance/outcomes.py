@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -64,6 +63,7 @@ class Result:
     title: str
     group: str
     outcome: Outcome
+    choice: bool = False
 
 
 @attrs.frozen
@@ -78,12 +78,23 @@ class Report:
     @property
     def broken(self) -> tuple[Result, ...]:
         """The results of rules that the library breaks, crashes and hangs among them."""
-        return tuple(each for each in self.results if isinstance(each.outcome, Breaks | Dies))
+        return tuple(each for each in self.results if is_broken(each))
 
     @property
     def kept(self) -> tuple[Result, ...]:
         """The results of rules that the library keeps."""
-        return tuple(each for each in self.results if isinstance(each.outcome, Keeps))
+        return tuple(
+            each for each in self.results if isinstance(each.outcome, Keeps) and not each.choice
+        )
+
+    @property
+    def chosen(self) -> tuple[Result, ...]:
+        """The results of rules that a library may keep or not, which this one has chosen."""
+        return tuple(
+            each
+            for each in self.results
+            if each.choice and isinstance(each.outcome, Keeps | Breaks)
+        )
 
     @property
     def absent(self) -> tuple[Result, ...]:
@@ -103,6 +114,8 @@ class Report:
         return markdown([self])
 
 
-def counts(report: Report) -> Sequence[int]:
-    """How many rules are kept, broken and absent."""
-    return len(report.kept), len(report.broken), len(report.absent)
+def is_broken(result: Result) -> bool:
+    """Whether a result counts against the library: a death always, a breach of no choice."""
+    return isinstance(result.outcome, Dies) or (
+        isinstance(result.outcome, Breaks) and not result.choice
+    )

@@ -10,10 +10,8 @@ from aotlite.testing.conformance.outcomes import (
     Dies,
     Keeps,
     Lacks,
-    Outcome,
     Report,
     Result,
-    counts,
 )
 from aotlite.testing.conformance.rules import GROUPS
 
@@ -21,31 +19,35 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def word(outcome: Outcome) -> str:
-    """One word for a table's cell."""
-    match outcome:
+_PLAIN_WORDS = ("keeps", "absent", "not run", "yes", "no")
+"""What is nobody's fault; everything else stands out."""
+
+
+def word(result: Result) -> str:
+    """One word for a table's cell: "yes" and "no" where a library may choose."""
+    match result.outcome:
         case Keeps():
-            return "keeps"
+            return "yes" if result.choice else "keeps"
         case Breaks():
-            return "breaks"
+            return "no" if result.choice else "breaks"
         case Lacks():
             return "absent"
         case Dies(how=how):
             return how.partition(" ")[0]
 
 
-def line(outcome: Outcome) -> str:
+def line(result: Result) -> str:
     """What became of a rule, on one line.
 
-    >>> line(Keeps(3, ("view",)))
-    'keeps (3 cases; without view)'
+    >>> line(Result("TEN-2a", "narrow is a view", "views", Keeps(3, ("transpose",))))
+    'keeps (3 cases; without transpose)'
     """
-    match outcome:
+    match result.outcome:
         case Keeps(cases=cases, without=without):
             lacking = f"; without {', '.join(without)}" if without else ""
-            return f"keeps ({cases} {'case' if cases == 1 else 'cases'}{lacking})"
+            return f"{word(result)} ({cases} {'case' if cases == 1 else 'cases'}{lacking})"
         case Breaks(what=what, got=got, expected=expected):
-            return f"breaks: {what} is {got}, expected {expected}"
+            return f"{word(result)}: {what} is {got}, expected {expected}"
         case Lacks(missing=missing):
             return f"absent: needs {', '.join(missing) or 'a case'}"
         case Dies(how=how, case=case):
@@ -53,11 +55,12 @@ def line(outcome: Outcome) -> str:
 
 
 def summary(report: Report) -> str:
-    """The last line: how many rules are kept, broken and absent."""
+    """The last line: how many rules are kept, broken and absent, and how many are choices."""
     if report.not_run:
         return f"{report.library}: not run: {report.not_run}"
-    kept, broken, absent = counts(report)
-    return f"{title(report)}: keeps {kept}, breaks {broken}, absent {absent}"
+    counts = f"keeps {len(report.kept)}, breaks {len(report.broken)}, absent {len(report.absent)}"
+    chosen = f", choices {len(report.chosen)}" if report.chosen else ""
+    return f"{title(report)}: {counts}{chosen}"
 
 
 def title(report: Report) -> str:
@@ -73,21 +76,22 @@ def text(report: Report) -> str:
 def _rule_lines(report: Report) -> Iterator[str]:
     width = max((len(result.rule) for result in report.results), default=0)
     for result in report.results:
-        yield f"{result.rule:{width}}  {result.title}: {line(result.outcome)}"
+        yield f"{result.rule:{width}}  {result.title}: {line(result)}"
 
 
 def _witness_lines(report: Report) -> Iterator[str]:
     for result in report.broken:
         yield ""
         yield f"{result.rule} {result.title}"
-        yield from (f"    {each}" for each in witness(result.outcome).splitlines())
+        yield from (f"    {each}" for each in witness(result).splitlines())
     if report.broken:
         yield ""
 
 
-def witness(outcome: Outcome) -> str:
+def witness(result: Result) -> str:
     """The lines that show a breach; for a death, how and where."""
-    return outcome.witness() if isinstance(outcome, Breaks) else f"# {line(outcome)}"
+    outcome = result.outcome
+    return outcome.witness() if isinstance(outcome, Breaks) else f"# {line(result)}"
 
 
 def rich_table(reports: Sequence[Report]) -> Table:
@@ -95,11 +99,11 @@ def rich_table(reports: Sequence[Report]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    styles = {"keeps": "green", "absent": "dim"}
+    styles = {"keeps": "green", "absent": "dim", "yes": "", "no": ""}
     ran = [report for report in reports if not report.not_run]
     table = Table("rule", "", *(title(report) for report in ran))
     for row in zip(*(report.results for report in ran), strict=True):
-        words = [word(result.outcome) for result in row]
+        words = [word(result) for result in row]
         cells = [Text(each, styles.get(each, "bold red")) for each in words]
         table.add_row(Text(row[0].rule), Text(row[0].title), *cells)
     return table
@@ -131,12 +135,9 @@ def _rows(reports: Sequence[Report], group: str) -> Iterator[dict[str, Result]]:
 def _markdown_row(row: dict[str, Result], reports: Sequence[Report]) -> str:
     first = next(iter(row.values()))
     cells = [
-        word(row[report.library].outcome) if report.library in row else "not run"
-        for report in reports
+        word(row[report.library]) if report.library in row else "not run" for report in reports
     ]
-    marked = [
-        f"**{each}**" if each not in ("keeps", "absent", "not run") else each for each in cells
-    ]
+    marked = [f"**{each}**" if each not in _PLAIN_WORDS else each for each in cells]
     return f"| {first.rule} | {first.title} | {' | '.join(marked)} |"
 
 
@@ -145,5 +146,5 @@ def _markdown_witnesses(report: Report) -> Iterator[str]:
         yield from ("", f"## What {title(report)} breaks")
     for result in report.broken:
         yield from ("", f"**{result.rule}** {result.title}", "", "```python")
-        yield from witness(result.outcome).splitlines()
+        yield from witness(result).splitlines()
         yield "```"

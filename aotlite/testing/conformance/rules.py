@@ -19,6 +19,8 @@ from aotlite.testing.conformance.adapter import Adapter
 
 GROUPS: dict[str, str] = {
     "views": "Views share memory",
+    "geometry": "Geometry of views",
+    "writes": "Writes in place",
 }
 """Group, and the suffix of its module `rules_<group>` -> its title in reports."""
 
@@ -36,21 +38,28 @@ class Rule:
     check: Check
     cases: Callable[[], Iterable[Any]]
     group: str
+    choice: bool = False
+    """Libraries may keep it or not, and say which: "yes" and "no", never "breaks"."""
 
 
 def rule(
-    id: str, title: str, cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),)
+    id: str,
+    title: str,
+    cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),),
+    *,
+    choice: bool = False,
 ) -> Callable[[Check], Rule]:
     """Returns a decorator: a check becomes a `Rule`. The check's docstring is the claim.
 
     `cases` are given as a sequence or a function, smallest first; each is handed to the check.
+    `choice`: a library may keep the rule or not, and is not wrong either way.
     """
 
     def declare(check: Check) -> Rule:
         group = check.__module__.rpartition(".rules_")[2]
         enumerate_cases = cases if callable(cases) else lambda: cases
         claim = " ".join((check.__doc__ or "").split())
-        return Rule(id, title, claim, check, enumerate_cases, group)
+        return Rule(id, title, claim, check, enumerate_cases, group, choice)
 
     return declare
 
@@ -78,6 +87,11 @@ def attempt(call: Callable[..., object], *arguments: object) -> Exception | None
     except Exception as error:
         return error
     return None
+
+
+def refuses(call: Callable[..., object], *arguments: object) -> bool:
+    """Whether a library refuses a call, with whatever error."""
+    return attempt(call, *arguments) is not None
 
 
 def maybe(call: Callable[..., T], *arguments: object) -> T | None:

@@ -31,7 +31,7 @@ def name_of(adapter: Adapter) -> str:
 
 def result_of(rule: Rule, outcome: Outcome) -> Result:
     """An outcome under its rule's names."""
-    return Result(rule.id, rule.title, rule.group, outcome)
+    return Result(rule.id, rule.title, rule.group, outcome, rule.choice)
 
 
 def run_rule(
@@ -63,10 +63,10 @@ def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
         return absent
     except RuleBroken as broken:
         told = broken.what, _text(broken.got), _text(broken.expected)
-        return Breaks(repr(case), tuple(recorder.lines), *told)
+        return Breaks(repr(case), tuple(recorder.lines()), *told)
     except Exception as error:
         got = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Breaks(repr(case), tuple(recorder.lines), "the last line", got, "no error")
+        return Breaks(repr(case), tuple(recorder.lines()), "the last line", got, "no error")
     return None
 
 

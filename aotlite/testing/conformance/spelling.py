@@ -25,16 +25,24 @@ def along(dim: int, *key: Any) -> tuple[Any, ...]:
     return (slice(None),) * dim + key
 
 
-def spell(method: Callable[..., Any], arguments: Mapping[str, str]) -> tuple[list[str], str | None]:
-    """Lines to run, and the expression of the result; the latter alone for most methods."""
+def spell(
+    name: str, method: Callable[..., Any], arguments: Mapping[str, str], result: str = ""
+) -> tuple[list[str], str]:
+    """Lines to run, and the expression of the result: '' where the last line has it already.
+
+    `name` is the method's, for neutral words; `result` is what the result will be called.
+    """
     statements = _statements(getattr(method, "__func__", method))
     if statements is None:
-        return [], f"{method.__name__}({', '.join(arguments.values())})"
+        return [], f"{name}({', '.join(arguments.values())})"
+    match statements[-1]:
+        case ast.Return(value=ast.Name(id=local)) if local not in arguments and result:
+            arguments = {**arguments, local: result}
     filled = [_Filled(arguments).visit(copy.deepcopy(statement)) for statement in statements]
     lines = [ast.unparse(ast.fix_missing_locations(each)) for each in filled]
-    if lines and isinstance(filled[-1], ast.Return):
-        return lines[:-1], lines[-1].removeprefix("return ")
-    return lines, None
+    if not isinstance(filled[-1], ast.Return):
+        return lines, ""
+    return lines[:-1], lines[-1].removeprefix("return ")
 
 
 @functools.cache
@@ -44,16 +52,22 @@ def _statements(function: Callable[..., Any]) -> tuple[ast.stmt, ...] | None:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return None
-    definition = tree.body[0] if tree.body else None
-    if not isinstance(definition, ast.FunctionDef):
-        return None
-    body = [each for each in definition.body if not _is_docstring(each)]
-    simple = all(isinstance(each, ast.Expr | ast.Assign | ast.AugAssign) for each in body[:-1])
-    last = isinstance(body[-1], ast.Expr | ast.Assign | ast.AugAssign | ast.Return)
-    names_itself = any(
-        isinstance(node, ast.Name) and node.id == "self" for each in body for node in ast.walk(each)
-    )
-    return tuple(body) if simple and last and not names_itself else None
+    body = _body(tree)
+    allowed = ast.Expr | ast.Assign | ast.AugAssign
+    simple = body and all(isinstance(each, allowed) for each in body[:-1])
+    last = body and isinstance(body[-1], allowed | ast.Return)
+    names = {node.id for each in body for node in ast.walk(each) if isinstance(node, ast.Name)}
+    return tuple(body) if simple and last and "self" not in names else None
+
+
+def _body(tree: ast.Module) -> list[ast.stmt]:
+    """The statements of a method, or of `name = lambda self, ...: ...` as a `return`."""
+    match tree.body:
+        case [ast.FunctionDef(body=body)]:
+            return [each for each in body if not _is_docstring(each)]
+        case [ast.Assign(value=ast.Lambda(body=expression))]:
+            return [ast.Return(expression)]
+    return []
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
@@ -156,4 +170,6 @@ def written(value: object) -> str:
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         case list():
             return f"[{', '.join(map(written, value))}]"
+        case builtins.Ellipsis:
+            return "..."
     return repr(value)

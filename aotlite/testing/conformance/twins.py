@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -82,19 +81,18 @@ def see(on: Adapter, twin: Twin, what: str) -> None:
 
 def fill(on: Adapter, twin: Twin, number: int) -> None:
     """Writes one number into all of an array by whatever means there are, and into the model."""
-    _first(
-        "a write",
-        (on.setitem, (twin.array, Ellipsis, number)),
-        (on.fill_, (twin.array, number)),
-    )
+    try:
+        on.setitem(twin.array, ..., number)
+    except Absent:
+        on.fill_(twin.array, number)
     twin.view.update(lambda _: number)
 
 
-def _first(needed: str, *ways: tuple[Any, Sequence[Any]]) -> Any:
-    """Calls the first method that there is. *Err* `Absent`, with what all would have done."""
-    for method, arguments in ways:
-        try:
-            return method(*arguments)
-        except Absent:
-            continue
-    raise Absent(needed)
+def poke(on: Adapter, twin: Twin, number: int, last: bool = False) -> None:
+    """Writes the first or the last element of an array, and of the model, if there is one."""
+    shape = twin.view.shape
+    if 0 in shape:
+        return
+    index = tuple(size - 1 if last else 0 for size in shape)
+    on.setitem(twin.array, index, number)
+    twin.view.memory[twin.view.addresses()[-1 if last else 0]] = number
