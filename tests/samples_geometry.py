@@ -90,6 +90,8 @@ def _expand(name: str) -> Iterable[Sample]:
         yield Sample((array((2, 1), dtype), (2, 2, 3)))
         yield Sample((array((), dtype), (2,)))
         yield Sample((array((1, 3), dtype), (0, 3)))
+        yield Sample((array((3,), dtype), (0, 3)))
+        yield Sample((array((), dtype), (2, 0)))
         yield Sample((array((2, 3), dtype), (1, 2, 3)))
         yield Sample((array((2, 1), dtype), (2, 1)))
     yield Sample((array((2, 1)), (2, 2, 3)), smooth=True)

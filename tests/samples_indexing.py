@@ -55,6 +55,9 @@ def _scatter_add(name: str) -> Iterable[Sample]:
         yield Sample((array((), dtype), 0, np.array(0), array((), dtype, 1)))
         yield Sample((array((3,), dtype), 0, np.zeros((0,), "int64"), array((2,), dtype)))
     yield Sample((np.array([-0.0, 0.0, 1.0]), 0, np.array([2]), np.array([1.0])))
+    for shapes in (((), (), (1,)), ((), (1,), ()), ((1,), (), (2,)), ((1,), (1,), ())):
+        self, index, src = shapes  # one without dimensions counts as one of size 1
+        yield Sample((array(self), 0, np.zeros(index, "int64"), array(src, seed=1)), smooth=True)
     yield Sample((array((3, 4)), 0, PLACES, array((2, 4), seed=1)), smooth=True)
     yield Sample((array((3, 4)), 1, PLACES[:, :2].copy(), array((3, 3), seed=1)), smooth=True)
 

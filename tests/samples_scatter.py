@@ -20,6 +20,10 @@ def _parents(dtype: str) -> list[np.ndarray]:
     return [a, flipped(a), gapped(a)]
 
 
+WITHOUT_DIMENSIONS = (((), (), (1,)), ((), (1,), ()), ((1,), (), (2,)), ((1,), (1,), ()))
+"""Shapes of self, index and src: one without dimensions counts as one of size 1."""
+
+
 @register("scatter")
 def _scatter(name: str) -> Iterable[Sample]:
     for dtype in ALL:
@@ -34,6 +38,8 @@ def _scatter(name: str) -> Iterable[Sample]:
     yield Sample((flipped(array((3, 4))), 0, PLACES, array((2, 4), seed=1)), smooth=True)
     yield Sample((array((3, 4)), 0, PLACES, array((3, 4), seed=1)), smooth=True)
     yield Sample((array((3, 4)), 0, PLACES, -0.5), smooth=True)
+    for self, index, src in WITHOUT_DIMENSIONS:
+        yield Sample((array(self), 0, np.zeros(index, "int64"), array(src, seed=1)), smooth=True)
 
 
 @register("scatter()", "scatter_()")
@@ -62,6 +68,11 @@ def _scatter_reduce(name: str) -> Iterable[Sample]:
             a, src = array((3, 4)), array((3, 4), seed=1) + 0.03
             yield Sample((a, 0, OFTEN, src, reduce), more, smooth=True)
             yield Sample((array((3,)), 0, np.zeros((0,), "int64"), array((2,)), reduce), more)
+            yield Sample((array((3,)), 0, np.zeros((0, 2), "int64"), array((2,)), reduce), more)
+            for shape, index, shape_of_src in WITHOUT_DIMENSIONS:
+                values = np.asarray(array(shape) + 0.03), array(shape_of_src, seed=1)
+                args = (values[0], 0, np.zeros(index, "int64"), values[1], reduce)
+                yield Sample(args, more, smooth=True)
             yield Sample((array(()), 0, np.array(0), array((), seed=1), reduce), more)
         values = np.array([np.nan, np.inf, -0.0, 1.0, -np.inf])
         yield Sample((np.zeros(5), 0, np.array([0, 1, 2, 2, 4]), values, reduce))

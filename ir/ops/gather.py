@@ -130,8 +130,12 @@ SCATTER_ADD: PureOp = pure(
 
 def padded(grad: Any, shape: tuple[int, ...]) -> Any:
     """A gradient with zeros behind it in each dimension: what the index does not reach of `src`."""
-    if len(grad.shape) != len(shape):  # an empty index of any rank: nothing was read
-        return grad.new_zeros(shape)
+    if len(grad.shape) != len(shape):
+        if grad.numel() == 0:  # an empty index of any rank: nothing was read
+            return grad.new_zeros(shape)
+        if not shape:  # a tensor without dimensions counts as one of size 1
+            return grad.view(shape)
+        grad = grad.unsqueeze(0)
     for dim, (have, wanted) in enumerate(zip(grad.shape, shape, strict=True)):
         if have != wanted:
             hole = grad.new_zeros((*grad.shape[:dim], wanted, *grad.shape[dim + 1 :]))

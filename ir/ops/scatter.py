@@ -276,7 +276,9 @@ def _reduced_src(
 def _spanned(src: Any, index: Any) -> Any:
     """The part of `src` that the index spans."""
     if len(src.shape) != len(index.shape):
-        return src.reshape(index.shape) if index.shape else src.reshape(())
+        if index.numel() == 0:  # of any rank
+            return src.new_zeros(index.shape)
+        return src.unsqueeze(0) if index.shape else src.select(0, 0)
     for dim, (have, wanted) in enumerate(zip(src.shape, index.shape, strict=True)):
         if have != wanted:
             src = src._do("slice", dim, 0, wanted, 1)

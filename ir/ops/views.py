@@ -211,7 +211,9 @@ def _expand(self: TensorMeta, size: tuple[int, ...]) -> Window:
 
 def _put_expand(parent: Any, value: Any, size: tuple[int, ...]) -> Any:
     """All copies hold one value (only `fill_` and `zero_` may write an expanded tensor: TEN-7)."""
-    for _ in range(len(value.shape) - len(parent.shape)):
+    for size_before in value.shape[: len(value.shape) - len(parent.shape)]:
+        if size_before == 0:
+            return parent
         value = value.select(0, 0)
     for dim, (have, grown) in enumerate(zip(parent.shape, value.shape, strict=True)):
         if have != grown:
