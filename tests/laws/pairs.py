@@ -29,9 +29,9 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, Cost, DataOp, PureOp
 from aotlite.testing.laws.gradient import weights_of
 from aotlite.testing.laws.running import bound, kernel_op, run, tensors_in
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.sample import Sample, arrays_in
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
-from aotlite.testing.laws.variants import arrays_in, variants
+from aotlite.testing.laws.variants import variants
 from tests.laws.composites import aliasing, arguments, entry, torch_arguments, torch_call_composite
 from tests.laws.composites import call as call_composite
 from tests.laws.torch_twins import (

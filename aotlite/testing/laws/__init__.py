@@ -1,0 +1,13 @@
+"""The laws as reusable checks of an op, a pass, a partitioner, a backend or a wrapper of one's own.
+
+Each `check_` function runs its subject through named laws and returns a `Checked`, or raises a
+`LawError` whose first line names the law, the subject and the smallest case that breaks it.
+Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
+"""
+
+from aotlite.testing.laws.errors import Checked, LawError
+from aotlite.testing.laws.ops import check_op, of
+from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.table import LAWS, PENDING, Law
+
+__all__ = ["LAWS", "PENDING", "Checked", "Law", "LawError", "Sample", "check_op", "of"]

@@ -99,6 +99,11 @@ def vjp_of(op: Op) -> Vjp | None:
     return None
 
 
+def has_gradient(op: Op) -> bool:
+    """Whether some operand has a gradient formula."""
+    return isinstance(op, MultiViewOp) or vjp_of(op) is not None
+
+
 def changes_first(op: Op) -> bool:
     """Whether the op returns its first operand, changed."""
     return isinstance(op, (InplaceOp, GeometryOp))

@@ -7,7 +7,7 @@ rounding, in every layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -32,6 +32,25 @@ class Sample:
         ]
         return f"({', '.join(words)})"
 
+    @property
+    def source(self) -> str:
+        """The arguments as Python text, with the values of arrays."""
+        words = [_source(a) for a in self.args] + [
+            f"{k}={_source(v)}" for k, v in self.kwargs.items()
+        ]
+        return f"({', '.join(words)})"
+
+
+def _source(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        steps = tuple(step // value.itemsize for step in value.strides)
+        text = f"np.array({value.tolist()}, {str(value.dtype)!r})"
+        dense = np.array(value.tolist(), value.dtype).strides == value.strides
+        return text if dense or not value.size else f"{text} with strides {list(steps)}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_source, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
 
 def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
@@ -40,6 +59,21 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_shown, value))})"
     return repr(value)
+
+
+def size_of(sample: Sample) -> tuple[int, int]:
+    """By which samples are ordered: elements, and then dimensions."""
+    arrays = list(arrays_in((sample.args, tuple(sample.kwargs.values()))))
+    return sum(a.size for a in arrays), sum(a.ndim for a in arrays)
+
+
+def arrays_in(value: Any) -> Iterator[np.ndarray]:
+    """The arrays of an argument tuple, in order."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from arrays_in(item)
 
 
 # --------------------------------------------------------------------------------------- arrays

@@ -54,7 +54,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "polygamma": lambda n, a: _alone("polygamma_of", a, n),
     "complex": lambda a, b: np.result_type(a, np.complex64).type(complex(a, b)),
     # Twice, because NumPy takes roots for a single exponent of 0.5, which differ at -0.0 and -inf.
-    "pow": lambda a, b: np.power([a, a], [b, b])[0],
+    "pow": lambda a, b: _power(a, b),
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,
@@ -83,6 +83,13 @@ def _alone(name: str, a: Any, *args: Any) -> Any:
     array = np.asarray(a)
     meta = op.rule(tensor_meta((), None, dtypes.from_numpy(array.dtype)), *args)
     return op.kernel(NUMPY, meta, array, *args)[()]
+
+
+def _power(a: Any, b: Any) -> Any:
+    """NumPy's; of integers with a negative exponent the reciprocal, without its fraction."""
+    if np.result_type(a, b).kind not in "iu" or b >= 0:
+        return np.power([a, a], [b, b])[0]
+    return a ** (-b % 2) if abs(a) == 1 else 0
 
 
 def scalar_is_the_kernel(op: Op, samples: Samples) -> None:

@@ -20,7 +20,8 @@ from aotlite.ir.op import (
     ViewOp,
 )
 from aotlite.testing.laws import forward, gradient, lens, refusal, scalar, symbolic
-from aotlite.testing.laws.running import vjp_of
+from aotlite.testing.laws.errors import LawError
+from aotlite.testing.laws.running import has_gradient
 from aotlite.testing.laws.sample import Sample
 
 WITHOUT_SAMPLES = {
@@ -59,11 +60,6 @@ VIEWS = ("view", "several views")
 EVERY = (*PURE, *VIEWS, "in-place", "geometry", "random")
 
 
-def has_gradient(op: Op) -> bool:
-    """Whether some operand has a gradient formula."""
-    return isinstance(op, MultiViewOp) or vjp_of(op) is not None
-
-
 def takes_floats(op: Op) -> bool:
     """Whether the op has operands: without, there is nothing to differentiate."""
     return any(parameter.type.holds_tensor for parameter in op.schema.parameters)
@@ -71,13 +67,15 @@ def takes_floats(op: Op) -> bool:
 
 @attrs.frozen
 class Law:
-    """`law(op, samples)` raises AssertionError with a sentence where the op breaks it."""
+    """`law(op, samples)` raises LawError with a sentence where the op breaks it."""
 
     name: str
     claim: str
     check: Callable[[Op, Sequence[Sample]], None]
     classes: tuple[str, ...]
     only: Callable[[Op], bool] = attrs.field(default=lambda op: True, kw_only=True)
+    together: bool = attrs.field(default=False, kw_only=True)
+    """Samples are looked at together: that some of them show something is part of the law."""
 
     def applies(self, op: Op) -> bool:
         """Whether the law says something about this op."""
@@ -89,11 +87,9 @@ class Law:
             set_rng_state((0, 0))
             self.check(op, samples)
         except AssertionError as error:
-            raise AssertionError(f"{self.name} ({self.claim}): {error}") from error
+            raise LawError(self.name, self.claim, str(error)) from error
         except (AotliteError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise AssertionError(
-                f"{self.name} ({self.claim}): {op.name} raises: {error!r}"
-            ) from error
+            raise LawError(self.name, self.claim, f"{op.name} raises: {error!r}") from error
         finally:
             set_rng_state(state)
 
@@ -129,6 +125,7 @@ LAWS = (
         gradient.saved_is_what_the_vjp_reads,
         DIFFERENTIABLE,
         only=has_gradient,
+        together=True,
     ),
     Law(
         "L8",
@@ -151,7 +148,7 @@ LAWS = (
         (DATA,),
         only=takes_floats,
     ),
-    Law("L12", "symbolic = concrete", symbolic.symbolic_is_concrete, EVERY),
+    Law("L12", "symbolic = concrete", symbolic.symbolic_is_concrete, EVERY, together=True),
 )
 """Laws that run now."""
 

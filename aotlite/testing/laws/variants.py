@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.sample import Sample, arrays_in
 
 
 def _transposed(a: np.ndarray) -> np.ndarray:
@@ -130,12 +130,3 @@ def changed(sample: Sample, change: Callable[[np.ndarray], np.ndarray]) -> Sampl
     args = tuple(map(one, sample.args))
     kwargs = {key: one(value) for key, value in sample.kwargs.items()}
     return Sample(args, kwargs) if any(touched) else None
-
-
-def arrays_in(value: Any) -> Iterator[np.ndarray]:
-    """The arrays of an argument tuple, in order."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from arrays_in(item)
