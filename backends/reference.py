@@ -38,6 +38,9 @@ class ReferenceBackend:
     def __init__(self, list_calls: int = 2) -> None:
         self.list_calls = list_calls
 
+    def __repr__(self) -> str:
+        return f"ReferenceBackend({self.list_calls})"
+
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
         if has_copies(graph):

@@ -5,6 +5,8 @@
     worlds       what a user can observe of a call, and what differs between two
     cells        the table that random programs fill: view x write x output x relation; `coverage`: counts
     draws        random programs; `strategies`: the same for Hypothesis
+    checking     assertions that compiled does what eager does
+    scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
     conformance  which aliasing rule which array library keeps
@@ -20,6 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aotlite.testing.coverage import Coverage as Coverage
+    from aotlite.testing.checking import Difference as Difference
+    from aotlite.testing.checking import Inputs as Inputs
+    from aotlite.testing.checking import ProgramError as ProgramError
+    from aotlite.testing.checking import assert_same_effects as assert_same_effects
+    from aotlite.testing.checking import check_program as check_program
+    from aotlite.testing.checking import differences_of as differences_of
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.programs import Call as Call
@@ -33,6 +41,8 @@ _LAZY: dict[str, str] = {
     name: f"aotlite.testing.{module}"
     for module, names in {
         "coverage": "Coverage",
+        "checking": "Difference Inputs ProgramError assert_same_effects check_program "
+        "differences_of",
         "engines": "Engine engine",
         "programs": "Call Program Step",
         "shrinking": "shrunk",
@@ -41,8 +51,8 @@ _LAZY: dict[str, str] = {
     for name in names.split()
 }
 _SUBMODULES = frozenset(
-    "cells conformance coverage draws engines fuzzing laws machines programs relations scripts "
-    "shrinking strategies worlds".split()
+    "cells checking conformance coverage draws engines fuzzing laws machines programs relations "
+    "scripts shrinking strategies worlds".split()
 )
 
 

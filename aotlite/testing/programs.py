@@ -133,6 +133,47 @@ class Program:
         """The body as a function of an engine's tensors."""
         return body_of(engine(on), self)
 
+    # --- as text that runs
+    def to_script(self, *, compile: str | None = None, **options: Any) -> str:
+        """A file that calls the function eagerly and compiled, and asserts equal effects.
+
+        `options` are the compiled function's; `compile="module:name"` is another compile function.
+
+        >>> call = Call([["make", [0, [2], "float64", False]]], ["$0"])
+        >>> print(Program([["mul_", ["$0", 2]]], ["$1"], [call]).to_script())
+        import aotlite as al
+        from aotlite.testing import assert_same_effects
+        <BLANKLINE>
+        <BLANKLINE>
+        def inputs():
+            x = al.tensor([-3.0, 2.0], dtype=al.float64)
+            return x
+        <BLANKLINE>
+        <BLANKLINE>
+        def f(x):
+            x.mul_(2)
+            return [x]
+        <BLANKLINE>
+        <BLANKLINE>
+        assert_same_effects(f, al.compile(f), inputs)
+        <BLANKLINE>
+        """
+        from aotlite.testing.scripts.files import script_file
+
+        return script_file(self, compile=compile, **options)
+
+    def to_pytest(
+        self,
+        name: str = "test_compiled_equals_eager",
+        *,
+        compile: str | None = None,
+        **options: Any,
+    ) -> str:
+        """A file with one test function for pytest, which asserts what the script asserts."""
+        from aotlite.testing.scripts.files import pytest_file
+
+        return pytest_file(self, name, compile=compile, **options)
+
     def to_json(self) -> str:
         """One line of JSON, which `from_json` reads."""
         return json.dumps(_plain(self), separators=(",", ":"))

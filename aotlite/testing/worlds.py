@@ -6,7 +6,7 @@ Works for any library: two libraries, or a function and its compiled form, can b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.base import numbers
-from aotlite.testing.programs import Call, Program, setup_of
+from aotlite.testing.programs import Program, setup_of
 
 Body = Callable[..., list[Any]]
 
@@ -73,21 +73,37 @@ class World:
     written: list[Seen] = attrs.field(factory=list)
 
 
+@attrs.frozen
+class Setting:
+    """What a call is given, and what happens around it."""
+
+    values: list[Any]
+    """All tensors there are before the call."""
+    args: Sequence[Any]
+    grad: bool = True
+    write: tuple[int, str] | None = None
+
+
 def play_call(library: Engine, program: Program, number: int, body: Body) -> World:
     """The world after one call of `body`."""
     call = program.calls[number]
     values, args = setup_of(library, call)
+    return play(library, Setting(values, args, call.grad, call.write), body)
+
+
+def play(library: Engine, setting: Setting, body: Body) -> World:
+    """The world after a call of `body`, a backward and a write."""
     world = World()
-    before = [_snapshot(library, value) for value in _tensors(library, values)]
+    before = [_snapshot(library, value) for value in _tensors(library, setting.values)]
     try:
-        with nullcontext() if call.grad else library.no_grad():
-            results = body(*args)
+        with nullcontext() if setting.grad else library.no_grad():
+            results = body(*setting.args)
     except Exception as error:
         world.error = error.with_traceback(None)
-        after = [_snapshot(library, value) for value in _tensors(library, values)]
+        after = [_snapshot(library, value) for value in _tensors(library, setting.values)]
         world.untouched = before == after
         return world
-    _continue(library, call, world, list(_tensors(library, values)), results)
+    _continue(library, setting, world, results)
     return world
 
 
@@ -111,11 +127,10 @@ def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
     )
 
 
-def _continue(
-    library: Engine, call: Call, world: World, values: list[Any], results: list[Any]
-) -> None:
+def _continue(library: Engine, setting: Setting, world: World, results: list[Any]) -> None:
     """What the user does with the results."""
     kind = library.tensor_type
+    values = list(_tensors(library, setting.values))
     world.plain = [None if isinstance(r, kind) else (type(r), r) for r in results]
     returned = list(_tensors(library, results))
     world.objects, kept = _distinct([*values, *returned])
@@ -123,8 +138,8 @@ def _continue(
     world.called = _seen(library, kept)
     world.backward = _backward(library, returned)
     world.grads = _gradients(library, kept)
-    if call.write and returned:
-        place, op = call.write
+    if setting.write and returned:
+        place, op = setting.write
         target = returned[place % len(returned)]
         with library.no_grad():
             world.write = _raised(getattr(target, op), 2)

@@ -1,0 +1,206 @@
+"""Checks that a compiled function does what eager does, as assertions.
+
+Place: what scripts, laws, relations and the pytest plugin raise and catch. It compares `worlds`,
+and decides nothing about what may differ. Rules: GEN-1, GEN-2, GEN-11. Spec: specs/testing.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import optree
+
+from aotlite.ir.errors import AliasError, ArgumentError, UnsupportedError
+from aotlite.testing.engines import Engine, engine
+from aotlite.testing.programs import Program
+from aotlite.testing.worlds import Setting, World, differences, play, play_call
+
+REFUSED = (AliasError, UnsupportedError)
+"""What a compiled call may raise where eager goes on, before any effect (GEN-2)."""
+
+Compile = Callable[..., Callable[..., Any]]
+
+
+class ProgramError(AssertionError):
+    """A check that failed on a program, which it carries: `program` and `options`.
+
+    The pytest plugin stores the script of the last one that a test raised.
+    """
+
+    def __init__(
+        self, message: str, program: Program | None = None, options: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.program = program
+        self.options = dict(options or {})
+        """What `aotlite.compile` was given."""
+
+
+class Difference(ProgramError):
+    """Two functions that do not have the same effects."""
+
+    found: Sequence[str] = ()
+    """What differs, one line each."""
+
+
+@attrs.frozen
+class Inputs:
+    """Arguments of a call, and other tensors that are looked at after it.
+
+    >>> import aotlite as al
+    >>> leaf = al.ones(3, requires_grad=True)
+    >>> Inputs((leaf * 1,), also=[leaf]).also
+    (tensor([1., 1., 1.], requires_grad=True),)
+    """
+
+    args: tuple[Any, ...] = attrs.field(converter=tuple)
+    also: tuple[Any, ...] = attrs.field(default=(), converter=tuple)
+
+
+# ------------------------------------------------------------------------------------- functions
+def assert_same_effects(
+    eager: Callable[..., Any],
+    compiled: Callable[..., Any],
+    inputs: Callable[[], Any],
+    *,
+    on: str | Engine = "aotlite",
+    **after: Any,
+) -> None:
+    """Raises `Difference` unless a user cannot tell a call of `compiled` from one of `eager`.
+
+    `inputs()` makes the arguments, for each of the two anew: a tuple of them, or `Inputs` where
+    further tensors matter, or one argument. Compared are values, gradients, mutations, who aliases
+    whom, identity, strides, versions, histories and errors, after the call and a backward from all
+    results that require grad. `grad=False` calls under `no_grad`; `write=(0, "mul_")` then writes
+    result 0 by `mul_(2)`, and all is compared again.
+
+    >>> import aotlite as al
+    >>> def f(x):
+    ...     return x[1:].mul_(2)
+    >>> assert_same_effects(f, al.compile(f), lambda: al.ones(3))
+    >>> try:
+    ...     assert_same_effects(f, lambda x: f(x.mul_(2)), lambda: al.ones(2))
+    ... except Difference as error:
+    ...     print(error.found[1])
+    values of input 0 after the call: [2.0, 4.0], eager [1.0, 2.0]
+    """
+    library = engine(on)
+    mine, its = (_world_of(library, each, inputs, after) for each in (compiled, eager))
+    found = differences(mine, its)
+    if found:
+        raise _difference("assert_same_effects", [_named(line, its) for line in found])
+
+
+def _world_of(
+    library: Engine, function: Callable[..., Any], inputs: Callable[[], Any], after: dict[str, Any]
+) -> World:
+    given = _given(inputs())
+    wrong = sorted(set(after) - {"grad", "write"})
+    if wrong:
+        raise ArgumentError(
+            f"assert_same_effects: an argument is {wrong[0]!r}, expected grad, write or on"
+        )
+    setting = Setting(_tensors(library, [given.args, given.also]), given.args, **after)
+
+    def body(*args: Any) -> list[Any]:
+        leaves, structure = optree.tree_flatten(function(*args), none_is_leaf=True)
+        # The structure comes last, as a plain result, so that places of results stay.
+        return [*leaves, str(structure)]
+
+    return play(library, setting, body)
+
+
+def _given(made: Any) -> Inputs:
+    if isinstance(made, Inputs):
+        return made
+    return Inputs(made if isinstance(made, tuple) else (made,))
+
+
+def _tensors(library: Engine, tree: Any) -> list[Any]:
+    """Each tensor of a tree once."""
+    leaves: list[Any] = optree.tree_leaves(tree, none_is_leaf=True)
+    found = {id(leaf): leaf for leaf in leaves if isinstance(leaf, library.tensor_type)}
+    return list(found.values())
+
+
+def _named(line: str, its: World) -> str:
+    """A line about "object 3" in the words of the call: "input 1", "result 0".
+
+    Inputs are counted over the tensors of the arguments, then the further ones.
+    """
+    words = {number: f"input {number}" for number in range(its.given)}
+    for place, number in enumerate(its.objects[its.given :]):
+        words.setdefault(number, f"result {place}")
+    return re.sub(r"object (\d+)", lambda found: words[int(found[1])], line)
+
+
+def _difference(where: str, found: Sequence[str]) -> Difference:
+    head = f"{where}: compiled differs from eager, expected the same effects"
+    error = Difference("\n".join([head, *(f"  {line}" for line in found)]))
+    error.found = tuple(found)
+    return error
+
+
+# -------------------------------------------------------------------------------------- programs
+def check_program(
+    program: Program,
+    *,
+    on: str | Engine = "aotlite",
+    compile: Compile | None = None,
+    **options: Any,
+) -> None:
+    """Raises `Difference`, with the program, unless compiled calls do what eager calls do.
+
+    All calls go to one function, which `compile(body, **options)` made: `aotlite.compile` unless
+    it is given. A call that is refused before any effect is no difference (GEN-2).
+
+    >>> from aotlite.testing import Call, Program
+    >>> call = Call([["make", [0, [3], "float64", False]]], ["$0"])
+    >>> check_program(Program([["mul_", ["$0", 2]]], ["$1"], [call]), verify=2)
+    """
+    found = differences_of(program, on=on, compile=compile, **options)
+    if found:
+        error = _difference("check_program", found)
+        error.program, error.options = program, options
+        raise error
+
+
+def differences_of(
+    program: Program,
+    *,
+    on: str | Engine = "aotlite",
+    compile: Compile | None = None,
+    **options: Any,
+) -> list[str]:
+    """What differs between compiled and eager calls of a program, up to the first such call."""
+    library = engine(on)
+    if compile is None:
+        import aotlite
+
+        compile = aotlite.compile
+    compiled = compile(program.function_of(library), **options)
+    return next((found for found in _by_call(library, program, compiled) if found), [])
+
+
+def _by_call(
+    library: Engine, program: Program, compiled: Callable[..., Any]
+) -> Iterator[list[str]]:
+    eager = program.function_of(library)
+    for number in range(len(program.calls)):
+        its = play_call(library, program, number, eager)
+        mine = play_call(library, program, number, compiled)
+        refused = isinstance(mine.error, REFUSED) and type(mine.error) is not type(its.error)
+        if not (refused and mine.untouched):
+            yield [f"call {number}: {each}" for each in differences(mine, its)]
+
+
+def kind_of(found: Sequence[str]) -> str:
+    """What the first difference is about, without names and numbers.
+
+    >>> kind_of(["call 0: values of object 3 after the call: [1.0], eager [2.0]"])
+    'values of object  after the call: '
+    """
+    return re.sub(r"call \d+: |\[.*|\d+", "", found[0])[:60] if found else ""
