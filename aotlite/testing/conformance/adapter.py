@@ -17,12 +17,13 @@ import pickle
 from typing import Any
 
 from aotlite.testing.conformance.absent import optional
+from aotlite.testing.conformance.adapter_autograd import Differentiable
 
 Array = Any
 """An array of whatever library is under test: nothing is known of it here."""
 
 
-class Adapter:
+class Adapter(Differentiable):
     """An array library as the rules see it. Subclass it, and define what your library has.
 
     `from_list` and `to_list` are needed by nearly every rule.

@@ -11,6 +11,8 @@ from aotlite.testing.conformance.adapter import Adapter
 _ADAPTERS = "aotlite.testing.conformance.adapters"
 LIBRARIES: dict[str, str] = {
     "numpy": f"{_ADAPTERS}.numpy:NumPy",
+    "torch": f"{_ADAPTERS}.torch:Torch",
+    "aotlite": f"{_ADAPTERS}.aotlite:Aotlite",
 }
 """Name of a shipped adapter -> where its class is."""
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import attrs
 
 from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
-from aotlite.testing.conformance.spelling import spell, written
+from aotlite.testing.conformance.spelling import source_of, spell, written
 
+INDENT = "    "
+BLOCKS = ("no_grad", "inference_mode")
+"""Methods that give a `with` block."""
 PLAIN = (bool, int, float, complex, str, bytes, slice, type(None), type(...))
 
 
@@ -28,12 +34,30 @@ class Call:
     error: str = ""
 
 
+@attrs.frozen(eq=False)
+class Definition:
+    """A function of arrays, and what it did when it was tried on some."""
+
+    function: Callable[..., Any]
+    arrays: Sequence[object]
+    events: list[Event]
+    result: object
+
+
+@attrs.frozen
+class End:
+    """The end of a block that an earlier call began."""
+
+
+Event: TypeAlias = Call | Definition | End
+
+
 class Recorder:
     """An adapter's methods, each call of which is kept. Stands for an `Adapter`."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
-        self.calls: list[Call] = []
+        self.events: list[Event] = []
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self.adapter, name)
@@ -45,21 +69,32 @@ class Recorder:
 
     def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: object) -> Any:
+            given = tuple(copy.deepcopy(each) if is_plain(each) else each for each in arguments)
             try:
                 result = method(*arguments)
             except Absent:
                 raise
             except Exception as error:
-                self.calls.append(Call(name, method, arguments, error=type(error).__name__))
+                self.events.append(Call(name, method, given, error=type(error).__name__))
                 raise
-            self.calls.append(Call(name, method, arguments, result))
-            return result
+            self.events.append(Call(name, method, given, result))
+            return self._block(result) if name in BLOCKS else result
 
         return call
 
+    @contextlib.contextmanager
+    def _block(self, block: AbstractContextManager[Any]) -> Iterator[None]:
+        with block:
+            yield
+        self.events.append(End())
+
+    def define(self, definition: Definition) -> None:
+        """Keeps what a function does, as another recorder has seen it."""
+        self.events.append(definition)
+
     def lines(self) -> list[str]:
         """The calls as code of the library."""
-        return _Scribe().write(self.calls)
+        return _Scribe().write(self.events)
 
 
 class _Scribe:
@@ -69,14 +104,44 @@ class _Scribe:
         self._named: list[tuple[object, str]] = []
         self._names = _all_names()
 
-    def write(self, calls: Sequence[Call]) -> list[str]:
-        return [line for call in calls for line in self._lines(call)]
+    def write(self, events: Sequence[Event]) -> list[str]:
+        """The lines of the events, indented inside of blocks."""
+        lines: list[str] = []
+        depth = 0
+        for event in events:
+            match event:
+                case Call(name=name):
+                    added = [*self._sources(event), *self._lines(event)]
+                    lines += [INDENT * depth + line for line in added]
+                    depth += name in BLOCKS
+                case Definition():
+                    lines += [INDENT * depth + line for line in self._definition(event)]
+                case End():
+                    depth -= 1
+        return lines
+
+    def _sources(self, call: Call) -> Iterator[str]:
+        """The source of functions that are met for the first time: they keep their names."""
+        for value in call.arguments:
+            if inspect.isfunction(value) and all(known is not value for known, _ in self._named):
+                self._named.append((value, value.__name__))
+                yield from source_of(value)
+
+    def _definition(self, event: Definition) -> list[str]:
+        inner = _Scribe()
+        parameters = ", ".join(map(inner._name, event.arrays))
+        body = [*inner.write(event.events), f"return {inner._text(event.result)}"]
+        head = f"def {self._name(event.function)}({parameters}):"
+        return [head, *(INDENT + each for each in body)]
 
     def _lines(self, call: Call) -> list[str]:
         bound = inspect.signature(call.method).bind(*call.arguments)
         bound.apply_defaults()
         texts = {each: self._text(value) for each, value in bound.arguments.items()}
-        target = ", ".join(self._target(call.result))
+        if call.name in BLOCKS:
+            return [f"with {spell(call.name, call.method, texts)[1]}:"]
+        is_new = not any(call.result is each for each in call.arguments)
+        target = ", ".join(self._target(call.result)) if is_new else ""
         lines, expression = spell(call.name, call.method, texts, target)
         if expression not in ("", target):
             lines.append(f"{target} = {expression}" if target else expression)

@@ -21,6 +21,9 @@ GROUPS: dict[str, str] = {
     "views": "Views share memory",
     "geometry": "Geometry of views",
     "writes": "Writes in place",
+    "autograd": "Histories",
+    "gradients": "Gradients",
+    "versions": "Version counters",
 }
 """Group, and the suffix of its module `rules_<group>` -> its title in reports."""
 

@@ -45,6 +45,18 @@ def spell(
     return lines[:-1], lines[-1].removeprefix("return ")
 
 
+def source_of(function: Callable[..., Any]) -> list[str]:
+    """The lines of a function as it is written, without docstring and annotations."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = [each for each in definition.body if not _is_docstring(each)]
+    definition.returns = None
+    for argument in definition.args.args:
+        argument.annotation = None
+    return ast.unparse(definition).splitlines()
+
+
 @functools.cache
 def _statements(function: Callable[..., Any]) -> tuple[ast.stmt, ...] | None:
     """The body of a function without docstring, or None where it is no template."""
@@ -106,14 +118,22 @@ class _Filled(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`getattr(torch, 'int64')` reads `torch.int64`."""
+        """`getattr(torch, 'int64')` reads `torch.int64`, and `f(*[a, b])` reads `f(a, b)`."""
         self.generic_visit(node)
+        node.args = [each for argument in node.args for each in _spread(argument)]
         match node:
             case ast.Call(
                 func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name))]
             ) if name.isidentifier():
                 return ast.Attribute(owner, name, ast.Load())
         return node
+
+
+def _spread(argument: ast.expr) -> list[ast.expr]:
+    match argument:
+        case ast.Starred(value=ast.List(elts=elements)):
+            return elements
+    return [argument]
 
 
 def _is_constant(node: ast.AST) -> bool:

@@ -1,0 +1,34 @@
+"""PyTorch as the conformance suite sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.testing.conformance.adapters.torch_words import TorchWords
+from aotlite.testing.conformance.libraries import required
+
+torch = required("torch", "aotlite[torch]")
+
+
+class Torch(TorchWords):
+    """PyTorch's tensors; `compile` is `torch.compile` with eager kernels behind AOTAutograd."""
+
+    name, version = "torch", torch.__version__
+
+    from_list = lambda self, values, dtype: torch.tensor(values, dtype=getattr(torch, dtype))
+    zeros = lambda self, shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype))
+    view_dtype = lambda self, a, dtype: a.view(getattr(torch, dtype))
+    real = lambda self, a: a.real
+    hidden_alias = lambda self, a: a.data
+    function = torch.autograd.Function
+    no_grad = lambda self: torch.no_grad()
+    inference_mode = lambda self: torch.inference_mode()
+    gradient_of = lambda self, a, x, gradient: torch.autograd.grad(
+        a, [x], gradient, create_graph=True
+    )[0]
+    concat = lambda self, parts, dim: torch.cat(parts, dim)
+
+    def vjp(self, function: Callable[..., Any], arrays: list[Any], gradient: Any) -> Any:
+        leaves = [a.detach().requires_grad_() for a in arrays]
+        return torch.autograd.grad(function(*leaves), leaves, gradient)

@@ -1,0 +1,71 @@
+"""Random views and writes, as plain data, from one step up: cases of the rules about histories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from aotlite.testing.conformance.model import View, dense
+
+Program: TypeAlias = tuple[int, tuple[tuple[Any, ...], ...], int]
+"""The size of the leaves, steps (kind, which array, method, operand), and which array results."""
+
+PER_LENGTH = 40
+LONGEST = 6
+
+
+def drawn() -> Iterator[Program]:
+    """Programs by the number of their steps, the same in every run."""
+    for length in range(1, LONGEST + 1):
+        for seed in range(PER_LENGTH):
+            yield program(random.Random(1000 * length + seed), length)
+
+
+def program(draw: random.Random, length: int) -> Program:
+    """One program: what it writes does not overlap itself, so that every step is legal."""
+    size = draw.randint(1, min(length + 1, 4))
+    live = [dense(list(range(size)), (size,))]
+    steps: list[tuple[Any, ...]] = []
+    for _ in range(length):
+        source = draw.randrange(len(live))
+        if draw.random() < 0.5 and not live[source].overlaps_itself():
+            steps.append(_write(draw, live, source, size))
+        else:
+            name, arguments, view = draw.choice(list(_views(live[source])))
+            steps.append(("view", source, name, arguments))
+            live.append(view)
+    return size, tuple(steps), draw.randrange(len(live))
+
+
+def _write(draw: random.Random, live: list[View], source: int, size: int) -> tuple[Any, ...]:
+    """A write by a number, by an element of the second leaf, or by a copy of a live array."""
+    match draw.choice(("number", "leaf", "copy")):
+        case "number":
+            name = draw.choice(("mul_", "add_", "fill_"))
+            return "write", source, name, float(draw.randint(2, 5))
+        case "leaf":
+            name = draw.choice(("mul_", "add_", "copy_"))
+            return "leaf", source, name, (("select", 0, draw.randrange(size)),)
+    others = [i for i, each in enumerate(live) if each.shape == live[source].shape]
+    return "copy", source, draw.choice(("add_", "copy_")), draw.choice(others)
+
+
+def _views(a: View) -> Iterator[tuple[str, tuple[Any, ...], View]]:
+    """Every view op that fits an array, with arguments, and the view."""
+    for name, arguments in _candidates(a.shape):
+        yield name, arguments, getattr(a, name)(*arguments)
+
+
+def _candidates(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    yield "unsqueeze", (0,)
+    yield "expand", ((2, *shape),)
+    for dim, size in enumerate(shape):
+        yield "select", (dim, size - 1)
+        yield "narrow", (dim, size // 2, size - size // 2)
+        yield "slice", (dim, 0, size, 2)
+        if size > 1:
+            yield "unfold", (dim, 2, 1)
+    if len(shape) > 1:
+        yield "transpose", (0, 1)
+        yield "diagonal", ()
