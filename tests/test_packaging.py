@@ -30,7 +30,10 @@ SDIST_FILES = (
 # Neither the project's nor packed: caches, environments, and what an earlier build left.
 CACHES = (".*cache", ".hypothesis", "__pycache__", "typecheck")
 IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.egg-info", *CACHES)
-EXTRAS = {"cc", "cuda12", "cuda13", "torch", "distributed", "verify", "onnx", "test", "dev"}
+EXTRAS = {
+    *("cc", "cuda12", "cuda13", "torch", "distributed", "verify", "onnx"),
+    *("test", "mutation", "dev"),
+}
 
 
 def declared_packages() -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 
-SIZE = 16
+SIZE = 17
 HISTORIES = ("plain", "inner", "leaf", "detached", "leaves")
 """Of the members: views of a plain tensor, of one with a history, of a leaf; detached aliases of
 one memory; views that are leaves of their own."""

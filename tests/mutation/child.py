@@ -1,0 +1,174 @@
+"""Runs the properties against one mutant, in a process of its own; the verdict.
+
+A mutant is caught by the first case that is false, by a hang, or because its process dies. It has
+survived when all cases have passed that execute its statement, or the time is over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import random
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.mutation.limits import Hang, at_most, limit
+from tests.mutation.reach import Reach
+from tests.mutation.replaced import replace_source
+from tests.mutation.sites import Mutant
+from tests.mutation.targets import ROOT
+
+HEAVY = (
+    *("attrs", "numpy", "sympy", "networkx", "optree", "ml_dtypes"),
+    *("rich.console", "rich.table", "hypothesis", "pytest"),
+)
+"""What aotlite and the properties import; not aotlite, which each child imports with its mutant."""
+IMPORT = 20.0
+"""Seconds that the import of aotlite with a mutant may take."""
+
+
+@attrs.frozen
+class Verdict:
+    """What became of a mutant."""
+
+    kind: str
+    """"caught", "hang", "crash" or "survived"."""
+    by: str = ""
+    """The case that caught it."""
+    text: str = ""
+    """What it said."""
+    cases: int = 0
+    """How many cases passed before."""
+    of: int = 0
+    """How many execute its statement."""
+    seconds: float = 0.0
+
+    @property
+    def is_caught(self) -> bool:
+        """Whether a property told it from the code as it is."""
+        return self.kind != "survived"
+
+
+def preload() -> None:
+    """Imports what all children need. To be called before the first of them."""
+    for name in HEAVY:
+        importlib.import_module(name)
+    if "aotlite" in sys.modules:
+        raise ValueError("aotlite is imported, expected a process that has not imported it")
+    spec = importlib.util.find_spec("aotlite")
+    if spec is None or spec.origin is None or Path(spec.origin).parents[1] != ROOT:
+        raise ValueError(f"aotlite is {spec and spec.origin}, expected the one of {ROOT}")
+
+
+# ---------------------------------------------------------------------------------------- the order
+def planned(reach: Reach, mutant: Mutant, seed: int, budget: float) -> list[str]:
+    """The cases to run, in order: those that execute the statement; families take turns.
+
+    Turns are by time: each family gets as much of it as any other, so that many cases of a cheap
+    one weigh as few of a dear one. As many as take three times the budget, should they be quick.
+    """
+    rng = random.Random(f"{seed}:{mutant.key}")
+    groups: dict[str, list[str]] = defaultdict(list)
+    for case in reach.cases_of(mutant.file, mutant.first, mutant.last):
+        groups[case.rpartition(" #")[0]].append(case)
+    for name, cases in groups.items():
+        groups[name] = rng.sample(cases, len(cases))
+    return list(_in_turns(groups, reach.seconds, 3 * budget))
+
+
+def _in_turns(
+    groups: dict[str, list[str]], seconds: dict[str, float], budget: float
+) -> Iterator[str]:
+    # The programs about aliasing are the broadest: they have half of the time.
+    weight = {name: 0.1 if name == "alias programs" else 1.0 for name in groups}
+    spent = {name: min(seconds[c] for c in cases) * weight[name] for name, cases in groups.items()}
+    total = 0.0
+    while spent and total < budget:
+        name = min(spent, key=lambda each: spent[each])
+        case = groups[name].pop()
+        yield case
+        total += seconds[case]
+        spent[name] += seconds[case] * weight[name]
+        if not groups[name]:
+            del spent[name]
+
+
+# ---------------------------------------------------------------------------------------- the child
+def start(
+    mutant: Mutant | None, cases: list[str], seconds: dict[str, float], budget: float, out: Path
+) -> int:
+    """Forks a process that runs the cases and writes its verdict to a file; the process's id.
+
+    Without a mutant it runs the code as it is.
+    """
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        _silence()
+        limit(2 * budget + 60)
+        verdict = _judge(mutant, cases, seconds, budget)
+        out.write_text(json.dumps(attrs.asdict(verdict)))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _silence() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+
+
+def _judge(
+    mutant: Mutant | None, cases: list[str], seconds: dict[str, float], budget: float
+) -> Verdict:
+    begin = time.process_time()
+    if mutant is not None:
+        source = mutant.source()
+        if source is None:
+            raise ValueError(f"{mutant.key} changes nothing")
+        replace_source(ROOT / mutant.file, source)
+        imported = _attempt("import", lambda: importlib.import_module(_module(mutant)), IMPORT)
+        if imported is not None:
+            kind = "hang" if imported.kind == "hang" else "crash"
+            return attrs.evolve(imported, kind=kind, of=len(cases))
+    from tests.mutation.families import run
+
+    for number, case in enumerate(cases):
+        spent = time.process_time() - begin
+        if spent > budget:
+            return Verdict("survived", "", "time", number, len(cases), round(spent, 1))
+        found = _attempt(case, partial(run, case), 6 + 25 * seconds[case])
+        if found is not None:
+            spent = round(time.process_time() - begin, 1)
+            return attrs.evolve(found, cases=number, of=len(cases), seconds=spent)
+    spent = round(time.process_time() - begin, 1)
+    return Verdict("survived", "", "", len(cases), len(cases), spent)
+
+
+def _module(mutant: Mutant) -> str:
+    name = mutant.file.removeprefix("aotlite/").removesuffix(".py").replace("/", ".")
+    return f"aotlite.{name}"
+
+
+def _attempt(name: str, action: Any, seconds: float) -> Verdict | None:
+    """The verdict, if an action does not go through in time."""
+    try:
+        with at_most(seconds):
+            action()
+    except Hang:
+        return Verdict("hang", name, f"more than {seconds:.0f} s")
+    except BaseException as error:
+        return Verdict("caught", name, f"{type(error).__name__}: {error}"[:300])
+    return None

@@ -1,0 +1,205 @@
+"""The properties that mutants are run against: drawn or exhaustive checks, never named examples.
+
+A family is a check of a seed: it raises if what it checks is not so. A case is a family and a seed.
+Of Hypothesis's tests the seed draws the examples; explicit examples are left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from inspect import signature
+from typing import Any
+
+import attrs
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.mutation.programs import alias_program, random_session
+
+Check = Callable[[int], None]
+
+
+@attrs.frozen
+class Family:
+    """A check, and how many seeds of it are in the pool."""
+
+    name: str
+    count: int
+    check: Check
+
+
+def families() -> list[Family]:
+    """All of them."""
+    return [*_direct(), *(family for module in _GIVEN for family in _of_hypothesis(module))]
+
+
+def cases() -> list[str]:
+    """The names of all cases of the pool."""
+    return [f"{family.name} #{seed}" for family in families() for seed in range(family.count)]
+
+
+def family_of(case: str) -> str:
+    """The name of a case's family."""
+    return case.rpartition(" #")[0]
+
+
+def run(case: str) -> None:
+    """Runs a case, which raises if its property is false. Imports no more than it needs."""
+    name, _, seed = case.rpartition(" #")
+    _family(name).check(int(seed))
+
+
+@cache
+def _family(name: str) -> Family:
+    whole, _, _ = name.partition(", ")
+    module = whole.rpartition(".")[0]
+    found = _of_hypothesis(module) if module in _GIVEN else ()
+    return next(family for family in [*_direct(), *found] if family.name == name)
+
+
+def _direct() -> list[Family]:
+    return [
+        Family("alias programs", 3600, alias_program),
+        Family("random sessions", 300, random_session),
+        *(Family(f"overlap {name}", 16, partial(_overlap, name, n)) for name, n in _OVERLAP),
+        Family("laws of stages", 30, _stage_laws),
+        *_exhaustive(),
+    ]
+
+
+# -------------------------------------------------------------------------- Hypothesis's properties
+_RULES = "tests.rules.test_"
+_GIVEN = (
+    *(
+        _RULES + name
+        for name in (
+            "ali_groups ali_overlap dup_repeats fun_backwards fun_chains fun_hidden fun_inputs "
+            "fun_lenses fun_memory fun_purity fun_reach fun_values grd_patterns meta_records "
+            "meta_sentences rt_effects sav_versions syn_bases tan_arrivals tan_layouts"
+        ).split()
+    ),
+    "tests.stages.test_windows",
+    "tests.stages.test_mincut",
+    "tests.end_to_end.test_bad_aliasing",
+    "tests.end_to_end.test_compiled_equals_eager",
+    "tests.ir.test_overlap",
+    "tests.ir.test_symbolic_layout",
+    "tests.eager.test_engine_compiled",
+)
+SEEDS = 5
+EXAMPLES = 10
+
+
+def _of_hypothesis(name: str) -> Iterator[Family]:
+    module = importlib.import_module(name)
+    for each, test in vars(module).items():
+        if each.startswith("test_") and getattr(test, "is_hypothesis_test", False):
+            for number, arguments in enumerate(_parameters(test)):
+                label = f"{name}.{each}" + (f", {number}" if arguments else "")
+                yield Family(label, SEEDS, partial(_draw, test, arguments))
+
+
+def _parameters(test: Any) -> list[dict[str, Any]]:
+    """The arguments beside those that Hypothesis draws; none of a test that wants fixtures."""
+    wanted = list(signature(test).parameters)
+    if not wanted:
+        return [{}]
+    marks = [m for m in getattr(test, "pytestmark", []) if m.name == "parametrize"]
+    if len(marks) != 1 or wanted != [marks[0].args[0]]:
+        return []
+    return [{wanted[0]: getattr(value, "values", [value])[0]} for value in marks[0].args[1]]
+
+
+def warm_up() -> None:
+    """Lets Hypothesis look for constants in all modules, which it does once, at the first draw."""
+
+    @settings(max_examples=3, database=None)
+    @given(st.integers(), st.text())
+    def nothing(number: int, text: str) -> None:
+        return
+
+    nothing()
+
+
+def _draw(test: Any, arguments: dict[str, Any], seed: int) -> None:
+    # Hypothesis has no public way to draw other examples of a test than its decorators say.
+    test._hypothesis_internal_use_seed = seed
+    test._hypothesis_internal_use_settings = settings(
+        max_examples=EXAMPLES,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    test(**arguments)
+
+
+# ----------------------------------------------------------------------------- drawn by themselves
+_OVERLAP = (("compare_pairs", 60), ("compare_bytes", 40), ("compare_alone", 60))
+
+
+def _overlap(name: str, count: int, seed: int) -> None:
+    from tests.rules import test_ali_overlap
+
+    getattr(test_ali_overlap, name)(seed, count)
+
+
+def _stage_laws(seed: int) -> None:
+    """The laws of single stages, on the journeys of a few random programs."""
+    from tests.mutation.programs import some_journeys
+    from tests.stages import test_properties
+
+    found = some_journeys(seed, EXAMPLES)
+    module: Any = test_properties
+    module.journeys, module.ENOUGH = (lambda: found), -1
+    for name in _STAGE_LAWS:
+        getattr(module, name)()
+
+
+_STAGE_LAWS = (
+    "test_functionalize_gives_a_pure_graph",
+    "test_functionalize_computes_what_the_imperative_graph_computes",
+    "test_functionalize_leaves_a_pure_graph_alone",
+    "test_simplify_keeps_results",
+    "test_simplify_twice_is_simplify_once",
+    "test_results_have_memory_of_their_own",
+    "test_partition_halves_together_are_the_joint_graph",
+    "test_joint_has_a_gradient_where_eager_has_one",
+    "test_continuing_the_tape_is_interpreting_under_it",
+    "test_analyze_says_what_eager_does",
+)
+
+# --------------------------------------------------------------------------------------- exhaustive
+_LAYOUT = (
+    "test_contiguous_strides_enumerate_addresses_in_order",
+    "test_is_contiguous_says_that_addresses_are_in_order_without_gaps",
+    "test_is_dense_says_that_each_address_of_the_span_is_one_element",
+    "test_span_counts_from_the_first_address_to_the_last",
+    "test_view_strides_show_the_same_addresses_in_the_same_order",
+    "test_contiguous_layout_is_viewable_in_every_shape",
+    "test_clone_strides_are_dense_keep_dense_ones_and_keep_the_order",
+    "test_elementwise_strides_of_one_order_keep_that_order",
+    "test_permutation_sorts_the_dimensions_by_stride",
+    "test_same_order_is_equality_of_the_rank_of_addresses_for_dense_layouts",
+    "test_broadcast_shapes_equals_numpys",
+    "test_wrap_dims_keeps_the_order_and_refuses_a_repeat",
+)
+_EXHAUSTIVE = {
+    "tests.ir.test_layout": _LAYOUT,
+    "tests.rules.test_ali_overlap": ("test_the_equation_is_solved_near_its_corners_too",),
+}
+
+
+def _exhaustive() -> Iterator[Family]:
+    for module, names in _EXHAUSTIVE.items():
+        for name in names:
+            yield Family(f"{module}.{name}", 1, partial(_whole, module, name))
+
+
+def _whole(module: str, name: str, _: int) -> None:
+    getattr(importlib.import_module(module), name)()
+

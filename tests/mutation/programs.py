@@ -1,0 +1,75 @@
+"""The random programs as properties of a seed: all that is known here of how they are drawn.
+
+Beside what a compiled call does, what it does it with: the same arguments again find their entry
+(GRD-1, GRD-2), and only what has a reason is refused (GEN-2).
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+from hypothesis import Phase, given, seed, settings
+
+from aotlite.testing.cells import POSSIBLE
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.fuzzing.running import options_of, outcome
+from aotlite.testing.programs import Program
+from tests.end_to_end.cases import Case
+from tests.end_to_end.cases import cases as drawn_cases
+from tests.end_to_end.random_programs import MODES
+from tests.end_to_end.random_programs import outcome as session_outcome
+from tests.end_to_end.random_sessions import random_script
+from tests.end_to_end.scripts import eager_form, play
+from tests.stages.journeys import Journey, journey_of
+
+
+def alias_program(number: int) -> None:
+    """A program about aliasing, compiled, is the eager one."""
+    target = POSSIBLE[(number * 6151) % len(POSSIBLE)]
+    program = draw(number, target)
+    found = outcome(program, options_of(number))
+    assert not found.found, found.found[0]
+    unknown = [text for text in found.refused if not _has_reason(text, program)]
+    assert not unknown, unknown[0]
+
+
+def random_session(number: int) -> None:
+    """A random session with a compiled function is the one with the eager function."""
+    script = random_script(number)
+    mode = list(MODES.values())[number % len(MODES)]
+    found = session_outcome(script, play(script, eager_form), mode).found
+    assert not found, found[0]
+
+
+def some_journeys(number: int, examples: int) -> tuple[Journey, ...]:
+    """The journeys of a few random programs through all stages."""
+    found: list[Journey] = []
+
+    @seed(number)
+    @settings(max_examples=examples, database=None, phases=[Phase.generate], deadline=None)
+    @given(drawn_cases())
+    def collect(case: Case) -> None:
+        call = attrs.evolve(case.calls[0], grad=True)
+        journey = journey_of(attrs.evolve(case, calls=(call,)))
+        if journey is not None:
+            found.append(journey)
+
+    collect()
+    return tuple(found)
+
+
+# ---------------------------------------------------------------------------------------- refusals
+_REASONS: tuple[tuple[str, set[str]], ...] = (
+    ("resize_ to|resize_ made", {"resize_"}),
+    ("as_strided", {"as_strided", "as_strided_"}),
+    ("by set_", {"set_"}),
+    ("of another dtype, is written", {"view_dtype", "view_as_real", "view_as_complex"}),
+    ("of what detach_ gave", {"detach_"}),
+)
+"""What the text of a refusal says, and the ops of which a program must have one then."""
+
+
+def _has_reason(text: str, program: Program) -> bool:
+    ops = {step.op for steps in (program.body, *(c.setup for c in program.calls)) for step in steps}
+    return any(re.search(pattern, text) and ops & needed for pattern, needed in _REASONS)

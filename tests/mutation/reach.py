@@ -1,0 +1,238 @@
+"""Which case executes which line of the deciding code: recorded once, for all mutants.
+
+A case that does not execute the statement of a mutant cannot tell it from the code as it is. Each
+case is traced in a process of its own, forked from one that has imported everything: else what one
+case leaves in a cache would hide lines from the next. Cases that fail as things are, or are slow,
+are left out of the pool, and named.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import json
+import os
+import pickle
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.mutation.limits import Hang, at_most, limit
+from tests.mutation.targets import FILES, ROOT
+
+SLOWEST = 8.0
+"""Seconds of a case that is used."""
+
+Lines = dict[str, set[int]]
+
+
+def digest() -> str:
+    """Of the deciding code: lines that were recorded are lines of these files."""
+    found = hashlib.sha256()
+    for file in FILES:
+        found.update((ROOT / file).read_bytes())
+    return found.hexdigest()[:16]
+
+
+@attrs.define
+class Reach:
+    """What was recorded."""
+
+    digest: str
+    seconds: dict[str, float]
+    """By case; of those that pass, without the tracing's share."""
+    failed: dict[str, str]
+    """Why a case is not used."""
+    lines: dict[str, dict[int, list[str]]]
+    """By file and line, the cases that execute it."""
+    imported: dict[str, list[int]]
+    """Lines that run when modules are imported."""
+
+    def cases_of(self, file: str, first: int, last: int) -> list[str]:
+        """The cases that execute one of these lines; all, where they run at import."""
+        lines = self.lines.get(file, {})
+        span = range(first, last + 1)
+        found = dict.fromkeys(case for line in span for case in lines.get(line, ()))
+        if not found and any(line in span for line in self.imported.get(file, ())):
+            return list(self.seconds)
+        return list(found)
+
+    def save(self, path: Path) -> None:
+        """Writes the record."""
+        names = {case: i for i, case in enumerate(self.seconds)}
+        lines = {
+            file: {line: [names[case] for case in cases] for line, cases in found.items()}
+            for file, found in self.lines.items()
+        }
+        whole = {**attrs.asdict(self, recurse=False), "lines": lines}
+        path.write_bytes(gzip.compress(json.dumps(whole).encode(), 5))
+
+
+def load(path: Path) -> Reach:
+    """The record of a file; ValueError if it is of other code."""
+    whole = json.loads(gzip.decompress(path.read_bytes()))
+    if whole["digest"] != digest():
+        raise ValueError(f"{path}: the record is of other code, expected one of this: record again")
+    names = list(whole["seconds"])
+    lines = {
+        file: {int(line): [names[i] for i in cases] for line, cases in found.items()}
+        for file, found in whole["lines"].items()
+    }
+    return Reach(**{**whole, "lines": lines})
+
+
+# ------------------------------------------------------------------------------------- the tracing
+@contextmanager
+def traced() -> Iterator[Lines]:
+    """Collects the lines of the deciding code that a block executes."""
+    wanted = {str(ROOT / file): file for file in FILES}
+    found: Lines = defaultdict(set)
+
+    def enter(frame: Any, event: str, _: Any) -> Any:
+        file = wanted.get(frame.f_code.co_filename)
+        if file is None:
+            return None
+        lines = found[file]
+
+        def step(frame: Any, event: str, _: Any) -> Any:
+            lines.add(frame.f_lineno)
+            return step
+
+        return step(frame, event, None)
+
+    sys.settrace(enter)
+    try:
+        yield found
+    finally:
+        sys.settrace(None)
+
+
+def in_child(action: Callable[[], Any]) -> Any:
+    """What a function gives in a forked process; None if that ends otherwise."""
+    return begun(action)()
+
+
+def begun(action: Callable[[], Any]) -> Callable[[], Any]:
+    """Runs a function in a forked process; gives what waits for its result, None if it dies."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read)
+            with os.fdopen(write, "wb") as file:
+                pickle.dump(action(), file)
+        finally:
+            os._exit(0)
+    os.close(write)
+
+    def result() -> Any:
+        with os.fdopen(read, "rb") as file:
+            sent = file.read()
+        os.waitpid(child, 0)
+        return pickle.loads(sent) if sent else None
+
+    return result
+
+
+# ------------------------------------------------------------------------------------ the recording
+def record(chosen: Iterable[str], note: Callable[[int], None] = lambda _: None) -> Reach:
+    """Runs cases one by one. To be called in a process that has not imported aotlite."""
+    with traced() as imported:
+        from tests.mutation.families import run, warm_up
+    todo = list(chosen)
+    _import_all(in_child(lambda: _modules_after(run, todo)) or [])
+    warm_up()
+    found = Reach(digest(), {}, {}, {}, {f: sorted(lines) for f, lines in imported.items()})
+    for number, case in enumerate(todo):
+        _add(found, case, in_child(lambda case=case: _trace(run, case)))  # type: ignore[misc]
+        note(number + 1)
+    return found
+
+
+def _import_all(names: list[str]) -> None:
+    for name in names:
+        importlib.import_module(name)
+
+
+def _modules_after(run: Callable[[str], None], todo: list[str]) -> list[str]:
+    """What running some of the cases imports: by the parent, that its children need not."""
+    for case in todo[:: max(1, len(todo) // 40)]:
+        try:
+            run(case)
+        except Exception:  # what fails is found when its turn comes
+            continue
+    return [name for name in sys.modules if name.startswith(("aotlite", "tests", "numpy", "sympy"))]
+
+
+def _trace(run: Callable[[str], None], case: str) -> tuple[Lines, float, str | None]:
+    limit(20 * SLOWEST)
+    start = time.process_time()
+    error = None
+    with traced() as found:
+        try:
+            with at_most(4 * SLOWEST):
+                run(case)
+        except (Exception, Hang) as raised:
+            error = f"{type(raised).__name__}: {raised}"[:300]
+    seconds = time.process_time() - start
+    if error is None and seconds > SLOWEST:
+        error = f"slow: {seconds:.1f} s"
+    return dict(found), seconds, error
+
+
+def _add(found: Reach, case: str, traced: tuple[Lines, float, str | None] | None) -> None:
+    lines, seconds, error = traced or ({}, 0.0, "its process ended")
+    if error is not None:
+        found.failed[case] = error
+        return
+    found.seconds[case] = round(seconds, 4)
+    for file, numbers in lines.items():
+        by_line = found.lines.setdefault(file, {})
+        for number in numbers:
+            by_line.setdefault(number, []).append(case)
+
+
+def merged(parts: list[Reach]) -> Reach:
+    """One record of several."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole.seconds |= part.seconds
+        whole.failed |= part.failed
+        for file, lines in part.lines.items():
+            for line, cases in lines.items():
+                whole.lines.setdefault(file, {}).setdefault(line, []).extend(cases)
+    return whole
+
+
+def record_in_parts(chosen: list[str], jobs: int, note: Callable[[int], None]) -> Reach:
+    """The record of cases, made by some processes at once; notes how many are done, about."""
+    others = [begun(partial(record, chosen[i::jobs])) for i in range(1, jobs)]
+    first = record(chosen[::jobs], lambda done: note(done * jobs))
+    return merged([first, *(each() for each in others)])
+
+
+# ------------------------------------------------------------------------------------- unreached
+def unreached(known: Reach, file: str) -> dict[int, str]:
+    """The lines of functions of a file that no case executes, with their text."""
+    source = (ROOT / file).read_text(encoding="utf-8")
+    text = source.splitlines()
+    reached = {*known.lines.get(file, {}), *known.imported.get(file, ())}
+    lines = sorted(_executable(compile(source, file, "exec")) - reached)
+    return {number: text[number - 1].strip() for number in lines}
+
+
+def _executable(code: Any) -> set[int]:
+    inside = code.co_name != "<module>"
+    found = {line for _, _, line in code.co_lines() if line and inside}
+    for each in code.co_consts:
+        if hasattr(each, "co_lines"):
+            found |= _executable(each)
+    return found

@@ -1,0 +1,100 @@
+"""Runs mutants, some at a time, each in a process of its own that is ended if it takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from tests.mutation.child import Verdict, planned, start
+from tests.mutation.reach import Reach
+from tests.mutation.sites import Mutant
+
+
+@attrs.frozen
+class Plan:
+    """How mutants are run."""
+
+    reach: Reach
+    seed: int = 0
+    budget: float = 20.0
+    """Seconds of processor time for a mutant that survives."""
+    jobs: int = 1
+    patience: float = 8.0
+    """How much longer than its budget a process may take by the clock: others want the machine."""
+
+
+@attrs.frozen
+class _Running:
+    mutant: Mutant | None
+    cases: list[str]
+    out: Path
+    end: float
+
+
+def run_all(mutants: list[Mutant], plan: Plan) -> Iterator[tuple[Mutant, Verdict]]:
+    """Each mutant with its verdict, as they are found."""
+    todo = list(reversed(mutants))
+    running: dict[int, _Running] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        while todo or running:
+            while todo and len(running) < plan.jobs:
+                mutant = todo.pop()
+                process, each = _begin(mutant, plan, Path(folder))
+                running[process] = each
+            for process in list(running):
+                verdict = _ended(process, running[process])
+                if verdict is not None:
+                    mutant_ = running.pop(process).mutant
+                    assert mutant_ is not None
+                    yield mutant_, verdict
+            time.sleep(0.02)
+
+
+def baseline(plan: Plan, cases: list[str]) -> Verdict:
+    """The verdict about the code as it is, by some cases: it must survive."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "baseline"
+        budget = 3 * plan.budget
+        process = start(None, cases, plan.reach.seconds, budget, out)
+        end = time.monotonic() + plan.patience * budget
+        running = _Running(None, cases, out, end)
+        while True:
+            verdict = _ended(process, running)
+            if verdict is not None:
+                return verdict
+            time.sleep(0.05)
+
+
+def _begin(mutant: Mutant, plan: Plan, folder: Path) -> tuple[int, _Running]:
+    cases = planned(plan.reach, mutant, plan.seed, plan.budget)
+    out = folder / str(abs(hash(mutant.key)))
+    process = start(mutant, cases, plan.reach.seconds, plan.budget, out)
+    return process, _Running(mutant, cases, out, time.monotonic() + plan.patience * plan.budget)
+
+
+def _ended(process: int, running: _Running) -> Verdict | None:
+    """The verdict of a process that has ended, or that is ended now; None while it runs."""
+    done, status = os.waitpid(process, os.WNOHANG)
+    count = len(running.cases)
+    if not done:
+        if time.monotonic() < running.end:
+            return None
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        return Verdict("hang", text="ended by the clock", of=count)
+    if running.out.exists() and status == 0:
+        return _read(running.out)
+    ended = os.waitstatus_to_exitcode(status)
+    kind = "hang" if -ended in (signal.SIGXCPU, signal.SIGPROF) else "crash"
+    return Verdict(kind, text=f"its process ended with {ended}", of=count)
+
+
+def _read(path: Path) -> Verdict:
+    return Verdict(**json.loads(path.read_text()))
