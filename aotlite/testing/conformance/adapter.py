@@ -16,6 +16,8 @@ import operator
 import pickle
 from typing import Any
 
+import numpy as np
+
 from aotlite.testing.conformance.absent import optional
 from aotlite.testing.conformance.adapter_autograd import Differentiable
 
@@ -33,6 +35,8 @@ class Adapter(Differentiable):
     """How reports call the library."""
     version: str = ""
     """The library's version, for reports."""
+    immutable: bool = False
+    """Whether no array of the library can be written."""
 
     # --- create and read
 
@@ -242,6 +246,10 @@ class Adapter(Differentiable):
     def unsqueeze_(self, a: Array, dim: int) -> Array:
         """Gives this object a new dimension of size 1; its memory and aliases stay."""
 
+    @optional
+    def resize_(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Gives this object another shape, and more memory if it needs that."""
+
     # --- functional ops
 
     @optional
@@ -297,6 +305,10 @@ class Adapter(Differentiable):
         """An array on the memory of a NumPy array."""
 
     @optional
+    def convert(self, a: Array) -> Array:
+        """The ordinary conversion of a NumPy array, which may share memory or copy."""
+
+    @optional
     def to_numpy(self, a: Array) -> Any:
         """A NumPy array on the memory of `a`."""
 
@@ -329,3 +341,42 @@ class Adapter(Differentiable):
     def memoryview(self, a: Array) -> Any:
         """The buffer of an array."""
         return memoryview(a)
+
+    def orphan(self, values: list[Any], dtype: str, steps: tuple[tuple[Any, ...], ...]) -> Array:
+        """A view whose base nobody holds: `steps` are names of views and their arguments."""
+        a = self.from_list(values, dtype)
+        for name, *arguments in steps:
+            a = getattr(self, name)(a, *arguments)
+        return a
+
+    def from_dying_numpy(self, way: str, size: int) -> Array:
+        """What a method makes of a NumPy array that nobody else holds."""
+        return getattr(self, way)(np.arange(size))
+
+    # --- the other side of an exchange: NumPy's arrays and Python's bytes
+
+    def dlpack_to_numpy(self, a: Array) -> Any:
+        """NumPy's array by DLPack."""
+        return np.from_dlpack(a)
+
+    def numpy_source(self, size: int) -> Any:
+        """NumPy's 0, 1, 2 and so on."""
+        return np.arange(size)
+
+    def numpy_read_only(self, size: int) -> Any:
+        """The same, which may not be written."""
+        a = np.arange(size)
+        a.flags.writeable = False
+        return a
+
+    def index_numpy(self, a: Any, key: Any) -> Any:
+        """A view of a NumPy array."""
+        return a[key]
+
+    def numpy_values(self, a: Any) -> Any:
+        """The values of a NumPy array."""
+        return a.tolist()
+
+    def python_bytes(self, size: int, writable: bool) -> Any:
+        """0, 1, 2 and so on as bytes."""
+        return bytearray(range(size)) if writable else bytes(range(size))

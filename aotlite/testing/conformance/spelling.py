@@ -117,6 +117,14 @@ class _Filled(ast.NodeTransformer):
             node.slice = index.slice
         return node
 
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        """`return operator.setitem(a, 0, 1)` reads `a[0] = 1`."""
+        match node.value:
+            case ast.Call(func=ast.Attribute(ast.Name(id="operator"), "setitem"), args=[a, key, b]):
+                target = ast.Subscript(a, key, ast.Store())
+                return self.visit(ast.Assign([target], b))
+        return self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """`getattr(torch, 'int64')` reads `torch.int64`, and `f(*[a, b])` reads `f(a, b)`."""
         self.generic_visit(node)

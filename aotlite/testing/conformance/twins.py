@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -62,16 +63,19 @@ def chain(on: Adapter, case: Chain, dtype: str = "int64") -> tuple[Twin, list[Tw
 def is_possible(case: Chain) -> bool:
     """Whether the model can make the chain, and it ends in something."""
     shape, steps = case
-    views = [dense([0] * math.prod(shape), shape)]
     try:
-        for name, *arguments in steps:
-            made = getattr(views[0], name)(*arguments)
-            views = [made] if isinstance(made, View) else made
-            if not views:
-                return False
+        return bool(model_views(dense([0] * math.prod(shape), shape), steps))
     except NoView:
         return False
-    return True
+
+
+def model_views(base: View, steps: Sequence[Step]) -> list[View]:
+    """What the last step makes in the model. *Err* `NoView`."""
+    views = [base]
+    for name, *arguments in steps:
+        made = getattr(views[0], name)(*arguments) if views else []
+        views = [made] if isinstance(made, View) else made
+    return views
 
 
 def see(on: Adapter, twin: Twin, what: str) -> None:
@@ -88,7 +92,7 @@ def fill(on: Adapter, twin: Twin, number: int) -> None:
     twin.view.update(lambda _: number)
 
 
-def poke(on: Adapter, twin: Twin, number: int, last: bool = False) -> None:
+def poke(on: Adapter, twin: Twin, number: complex, last: bool = False) -> None:
     """Writes the first or the last element of an array, and of the model, if there is one."""
     shape = twin.view.shape
     if 0 in shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,8 @@ class NumPy(Adapter):
     def unsqueeze_(self, a: Any, dim: int) -> None:
         a.shape = np.expand_dims(a, dim).shape
 
-    put = put_mask = setitem
+    put = lambda self, a, places, value: operator.setitem(a, places, value)
+    put_mask = lambda self, a, mask, value: operator.setitem(a, mask, value)
     copy_ = lambda self, a, b: np.copyto(a, b, casting="unsafe")
     fill_ = lambda self, a, number: a.fill(number)
     add_ = lambda self, a, b: np.add(a, b, out=a)
@@ -89,5 +91,6 @@ class NumPy(Adapter):
     contiguous = lambda self, a: np.asarray(a, order="C")
     from_numpy = lambda self, a: np.asarray(a)
     to_numpy = lambda self, a: np.asarray(a)
+    convert = lambda self, a: np.asarray(a)
     from_dlpack = lambda self, a: np.from_dlpack(a)
     from_buffer = lambda self, buffer, dtype: np.frombuffer(buffer, dtype)
