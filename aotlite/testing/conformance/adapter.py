@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.conformance.absent import optional
+from aotlite.testing.conformance.absent import Absent, optional
 from aotlite.testing.conformance.adapter_autograd import Differentiable
 
 Array = Any
@@ -340,7 +340,10 @@ class Adapter(Differentiable):
 
     def memoryview(self, a: Array) -> Any:
         """The buffer of an array."""
-        return memoryview(a)
+        try:
+            return memoryview(a)
+        except TypeError as error:
+            raise Absent("the buffer protocol") from error
 
     def orphan(self, values: list[Any], dtype: str, steps: tuple[tuple[Any, ...], ...]) -> Array:
         """A view whose base nobody holds: `steps` are names of views and their arguments."""
@@ -357,6 +360,8 @@ class Adapter(Differentiable):
 
     def dlpack_to_numpy(self, a: Array) -> Any:
         """NumPy's array by DLPack."""
+        if not hasattr(a, "__dlpack__"):
+            raise Absent("__dlpack__")
         return np.from_dlpack(a)
 
     def numpy_source(self, size: int) -> Any:

@@ -113,10 +113,13 @@ class View:
     def slice(self, dim: int, start: int, stop: int, step: int) -> View:
         """Every `step`-th place of a range, as Python's slices count."""
         _demand(dim < len(self.shape))
-        places = range(self.shape[dim])[start:stop:step]
+        return self._places(dim, range(self.shape[dim])[start:stop:step])
+
+    def _places(self, dim: int, places: range) -> View:
         offset = self.offset + (places.start * self.strides[dim] if places else 0)
         shape = _with(self.shape, dim, len(places))
-        return View(self.memory, shape, _with(self.strides, dim, self.strides[dim] * step), offset)
+        strides = _with(self.strides, dim, self.strides[dim] * places.step)
+        return View(self.memory, shape, strides, offset)
 
     def narrow(self, dim: int, start: int, length: int) -> View:
         """A range of a dimension."""
@@ -196,7 +199,7 @@ class View:
                 case int():
                     made = made.select(dim, item)
                 case slice():
-                    made, dim = made.slice(dim, *item.indices(made.shape[dim])), dim + 1
+                    made, dim = made._places(dim, range(made.shape[dim])[item]), dim + 1
         return made
 
 

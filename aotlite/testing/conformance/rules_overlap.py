@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.model import Shape
 from aotlite.testing.conformance.rules import Rule, attempt, expect, refuses, rule
@@ -112,10 +113,8 @@ def itself(on: Adapter, case: tuple[str, Shape, bool]) -> None:
 
 
 SHIFTS: tuple[tuple[Shape, Step, Step], ...] = (
-    ((2,), ("narrow", 0, 0, 2), ("flip", 0)),
     ((3,), ("narrow", 0, 1, 2), ("narrow", 0, 0, 2)),
     ((3,), ("narrow", 0, 0, 2), ("narrow", 0, 1, 2)),
-    ((3,), ("flip", 0), ("narrow", 0, 0, 3)),
     ((4,), ("slice", 0, 0, 4, 2), ("narrow", 0, 1, 2)),
     ((2, 2), ("narrow", 0, 0, 2), ("transpose", 0, 1)),
     ((2, 2), ("transpose", 0, 1), ("narrow", 0, 0, 2)),
@@ -268,3 +267,24 @@ def own_row(on: Adapter, case: tuple[str, Shape, Step]) -> None:
     """`a.add_(a[:1])` adds the row that was there, or raises."""
     way, shape, made = case
     overlapping(on, (way, shape, ("view", shape), made))
+
+
+REVERSED: tuple[tuple[Shape, slice, slice], ...] = (
+    ((2,), slice(None), slice(None, None, -1)),
+    ((3,), slice(None, None, -1), slice(None)),
+    ((4,), slice(1, None), slice(2, None, -1)),
+    ((2, 2), slice(None), slice(None, None, -1)),
+    ((40,), slice(None), slice(None, None, -1)),
+)
+
+
+@rule("TEN-7i", "an array reversed into itself: refused or right", [
+    (way, *keys) for keys in REVERSED for way in ("copy_", "setitem", "add_", "mul_")
+])  # fmt: skip
+def reversed_source(on: Adapter, case: tuple[str, Shape, slice, slice]) -> None:
+    """`a[:] = a[::-1]` writes what was there before, or raises."""
+    way, shape, *keys = case
+    base = new(on, shape)
+    if attempt(on.getitem, base.array, slice(None, None, -1)):
+        raise Absent("negative steps")
+    overlapping(on, (way, shape, *(("getitem", key) for key in keys)))

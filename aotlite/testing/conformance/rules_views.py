@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import attrs
+
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.cases import layouts, views
 from aotlite.testing.conformance.model import NoView, Shape
@@ -55,7 +57,7 @@ diagonal = shares("TEN-2i", "diagonal", "diagonal is a view", ())
 unfold = shares("TEN-2j", "unfold", "unfold is a view", (0, 1, 1), (0, 2, 1), (1, 2, 1), (0, 2, 2))
 split = shares("TEN-2k", "split", "the parts of split are views", (1, 0), (2, 0), (1, 1))
 view = shares("TEN-2m", "view", "view is a view", *((shape,) for shape in SHAPES_TO))
-flip = shares("TEN-2n", "flip", "flip is a view", (0,), (1,))
+flip = attrs.evolve(shares("TEN-2n", "flip", "flip is a view", (0,), (1,)), choice=True)
 getitem = shares("TEN-2o", "getitem", "a basic index is a view", *((key,) for key in KEYS))
 
 

@@ -70,13 +70,12 @@ def other_views() -> Iterator[Chain]:
     """Views that libraries hand out read-only, or as numbers."""
     yield from views("diagonal", [()])
     yield from views("unfold", [(0, 1, 1), (0, 2, 1)])
-    yield from views("flip", [(0,), (1,)])
     yield from views("expand", [((2,),), ((2, 2),)])
     yield from views("unbind", [(0,)])
     yield from views("getitem", [(0,)])
 
 
-@rule("WRT-8", "writes through diagonal, unfold, flip and expand are not lost", other_views)
+@rule("WRT-8", "writes through diagonal, unfold and expand are not lost", other_views)
 def never_lost(on: Adapter, case: Chain) -> None:
     """A write through such a view reaches its base at its place, or is refused."""
     check_never_lost(on, case)
@@ -90,7 +89,6 @@ def can_be_written(id: str, name: str, *arguments: tuple[object, ...]) -> Rule:
 
 diagonal = can_be_written("WRT-9", "diagonal", ())
 unfold = can_be_written("WRT-11", "unfold", (0, 1, 1), (0, 2, 2))
-flip = can_be_written("WRT-12", "flip", (0,), (1,))
 
 CHAINS: tuple[Step, ...] = (
     ("narrow", 0, 0, 1),

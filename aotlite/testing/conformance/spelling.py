@@ -76,10 +76,18 @@ def _body(tree: ast.Module) -> list[ast.stmt]:
     """The statements of a method, or of `name = lambda self, ...: ...` as a `return`."""
     match tree.body:
         case [ast.FunctionDef(body=body)]:
-            return [each for each in body if not _is_docstring(each)]
+            return [each for each in body if not (_is_docstring(each) or _is_guard(each))]
         case [ast.Assign(value=ast.Lambda(body=expression))]:
             return [ast.Return(expression)]
     return []
+
+
+def _is_guard(statement: ast.stmt) -> bool:
+    """Whether a statement only raises, under a condition: as where something is absent."""
+    match statement:
+        case ast.If(body=[ast.Raise()], orelse=[]):
+            return True
+    return False
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
