@@ -43,6 +43,7 @@ def _distances(name: str) -> Iterable[Sample]:
     yield Sample((special("float64"), special("float64")[::-1].copy()))
     if name != "huber_loss":
         yield Sample((array((2, 3), "float32"), array((2, 3), seed=1)))
+        yield Sample((array((2, 3)), array((2, 3), "bool", 1)))
     yield Sample((array((2, 3), "float32"), array((2, 3), "int64", 1)))
     yield Sample((array((2, 3)), array((2, 3), seed=1)), smooth=True)
     yield Sample((array((2, 3)), array((3,), seed=1)), smooth=True)

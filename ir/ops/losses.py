@@ -73,13 +73,20 @@ def _rounded_once(compute: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------- distances of reals
+def _apart(a: Any, b: Any) -> Any:
+    """`a - b`, of which one may be bool, which `sub` refuses."""
+    if a.dtype is dtypes.bool_:
+        a = a * 1
+    return a - (b * 1 if b.dtype is dtypes.bool_ else b)
+
+
 MSE_LOSS: PureOp = pointwise(
     "mse_loss(Tensor self, Tensor target) -> Tensor",
     kernel=_rounded_once(lambda xp, a, b: (a - b) * (a - b)),
     scalar=lambda a, b: (a - b) * (a - b),
     vjp={
-        "self": lambda grad, self, target: grad * ((self - target) * 2),
-        "target": lambda grad, self, target: grad * ((target - self) * 2),
+        "self": lambda grad, self, target: grad * (_apart(self, target) * 2),
+        "target": lambda grad, self, target: grad * (_apart(target, self) * 2),
     },
     rule=pointwise_rule("mse_loss", _floating("mse_loss")),
 )
@@ -110,7 +117,7 @@ def _smooth_scalar(a: Any, b: Any, beta: float) -> Any:
 
 
 def _smooth_slope(self: Any, target: Any, beta: float) -> Any:
-    apart = self - target
+    apart = _apart(self, target)
     return (apart.abs() >= beta).where(apart.sign(), apart / beta)
 
 
@@ -151,7 +158,7 @@ def _huber_scalar(a: Any, b: Any, delta: float) -> Any:
 
 
 def _huber_slope(self: Any, target: Any, delta: float) -> Any:
-    apart = self - target
+    apart = _apart(self, target)
     return (apart.abs() > delta).where(apart.sign() * delta, apart)
 
 
