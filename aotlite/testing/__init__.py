@@ -3,7 +3,7 @@
     programs     functions of views and writes as plain data: `Program`, `Call`, `Step`
     engines      the libraries that programs run on
     worlds       what a user can observe of a call, and what differs between two
-    cells        the table that random programs fill: view x write x output x relation; `coverage`: counts
+    cells        the table that random programs fill: of aliasing; `coverage` counts hits
     draws        random programs; `strategies`: the same for Hypothesis
     checking     assertions that compiled does what eager does
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
@@ -21,13 +21,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotlite.testing.coverage import Coverage as Coverage
     from aotlite.testing.checking import Difference as Difference
     from aotlite.testing.checking import Inputs as Inputs
     from aotlite.testing.checking import ProgramError as ProgramError
     from aotlite.testing.checking import assert_same_effects as assert_same_effects
     from aotlite.testing.checking import check_program as check_program
     from aotlite.testing.checking import differences_of as differences_of
+    from aotlite.testing.coverage import Coverage as Coverage
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.programs import Call as Call
@@ -59,9 +59,11 @@ _SUBMODULES = frozenset(
 def __getattr__(name: str) -> Any:
     """The public object `name`, imported on first use and kept."""
     if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
+        module = importlib.import_module(_LAZY[name])
+        # All that it has: `eval(repr(program), vars(aotlite.testing))` needs three names.
+        for each in [each for each, place in _LAZY.items() if place == _LAZY[name]]:
+            globals()[each] = getattr(module, each)
+        return globals()[name]
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

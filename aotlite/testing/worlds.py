@@ -15,6 +15,7 @@ import numpy as np
 
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.base import numbers
+from aotlite.testing.exactness import BITS, are_exact, array_of
 from aotlite.testing.programs import Program, setup_of
 
 Body = Callable[..., list[Any]]
@@ -71,6 +72,8 @@ class World:
     grads: list[Gradient | None] = attrs.field(factory=list)
     write: str | None = None
     written: list[Seen] = attrs.field(factory=list)
+    has_bits: bool = False
+    """Whether the program looks at memory in another dtype: its values may be bits of others."""
 
 
 @attrs.frozen
@@ -88,29 +91,47 @@ def play_call(library: Engine, program: Program, number: int, body: Body) -> Wor
     """The world after one call of `body`."""
     call = program.calls[number]
     values, args = setup_of(library, call)
-    return play(library, Setting(values, args, call.grad, call.write), body)
+    world = play(library, Setting(values, args, call.grad, call.write), body)
+    world.has_bits = _shows_bits(program)
+    return world
 
 
 def play(library: Engine, setting: Setting, body: Body) -> World:
     """The world after a call of `body`, a backward and a write."""
     world = World()
-    before = [_snapshot(library, value) for value in _tensors(library, setting.values)]
+    before = [_snapshot(library, value) for value in tensors_in(library, setting.values)]
     try:
         with nullcontext() if setting.grad else library.no_grad():
             results = body(*setting.args)
     except Exception as error:
         world.error = error.with_traceback(None)
-        after = [_snapshot(library, value) for value in _tensors(library, setting.values)]
+        after = [_snapshot(library, value) for value in tensors_in(library, setting.values)]
         world.untouched = before == after
         return world
     _continue(library, setting, world, results)
     return world
 
 
-def _tensors(library: Engine, values: list[Any]) -> Iterator[Any]:
+def _shows_bits(program: Program) -> bool:
+    """Whether the program has a view in a dtype whose numbers are others of the same bits."""
+    steps = [*program.body, *(step for call in program.calls for step in call.setup)]
+    kinds = {arg for step in steps for arg in step.args if isinstance(arg, str)} & KINDS.keys()
+    return any(s.op == "view_dtype" for s in steps) and len({KINDS[name] for name in kinds}) > 1
+
+
+KINDS = {
+    **{name: name for name in ("int64", "int32", "float32", "float64", "bool")},
+    "complex64": "float32",
+    "complex128": "float64",
+}
+"""The numbers that memory of a dtype is made of."""
+
+
+def tensors_in(library: Engine, values: Sequence[Any]) -> Iterator[Any]:
+    """The tensors among the values, and in their tuples and lists."""
     for value in values:
         if isinstance(value, (tuple, list)):
-            yield from _tensors(library, list(value))
+            yield from tensors_in(library, value)
         elif isinstance(value, library.tensor_type):
             yield value
 
@@ -130,13 +151,13 @@ def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
 def _continue(library: Engine, setting: Setting, world: World, results: list[Any]) -> None:
     """What the user does with the results."""
     kind = library.tensor_type
-    values = list(_tensors(library, setting.values))
+    values = list(tensors_in(library, setting.values))
     world.plain = [None if isinstance(r, kind) else (type(r), r) for r in results]
-    returned = list(_tensors(library, results))
+    returned = list(tensors_in(library, results))
     world.objects, kept = _distinct([*values, *returned])
     world.given = len(set(world.objects[: len(values)]))
     world.called = _seen(library, kept)
-    world.backward = _backward(library, returned)
+    world.backward = backward_error(library, returned)
     world.grads = _gradients(library, kept)
     if setting.write and returned:
         place, op = setting.write
@@ -172,8 +193,8 @@ def _seen_one(
         value.storage_offset(),
         str(value.dtype),
         value.requires_grad,
-        _asked(value, "is_leaf"),
-        _asked(value, "grad_fn"),
+        asked(value, "is_leaf"),
+        asked(value, "grad_fn"),
         library.version_of(value),
         storages.setdefault(library.storage_of(value), len(storages)),
         None if base is None else objects.get(id(base), -1),
@@ -181,7 +202,8 @@ def _seen_one(
     )
 
 
-def _asked(value: Any, name: str) -> bool | str:
+def asked(value: Any, name: str) -> bool | str:
+    """`is_leaf`, or whether there is a `grad_fn`; the error's name where asking raises."""
     try:
         found = getattr(value, name)
     except Exception as error:
@@ -189,7 +211,8 @@ def _asked(value: Any, name: str) -> bool | str:
     return found if name == "is_leaf" else found is not None
 
 
-def _backward(library: Engine, returned: list[Any]) -> str | None:
+def backward_error(library: Engine, returned: list[Any]) -> str | None:
+    """Runs a backward from all results that require grad; the class of the error that it raised."""
     tracked = [result for result in returned if result.requires_grad]
     if not tracked:
         return None
@@ -215,7 +238,7 @@ def _gradients(library: Engine, kept: list[Any]) -> list[Gradient | None]:
     storages = {library.storage_of(value): -1 - i for i, value in enumerate(kept)}
     found: list[Gradient | None] = []
     for value in kept:
-        grad = value.grad if _asked(value, "is_leaf") is True else None
+        grad = value.grad if asked(value, "is_leaf") is True else None
         if grad is None:
             found.append(None)
             continue
@@ -237,10 +260,13 @@ def differences(mine: World, its: World) -> list[str]:
         if a != b:
             return [f"{name}: {a}, eager {b}"]
     found = _seen_differences("after the call", mine.called, its.called, its.given)
-    if its.backward is None:
-        found += _gradient_differences(mine.grads, its.grads)
+    if its.backward is None and mine.grads != its.grads:
+        found += _gradient_differences(mine.grads, its.grads, exact=is_exact(its))
     found += _seen_differences("after the write", mine.written, its.written, its.given)
-    return found
+    return found if not found or is_exact(its) else [*found, NOT_EXACT]
+
+
+NOT_EXACT = "its numbers are not exact: rounding may be all that differs"
 
 
 def _error_differences(mine: World, its: World) -> list[str]:
@@ -273,7 +299,9 @@ def _is_hidden(name: str, mine: Seen, its: Seen) -> bool:
     return name in ("base", "offset") and mine.base is None and its.base in (None, -1)
 
 
-def _gradient_differences(mine: list[Gradient | None], its: list[Gradient | None]) -> list[str]:
+def _gradient_differences(
+    mine: list[Gradient | None], its: list[Gradient | None], *, exact: bool
+) -> list[str]:
     found = []
     for i, (a, b) in enumerate(zip(mine, its, strict=True)):
         if a == b:
@@ -281,36 +309,49 @@ def _gradient_differences(mine: list[Gradient | None], its: list[Gradient | None
         if a is None or b is None:
             found.append(f"gradient of object {i}: {a}, eager {b}")
             continue
-        same = attrs.evolve(a, values=b.values) == b and same_numbers(a.values, b.values, b.dtype)
-        if not same:
+        same = same_exactly if exact else same_numbers
+        if attrs.evolve(a, values=b.values) != b or not same(a.values, b.values, b.dtype):
             texts = [(_shown(g.values, g.dtype), attrs.astuple(g)[1:]) for g in (a, b)]
             found.append(f"gradient of object {i}: {texts[0]}, eager {texts[1]}")
     return found
 
 
-EXACT = 2.0**50
+def is_exact(world: World) -> bool:
+    """Whether all numbers of a world are exact (`aotlite.testing.exactness`), gradients included.
+
+    In a program that looks at memory in another dtype, values may be the bits of other numbers.
+    They are compared bit for bit like all values, and only its gradients are asked here.
+    """
+    seen: list[Seen | Gradient] = [each for each in world.grads if each is not None]
+    if not world.has_bits:
+        seen += [*world.called, *world.written]
+    return are_exact(array_of(each.values, each.dtype) for each in seen)
+
+
+def same_exactly(mine: bytes, its: bytes, dtype: str) -> bool:
+    """The same numbers, -0.0 as 0.0 and any nan as another.
+
+    A gradient that is added to zeros loses the sign of its zeros, one that is passed on keeps it,
+    and which of both is done is the compiler's business; so are the bits of a nan.
+    """
+    a, b = array_of(mine, dtype), array_of(its, dtype)
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def same_numbers(mine: bytes, its: bytes, dtype: str) -> bool:
-    """Equal, -0.0 as 0.0; beyond exact numbers, equal but for the order of sums."""
-    a, b = _array(mine, dtype), _array(its, dtype)
-    if a.shape != b.shape:
+    """As `same_exactly`; numbers that are not exact may differ by the order of sums."""
+    if same_exactly(mine, its, dtype):
+        return True
+    a, b = array_of(mine, dtype), array_of(its, dtype)
+    if a.shape != b.shape or are_exact([b]):
         return False
     with np.errstate(all="ignore"):
-        equal = (a == b) | ((a != a) & (b != b))
-        if equal.all():
-            return True
         size = np.maximum(abs(a), abs(b))
-        exact = EXACT if "64" in dtype or "128" in dtype else 2.0**20
+        equal = (a == b) | ((a != a) & (b != b))
+        room = 1e-5 if BITS.get(b.dtype.name, 50) < 50 else 1e-9
         finite = size[np.isfinite(size)]
-        room = 1e-5 if exact < EXACT else 1e-9
-        inexact = finite.size and (finite.max() > exact or finite.min() < 1e-3)
-        return bool(inexact and (equal | (abs(a - b) <= room * finite.max())).all())
-
-
-def _array(values: bytes, dtype: str) -> np.ndarray:
-    return np.frombuffer(values, dtype.rpartition(".")[2].rstrip("_"))
+        return bool((equal | (abs(a - b) <= room * finite.max(initial=0.0))).all())
 
 
 def _shown(value: Any, dtype: str) -> Any:
-    return _array(value, dtype).tolist() if isinstance(value, bytes) else value
+    return array_of(value, dtype).tolist() if isinstance(value, bytes) else value

@@ -103,7 +103,7 @@ def test_numbers_are_the_same_up_to_the_order_of_sums_where_they_are_not_exact()
 
     assert close(0.0, -0.0)
     assert close(1e20, 1e20 * (1 + 1e-12))
-    assert not close(1.0, 1.0 + 1e-12)
+    assert not close(1.0 + 1e-12, 1.0)
     assert not close(1e20, 1.1e20)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from random import Random
 from typing import Any
 
 import attrs
 
+from aotlite.testing.draws.sources import DTYPES, Limits, Source
 from aotlite.testing.programs import Step
 
 Shape = list[int]
@@ -27,7 +27,9 @@ class Slot:
 class Setup:
     """Writes the steps of a setup."""
 
-    rng: Random
+    rng: Source
+    dtypes: tuple[str, ...] = DTYPES
+    """Those of views in another dtype."""
     steps: list[Step] = attrs.field(factory=list)
 
     def do(self, op: str, *args: Any) -> str:
@@ -49,15 +51,15 @@ class Setup:
         """A tensor of its own: whole memory, or a view by a recipe of a base that nobody has."""
         shape, dtype = slot.shape, slot.dtype
         match self.rng.randrange(8):
-            case 0 if len(shape) > 1:
+            case 4 if len(shape) > 1:
                 turned = self.fresh([shape[-1], *shape[1:-1], shape[0]], dtype, history)
                 return self.do("transpose", turned, 0, -1)
-            case 1:
+            case 5:
                 pairs = self.fresh([*shape, 2], dtype, history)
                 return self.do("select", pairs, -1, self.rng.randrange(2))
-            case 2:
+            case 6:
                 return self.window(self.flat(prod(shape) + 3, dtype, history), 2, shape)
-            case 3:
+            case 7:
                 return self.do("detach", self.fresh(shape, dtype, history))
             case _:
                 return self.fresh(shape, dtype, history)
@@ -159,14 +161,11 @@ class Setup:
     def _other_dtype(self, slots: list[Slot], history: str) -> list[str]:
         first, second, *rest = slots
         dtype = first.dtype
-        others = {"complex128": ["float64"], "float32": ["float64", "int64"]}
-        other = (
-            second.dtype
-            if second.dtype != dtype
-            else self.rng.choice(others.get(dtype, ["int64", "complex128", "float32", "float64"]))
-        )
+        other = second.dtype
         if other == dtype:
-            other = "int64" if dtype == "float64" else "float64"
+            fits = OTHERS.get(dtype, ("int64", "complex128", "float32", "float64"))
+            known = [each for each in fits if each in self.dtypes and each != dtype]
+            other = self.rng.choice(known or [name for name in self.dtypes if name != dtype])
         counts = [prod(slot.shape) for slot in slots]
         flat = self.flat(2 * sum(counts) + 2 + sum(counts) % 2, dtype, history)
         seen = self.do("view_dtype", flat, other)
@@ -183,11 +182,20 @@ class Setup:
         return found
 
 
+OTHERS = {"complex128": ("float64",), "float32": ("float64", "int64")}
+"""The dtypes in which memory of a dtype is seen, for dtypes that not all fit."""
+
+
 def arguments(
-    rng: Random, relation: str, slots: list[Slot], extra: list[Slot], history: str | None = None
+    rng: Source,
+    relation: str,
+    slots: list[Slot],
+    extra: list[Slot],
+    limits: Limits,
+    history: str | None = None,
 ) -> tuple[list[Step], list[str]]:
     """The setup and arguments of a call: `slots` on one memory, `extra` each on its own."""
-    setup = Setup(rng)
+    setup = Setup(rng, limits.dtypes)
     args = setup.related(relation, slots, history or rng.choice(HISTORIES))
     args += [setup.single(slot, rng.choice(HISTORIES)) for slot in extra]
     return setup.steps, args

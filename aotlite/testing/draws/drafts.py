@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from random import Random
 from typing import Any
 
 import attrs
 
 from aotlite.ir.errors import AutogradError
-from aotlite.testing.cells import FILLS, VIEWS, WRITES, Memory, Object, Watcher
+from aotlite.testing.cells import FILLS, MULTI, Memory, Object, Watcher
+from aotlite.testing.draws.exact import stays_exact
+from aotlite.testing.draws.sources import LIBRARY as LIBRARY
+from aotlite.testing.draws.sources import STEPS as STEPS
+from aotlite.testing.draws.sources import Limits, Source
 from aotlite.testing.draws.steps import GEOMETRY_ARGS, VIEW_ARGS, name_of, other_size
-from aotlite.testing.engines import engine
 from aotlite.testing.programs import Step, run_steps
 
-STEPS = 12
-LIBRARY = engine("aotlite")
+RESHAPING = ("geometry", "resize", "set")
+"""Kinds of writes of the object rather than of its values."""
 
 
 @attrs.define
 class Draft:
     """A body that is being drawn, and the live values of its first call."""
 
-    rng: Random
+    rng: Source
     args: list[Any]
+    limits: Limits
     grad: bool = True
     """The mode of the call."""
     steps: list[Step] = attrs.field(factory=list)
@@ -35,21 +38,28 @@ class Draft:
 
     def __attrs_post_init__(self) -> None:
         self.values = list(self.args)
-        self.watcher = Watcher(LIBRARY, self.args, grad=self.grad)
+        self.watcher = Watcher(self.limits.library, self.args, grad=self.grad)
         for place, arg in enumerate(self.args):
             self.names.setdefault(id(arg), f"${place}")
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
+    def room(self) -> int:
+        """How many steps may follow."""
+        return self.limits.max_steps - len(self.steps)
+
     def run(self, op: str, *args: Any, no_grad: bool = False) -> list[Any] | None:
         """Adds a step if it runs, and rarely if it raises; the tensors that it made."""
-        if len(self.steps) >= STEPS or self.has_raised:
+        library = self.limits.library
+        if len(self.steps) >= self.limits.max_steps or self.has_raised:
+            return None
+        if not (self.limits.allows(op, args) and stays_exact(library, op, args)):
             return None
         step = Step(op, tuple(map(self.name, args)), no_grad)
         try:
-            with nullcontext() if self.grad else LIBRARY.no_grad():
-                run_steps(LIBRARY, [step], self.values, self.watcher)
+            with nullcontext() if self.grad else library.no_grad():
+                run_steps(library, [step], self.values, self.watcher)
         except Exception:
             if self.chance(0.003):
                 self.steps.append(step)
@@ -66,7 +76,7 @@ class Draft:
     def name(self, arg: Any) -> Any:
         if isinstance(arg, (list, tuple)):
             return tuple(self.name(item) for item in arg)
-        return self.names[id(arg)] if isinstance(arg, LIBRARY.tensor_type) else arg
+        return self.names[id(arg)] if isinstance(arg, self.limits.library.tensor_type) else arg
 
     # --- what there is
     def objects(self, memory: Memory | None = None, *, uncut: bool = False) -> list[Object]:
@@ -97,6 +107,11 @@ class Draft:
                 return made
         return []
 
+    def any_view(self) -> str:
+        """A view op, but no hidden alias where there are others: it hides more than it shows."""
+        views = [view for view in self.limits.views if view != "hidden_alias"]
+        return self.rng.choice(views or self.limits.views)
+
     def view_of(self, source: Any, op: str) -> list[Any]:
         args = VIEW_ARGS[op](self.rng, source)
         if args is None:
@@ -113,10 +128,10 @@ class Draft:
     def _write(self, memory: Memory | None, kind: str) -> bool:
         if kind in ("detached", "hidden"):
             return self._cut_write(memory, kind)
-        target = self.pick(memory, uncut=kind not in ("geometry", "resize", "set"))
+        target = self.pick(memory, uncut=kind not in RESHAPING)
         if target is None:
             return False
-        if kind not in ("geometry", "resize", "set", "fill") and self.chance(0.8):
+        if kind not in (*RESHAPING, "fill") and self.chance(0.8):
             target = self._apart(target)
         match kind:
             case "geometry":
@@ -198,7 +213,7 @@ class Draft:
         return self.run("setitem", target, index, value, no_grad=no_grad)
 
     def _indexed(self, target: Any, no_grad: bool) -> Any:
-        if len(self.steps) > STEPS - 2:
+        if self.room() < 2:
             return None
         if self.chance(0.4):
             mask = self.run("ne", self.pick() if self.chance(0.2) else target, 2)
@@ -278,11 +293,12 @@ class Draft:
         memory = memory if self.chance(0.8) else None
         match self.rng.randrange(8):
             case 0 | 1 | 2:
-                self.view(memory, self.rng.choice(VIEWS[:-1]))
+                self.view(memory, self.any_view())
             case 3 | 4 | 5:
-                self.write(memory, self.rng.choice(WRITES[:8] + WRITES[11:]))
+                writes = [kind for kind in self.limits.writes if kind not in RESHAPING]
+                self.write(memory, self.rng.choice(writes or self.limits.writes))
             case 6:
-                self.write(memory, self.rng.choice(WRITES))
+                self.write(memory, self.rng.choice(self.limits.writes))
             case _:
                 self.pure(self.pick(memory))
 
@@ -308,15 +324,19 @@ class Draft:
                 return [self.rng.choice(cut)] if cut else self.view(memory, "detach")[:1]
             case "multi-output view":
                 parts = [o.tensor for o in there if o.is_part and not o.cut]
-                op = self.rng.choice(["split", "chunk", "unbind", "tensor_split"])
+                op = self.rng.choice([op for op in MULTI if op in self.limits.views] or ["split"])
                 return [self.rng.choice(parts)] if parts else self._uncut(memory, op)
             case "two views of an intermediate":
-                more = views if len(views) > 1 else views + self._uncut(memory, "alias")
+                more = views if len(views) > 1 else views + self._uncut(memory, self.plainest())
                 return self.rng.sample(more, 2) if len(more) > 1 else []
             case "view of a result":
-                views = views or self._uncut(memory, "alias")
+                views = views or self._uncut(memory, self.plainest())
                 return [*roots[:1], *views[:1]]
-        return [self.rng.choice(views)] if views else self._uncut(memory, "alias")
+        return [self.rng.choice(views)] if views else self._uncut(memory, self.plainest())
+
+    def plainest(self) -> str:
+        """The view for a result that is to be one."""
+        return "alias" if "alias" in self.limits.views else self.any_view()
 
     def _uncut(self, memory: Memory, op: str) -> list[Any]:
         source = self.pick(memory, uncut=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from random import Random
 from typing import Any
+
+from aotlite.testing.draws.sources import Source
 
 Args = list[Any] | None
 
 
-def _factors(rng: Random, count: int) -> list[int]:
+def _factors(rng: Source, count: int) -> list[int]:
     """A random shape of this many elements."""
     shapes = [[count], [-1], [1, count], [count, 1]]
     for size in (2, 3, 4):
@@ -27,37 +28,37 @@ def _factors(rng: Random, count: int) -> list[int]:
     return rng.choice(shapes)
 
 
-def _view(rng: Random, x: Any) -> Args:
+def _view(rng: Source, x: Any) -> Args:
     return [_factors(rng, x.numel())]
 
 
-def _t(rng: Random, x: Any) -> Args:
+def _t(rng: Source, x: Any) -> Args:
     del rng
     return [] if x.dim() <= 2 else None
 
 
-def _dims(rng: Random, x: Any) -> Args:
+def _dims(rng: Source, x: Any) -> Args:
     return [rng.randrange(-x.dim(), x.dim()), rng.randrange(x.dim())] if x.dim() else None
 
 
-def _permute(rng: Random, x: Any) -> Args:
+def _permute(rng: Source, x: Any) -> Args:
     return [rng.sample(range(x.dim()), x.dim())]
 
 
-def _expand(rng: Random, x: Any) -> Args:
+def _expand(rng: Source, x: Any) -> Args:
     shape = [rng.randint(2, 3) if size == 1 else size for size in x.shape]
     if rng.random() < 0.3 and len(shape) < 3:
         shape = [2, *shape]
     return [shape]
 
 
-def _dim(rng: Random, x: Any) -> int | None:
+def _dim(rng: Source, x: Any) -> int | None:
     """A dimension with elements."""
     found = [dim for dim, size in enumerate(x.shape) if size]
     return rng.choice(found) if found else None
 
 
-def _select(rng: Random, x: Any) -> Args:
+def _select(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -65,15 +66,15 @@ def _select(rng: Random, x: Any) -> Args:
     return [dim - x.dim() * (rng.random() < 0.3), rng.randrange(-size, size)]
 
 
-def _narrow(rng: Random, x: Any) -> Args:
+def _narrow(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
     start = rng.randrange(x.shape[dim])
-    return [dim, start, rng.randint(rng.random() < 0.9, x.shape[dim] - start)]
+    return [dim, start, rng.randint(int(rng.random() >= 0.1), x.shape[dim] - start)]
 
 
-def _getitem(rng: Random, x: Any) -> Args:
+def _getitem(rng: Source, x: Any) -> Args:
     if not x.dim():
         return None
     choices = ["1:", ":-1", ":", "0:1", "::2", ":2"]
@@ -85,29 +86,29 @@ def _getitem(rng: Random, x: Any) -> Args:
     return [items]
 
 
-def _squeeze(rng: Random, x: Any) -> Args:
-    return [] if not x.dim() or rng.random() < 0.4 else [rng.randrange(x.dim())]
+def _squeeze(rng: Source, x: Any) -> Args:
+    return [] if not x.dim() or rng.random() >= 0.6 else [rng.randrange(x.dim())]
 
 
-def _unsqueeze(rng: Random, x: Any) -> Args:
+def _unsqueeze(rng: Source, x: Any) -> Args:
     return [rng.randint(-x.dim() - 1, x.dim())] if x.dim() < 4 else None
 
 
-def _diagonal(rng: Random, x: Any) -> Args:
+def _diagonal(rng: Source, x: Any) -> Args:
     if x.dim() < 2:
         return None
     first, second = rng.sample(range(x.dim()), 2)
     return [rng.choice([0, 0, 0, 1, -1]), first, second]
 
 
-def _unfold(rng: Random, x: Any) -> Args:
+def _unfold(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
     return [dim, rng.randint(1, min(2, x.shape[dim])), rng.randint(1, 2)]
 
 
-def _unflatten(rng: Random, x: Any) -> Args:
+def _unflatten(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -115,11 +116,11 @@ def _unflatten(rng: Random, x: Any) -> Args:
     return [dim, shape] if shape else None
 
 
-def _flatten(rng: Random, x: Any) -> Args:
-    return [] if x.dim() < 2 or rng.random() < 0.6 else [rng.randrange(x.dim())]
+def _flatten(rng: Source, x: Any) -> Args:
+    return [] if x.dim() < 2 or rng.random() >= 0.4 else [rng.randrange(x.dim())]
 
 
-def window(rng: Random, x: Any) -> Args:
+def window(rng: Source, x: Any) -> Args:
     """A size and strides for `as_strided` that stay within what the tensor spans."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
     if not x.numel():
@@ -136,7 +137,7 @@ def window(rng: Random, x: Any) -> Args:
     return [size, stride]
 
 
-def _nothing(rng: Random, x: Any) -> Args:
+def _nothing(rng: Source, x: Any) -> Args:
     del rng, x
     return []
 
@@ -146,7 +147,7 @@ def name_of(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2].rstrip("_")
 
 
-def _view_dtype(rng: Random, x: Any) -> Args:
+def _view_dtype(rng: Source, x: Any) -> Args:
     wider = bool(x.dim()) and x.shape[-1] % 2 == 0 and x.stride()[-1] == 1
     fits = {
         "float64": ["int64", "float64", "complex128" if wider else "int64"],
@@ -161,23 +162,23 @@ def _view_dtype(rng: Random, x: Any) -> Args:
     return [rng.choice(fits[name_of(x.dtype)])] if name_of(x.dtype) in fits else None
 
 
-def _of_complex(rng: Random, x: Any) -> Args:
+def _of_complex(rng: Source, x: Any) -> Args:
     del rng
     return [] if "complex" in str(x.dtype) else None
 
 
-def _view_as_complex(rng: Random, x: Any) -> Args:
+def _view_as_complex(rng: Source, x: Any) -> Args:
     del rng
     fits = name_of(x.dtype) == "float64" and x.dim() and x.shape[-1] == 2 and x.stride()[-1] == 1
     return [] if fits else None
 
 
-def _split(rng: Random, x: Any) -> Args:
+def _split(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, max(1, x.shape[dim] - 1)), dim]
 
 
-def _split_with_sizes(rng: Random, x: Any) -> Args:
+def _split_with_sizes(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
         return None
@@ -185,18 +186,18 @@ def _split_with_sizes(rng: Random, x: Any) -> Args:
     return [[first, x.shape[dim] - first], dim]
 
 
-def _parts(rng: Random, x: Any) -> Args:
+def _parts(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, 2), dim]
 
 
-def _unbind(rng: Random, x: Any) -> Args:
+def _unbind(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     del rng
     return None if dim is None else [dim]
 
 
-VIEW_ARGS: dict[str, Callable[[Random, Any], Args]] = {
+VIEW_ARGS: dict[str, Callable[[Source, Any], Args]] = {
     "view": _view, "reshape": _view, "t": _t, "transpose": _dims, "permute": _permute,
     "movedim": _dims, "expand": _expand, "select": _select, "narrow": _narrow, "slice": _getitem,
     "squeeze": _squeeze, "unsqueeze": _unsqueeze, "diagonal": _diagonal, "unfold": _unfold,
@@ -209,17 +210,17 @@ VIEW_ARGS: dict[str, Callable[[Random, Any], Args]] = {
 
 
 # -------------------------------------------------------------------------------- the geometry ops
-def _unsqueeze_(rng: Random, x: Any) -> Args:
+def _unsqueeze_(rng: Source, x: Any) -> Args:
     return _unsqueeze(rng, x)
 
 
-GEOMETRY_ARGS: dict[str, Callable[[Random, Any], Args]] = {
+GEOMETRY_ARGS: dict[str, Callable[[Source, Any], Args]] = {
     "t_": _t, "transpose_": _dims, "squeeze_": _squeeze, "unsqueeze_": _unsqueeze_,
     "as_strided_": window,
 }  # fmt: skip
 
 
-def other_size(rng: Random, x: Any) -> list[int]:
+def other_size(rng: Source, x: Any) -> list[int]:
     """A size for `resize_`: mostly one that fits the tensor's memory."""
     count = max(prod(x.shape), 0)
     choices = [list(x.shape), [count], [max(count - 1, 0)], [1, count], list(x.shape), [count + 2]]

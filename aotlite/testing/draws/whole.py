@@ -11,10 +11,13 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.cells import CELLS, OUTPUTS, POSSIBLE, RELATIONS, VIEWS, WRITES, Cell
+from aotlite.testing.cells import CELLS, Cell, Memory
 from aotlite.testing.draws.arguments import HISTORIES, Slot, arguments
-from aotlite.testing.draws.drafts import LIBRARY, STEPS, Draft, Memory
-from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
+from aotlite.testing.draws.calls import another_call, given_to, made_call, ordered
+from aotlite.testing.draws.drafts import Draft
+from aotlite.testing.draws.exact import has_exact_gradients
+from aotlite.testing.draws.sources import ANYTHING, Limits, Source, times
+from aotlite.testing.programs import Call, Program
 
 ATTEMPTS = 8
 OF_ONE = ("alone", "separate", "expanded", "made inside")
@@ -23,48 +26,69 @@ OF_LEAVES = ("no_grad", "detached", "hidden", "resize", "set", "geometry")
 """Kinds of write that a leaf that requires grad allows."""
 
 
-def draw(seed: int, target: int | None = None) -> Program:
-    """The random program of a seed, towards the cell with this number."""
+def draw(seed: int, target: int | None = None, limits: Limits = ANYTHING) -> Program:
+    """The random program of a seed, towards the cell with this number.
+
+    It is exact (`aotlite.testing.exactness`), and nearly always hits the cell.
+    """
     rng = Random(f"{seed}:{target}")
-    target = rng.choice(POSSIBLE) if target is None else target
+    target = rng.choice(limits.cells()) if target is None else target
     found = None
     for _ in range(ATTEMPTS):
-        attempt = _attempt(rng, CELLS[target])
+        attempt = attempted(rng, CELLS[target], limits)
         if attempt is not None:
             found = attempt[0]
             if target in attempt[1]:
                 break
-    return draw(seed + 10**9, target) if found is None else found
+    return draw(seed + 10**9, target, limits) if found is None else found
 
 
-def _attempt(rng: Random, cell: Cell) -> tuple[Program, set[int]] | None:
-    """A program and the cells that its first call hits; None where its setup does not run."""
-    slots, extra = _slots(rng, cell)
+def attempted(rng: Source, cell: Cell, limits: Limits) -> tuple[Program, set[int]] | None:
+    """A program and the cells that its first call hits; None where its setup does not run, or
+    where its numbers are not exact."""
+    slots, extra = _slots(rng, cell, limits)
     order = rng.sample(range(len(slots) + len(extra)), len(slots) + len(extra))
-    call = _ordered(_first_call(rng, cell, slots, extra), order)
-    args = _given(call)
-    if args is None:
+    call = ordered(_first_call(rng, cell, slots, extra, limits), order)
+    given = given_to(limits.library, call)
+    if given is None:
         return None
-    draft = Draft(rng, args, call.grad)
-    memory = _body(draft, cell, args[order.index(0)])
+    draft = Draft(rng, given[1], limits, call.grad)
+    memory = _body(draft, cell, given[1][order.index(0)])
     if memory is None:
         return None
-    with nullcontext() if call.grad else LIBRARY.no_grad():
+    with nullcontext() if call.grad else limits.library.no_grad():
         results = _results(draft, cell, memory)
     hits = set() if draft.has_raised else draft.watcher.cells(results)
     program = Program(draft.steps, [draft.name(value) for value in results], [call])
-    second = _second_call(rng, program, slots + extra, order)
-    if second is not None:
-        program = attrs.evolve(program, calls=[call, second])
+    if not (draft.has_raised or has_exact_gradients(limits.library, given[0], results)):
+        return None
+    if rng.random() < 0.95:
+        second = another_call(rng, program, slots + extra, order, limits)
+        program = attrs.evolve(program, calls=[call, *second])
     return program, hits
 
 
 # ------------------------------------------------------------------------------------ arguments
-def _slots(rng: Random, cell: Cell) -> tuple[list[Slot], list[Slot]]:
+def _slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[Slot], list[Slot]]:
     """Arguments for the target's memory, and further ones."""
+    relation = cell[3]
+    shape, dtype = _kind_of_slots(rng, cell, limits)
+    count = 1 if relation in OF_ONE else rng.choice([2, 2, 2, 3])
+    if relation == "two leaves" and cell[1] not in OF_LEAVES:
+        count = 3
+    same = relation == "same object" or rng.random() >= 0.4
+    slots = [Slot(shape if same or not i else _shape(rng), dtype) for i in range(count)]
+    more = 0 if relation == "alone" else 1 if relation == "separate" else rng.choice([0, 0, 1])
+    other = "float64" if "float64" in limits.dtypes else dtype
+    wanted = [shape if rng.random() >= 0.3 else _shape(rng) for _ in range(more)]
+    return slots, [Slot(each, other) for each in wanted]
+
+
+def _kind_of_slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[int], str]:
+    """A shape and a dtype for which the cell can be hit."""
     view, write, _, relation = cell
-    dtypes = ["float64", "complex128", "int64", "float32"]
-    shape, dtype = _shape(rng), rng.choices(dtypes, [16, 2, 2, 1])[0]
+    shape = _shape(rng)
+    dtype = rng.choices(limits.dtypes, [WEIGHTS[name] for name in limits.dtypes])[0]
     if view in ("view_as_real", "real", "imag"):
         dtype = "complex128"
     elif view == "view_as_complex":
@@ -78,73 +102,30 @@ def _slots(rng: Random, cell: Cell) -> tuple[list[Slot], list[Slot]]:
     if relation == "expanded" and not any(size > 1 for size in shape):
         shape = [2, *shape]
     if dtype == "int64" and (write == "tracked" or relation == "two leaves"):
-        dtype = "float64"
-    count = 1 if relation in OF_ONE else rng.choice([2, 2, 2, 3])
-    if relation == "two leaves" and write not in OF_LEAVES:
-        count = 3
-    same = relation == "same object" or rng.random() < 0.6
-    slots = [Slot(shape if same or not i else _shape(rng), dtype) for i in range(count)]
-    more = 0 if relation == "alone" else 1 if relation == "separate" else rng.choice([0, 0, 1])
-    return slots, [Slot(shape if rng.random() < 0.7 else _shape(rng)) for _ in range(more)]
+        dtype = next((name for name in limits.dtypes if name != "int64"), dtype)
+    return shape, dtype
 
 
-def _shape(rng: Random) -> list[int]:
+WEIGHTS = {"float64": 16, "complex128": 2, "int64": 2, "float32": 1}
+
+
+def _shape(rng: Source) -> list[int]:
     rank = rng.choices([0, 1, 2, 3], [4, 30, 46, 20])[0]
     return rng.choices([2, 3, 4, 1, 0], [50, 20, 8, 16, 6], k=rank)
 
 
-def _first_call(rng: Random, cell: Cell, slots: list[Slot], extra: list[Slot]) -> Call:
+def _first_call(
+    rng: Source, cell: Cell, slots: list[Slot], extra: list[Slot], limits: Limits
+) -> Call:
     _, write, _, relation = cell
-    grad = write == "tracked" or rng.random() < 0.88
+    grad = write == "tracked" or rng.random() >= 0.12
     histories = [h for h in HISTORIES if write in OF_LEAVES or h != "leaf"]
     if write in ("resize", "set"):
         histories.append("plain")
     if write == "tracked":
         histories = ["grown"] if relation == "alone" else ["grown", "grown", "plain"]
-    made = arguments(rng, relation, slots, extra, rng.choice(histories))
-    return _call(rng, made, grad=grad)
-
-
-def _call(rng: Random, made: tuple[list[Step], list[str]], *, grad: bool) -> Call:
-    write = rng.randrange(4), rng.choice(["mul_", "add_", "fill_"])
-    return Call(*made, grad=grad, write=write)
-
-
-def _ordered(call: Call, order: list[int]) -> Call:
-    return attrs.evolve(call, args=[call.args[i] for i in order])
-
-
-def _given(call: Call) -> list[Any] | None:
-    """The live values of a call's arguments, None if the setup does not run."""
-    try:
-        return setup_of(LIBRARY, call)[1]
-    except Exception:
-        return None
-
-
-def _second_call(rng: Random, program: Program, slots: list[Slot], order: list[int]) -> Call | None:
-    """A call with other arguments, which mostly runs to its end."""
-    for _ in range(4):
-        wanted = slots
-        if rng.random() < 0.08:
-            wanted = [Slot([3 if n == 2 else n for n in s.shape], s.dtype) for s in slots]
-        count = rng.randint(1, len(wanted))
-        relation = rng.choice(["alone", "expanded"] if count == 1 else RELATIONS[2:-1])
-        made = arguments(rng, relation, wanted[:count], wanted[count:])
-        call = _ordered(_call(rng, made, grad=rng.random() < 0.85), order)
-        args = _given(call)
-        if args is not None and (rng.random() < 0.04 or _runs(program, call, args)):
-            return call
-    return None
-
-
-def _runs(program: Program, call: Call, args: list[Any]) -> bool:
-    try:
-        with nullcontext() if call.grad else LIBRARY.no_grad():
-            body_of(LIBRARY, program)(*args)
-    except Exception:
-        return False
-    return True
+    history = rng.choice(histories)
+    return made_call(rng, arguments(rng, relation, slots, extra, limits, history), grad=grad)
 
 
 # --------------------------------------------------------------------------- steps and results
@@ -158,12 +139,12 @@ def _body(draft: Draft, cell: Cell, focus: Any) -> Memory | None:
             return None
     memory = draft.watcher.objects[id(focus)].memory
     acts = [(draft.view, view), (draft.write, write)]
-    acts += [(draft.view, rng.choice(VIEWS[:-1])) for _ in range(rng.choice([0, 1, 1, 2]))]
-    acts += [(draft.write, rng.choice(WRITES)) for _ in range(rng.choice([0, 0, 1, 2]))]
+    acts += [(draft.view, draft.any_view()) for _ in times(rng, 1, 2)]
+    acts += [(draft.write, rng.choice(draft.limits.writes)) for _ in times(rng, 0.8, 2)]
     for action, name in rng.sample(acts, len(acts)):
         action(memory, name)
-    for _ in range(rng.choice([0, 1, 2, 4, 6])):
-        if len(draft.steps) < STEPS - 3:
+    for _ in times(rng, 2.6, 7):
+        if draft.room() > 3:
             draft.act(memory)
     return memory
 
@@ -172,9 +153,10 @@ def _results(draft: Draft, cell: Cell, memory: Memory) -> list[Any]:
     """At most four results, of which one is of the target's kind."""
     rng, wanted = draft.rng, cell[2]
     found = draft.output(memory, wanted)
-    kinds = [k for k in OUTPUTS if memory.is_given or k not in ("input", "view of an input")]
+    outside = ("input", "view of an input")
+    kinds = [k for k in draft.limits.outputs if memory.is_given or k not in outside] or [wanted]
     closed = wanted in ("unsafe view", "two views of an intermediate")
-    for _ in range(rng.choice([0, 1, 1, 2, 2])):
+    for _ in times(rng, 1.2, 3):
         for each in draft.output(memory, rng.choice(kinds)):
             here = each is not None and id(each) in draft.watcher.objects
             if not (closed and here and memory in draft.watcher.objects[id(each)].memories()):

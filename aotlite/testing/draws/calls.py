@@ -1,0 +1,78 @@
+"""Random calls of programs: arguments put in order, tried, and other ones for the same body."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import attrs
+
+from aotlite.testing.draws.arguments import Slot, arguments
+from aotlite.testing.draws.exact import Exactly, has_exact_gradients
+from aotlite.testing.draws.sources import Limits, Source
+from aotlite.testing.engines import Engine
+from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
+
+TRIES = 4
+
+
+def made_call(rng: Source, made: tuple[list[Step], list[str]], *, grad: bool) -> Call:
+    """A call with these arguments, after which a result is written, mostly."""
+    if rng.random() >= 0.95:
+        return Call(*made, grad=grad)
+    return Call(*made, grad=grad, write=(rng.randrange(4), rng.choice(["mul_", "add_", "fill_"])))
+
+
+def ordered(call: Call, order: list[int]) -> Call:
+    """The call with its arguments in another order."""
+    return attrs.evolve(call, args=[call.args[i] for i in order])
+
+
+def given_to(library: Engine, call: Call) -> tuple[list[Any], list[Any]] | None:
+    """The live values of a call's setup and the arguments; None if the setup does not run."""
+    try:
+        return setup_of(library, call)
+    except Exception:
+        return None
+
+
+def another_call(
+    rng: Source, program: Program, slots: list[Slot], order: list[int], limits: Limits
+) -> list[Call]:
+    """A call of the body with other arguments, which is exact and mostly runs to its end; none if
+    none is found. `order` is the order in which the body takes `slots`."""
+    for _ in range(TRIES):
+        wanted = slots
+        if rng.random() < 0.08:
+            wanted = [Slot([3 if n == 2 else n for n in s.shape], s.dtype) for s in slots]
+        made = _other_arguments(rng, wanted, limits)
+        call = ordered(made_call(rng, made, grad=rng.random() >= 0.15), order)
+        runs = _runs_exactly(limits.library, program, call)
+        if runs or (runs is None and rng.random() < 0.04):
+            return [call]
+    return []
+
+
+def _runs_exactly(library: Engine, program: Program, call: Call) -> bool | None:
+    """Whether the body runs, exactly; None if it raises."""
+    given = given_to(library, call)
+    if given is None:
+        return False
+    watch = Exactly(library)
+    try:
+        with nullcontext() if call.grad else library.no_grad():
+            results = body_of(library, program, watch)(*given[1])
+    except Exception:
+        return None
+    return not watch.is_broken and has_exact_gradients(library, given[0], results)
+
+
+def _other_arguments(
+    rng: Source, slots: list[Slot], limits: Limits
+) -> tuple[list[Step], list[str]]:
+    """Some of the slots on one memory, the others on memory of their own."""
+    count = rng.randint(1, len(slots))
+    wanted = [r for r in limits.relations if (r in ("alone", "expanded")) == (count == 1)]
+    wanted = [r for r in wanted if r not in ("separate", "made inside")]
+    relation = rng.choice(wanted or ["alone" if count == 1 else "same object"])
+    return arguments(rng, relation, slots[:count], slots[count:], limits)
