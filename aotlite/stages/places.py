@@ -307,4 +307,6 @@ def _names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
 
 
 def _is_ours(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").split(".")[0] == "aotlite"
+    """Whether a function is aotlite's own; what `aotlite.testing` compiles stands for a user's."""
+    module = function.__module__ or ""
+    return module.split(".")[0] == "aotlite" and not module.startswith("aotlite.testing.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.recording import Definition, Recorder
 
@@ -14,23 +15,50 @@ def library_of(on: Adapter | Recorder) -> Adapter:
     return on.adapter if isinstance(on, Recorder) else on
 
 
-def defined(
+def tried(
     on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
-) -> tuple[Callable[..., Any], Any]:
-    """`body(adapter, *arrays)` as a function of arrays alone, and what it does on these.
+) -> tuple[Callable[..., Any], Any, Exception | None]:
+    """`body(adapter, *arrays)` as a function of arrays, and its result or error on these.
 
-    The run is what the recorder writes down as the function's lines: the function itself talks to
-    the library directly, so that the library may trace it.
+    What this run does is what the recorder writes down as the lines of a new function: the function
+    itself talks to the library directly, so that the library may trace it.
     """
     library = library_of(on)
 
     def function(*arrays: Array) -> Any:
         return body(library, *arrays)
 
+    seen = Recorder(library)
+    result, failure = None, None
+    try:
+        result = body(seen, *arrays)
+    except Absent:
+        raise
+    except Exception as error:
+        failure = error
     if isinstance(on, Recorder):
-        tried = Recorder(library)
-        result = body(tried, *arrays)
-        on.define(Definition(function, arrays, tried.events, result))
-    else:
-        result = function(*arrays)
+        on.define(Definition(function, arrays, seen.events, result))
+    return function, result, failure
+
+
+def defined(
+    on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
+) -> tuple[Callable[..., Any], Any]:
+    """As `tried`, for what must not fail."""
+    function, result, failure = tried(on, body, arrays)
+    if failure is not None:
+        raise failure
     return function, result
+
+
+def say(
+    on: Adapter, lines: str, *values: object, function: Callable[..., Any] | None = None
+) -> None:
+    """Lines for the witness, with `{}` for arrays: what no adapter's method stands for."""
+    if isinstance(on, Recorder):
+        on.say(lines, *values, function=function)
+
+
+def told(on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]) -> Callable[..., Any]:
+    """As `tried`, on copies of the arrays: for what writes them, or fails."""
+    return tried(on, body, [library_of(on).clone(each) for each in arrays])[0]

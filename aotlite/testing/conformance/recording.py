@@ -49,7 +49,16 @@ class End:
     """The end of a block that an earlier call began."""
 
 
-Event: TypeAlias = Call | Definition | End
+@attrs.frozen(eq=False)
+class Text:
+    """Lines in which `{}` stands for arrays; they may define a function called `function`."""
+
+    lines: str
+    values: tuple[object, ...]
+    function: Callable[..., Any] | None = None
+
+
+Event: TypeAlias = Call | Definition | End | Text
 
 
 class Recorder:
@@ -92,6 +101,10 @@ class Recorder:
         """Keeps what a function does, as another recorder has seen it."""
         self.events.append(definition)
 
+    def say(self, lines: str, *values: object, function: Callable[..., Any] | None = None) -> None:
+        """Keeps lines of Python that no method stands for."""
+        self.events.append(Text(lines, values, function))
+
     def lines(self) -> list[str]:
         """The calls as code of the library."""
         return _Scribe().write(self.events)
@@ -100,9 +113,11 @@ class Recorder:
 class _Scribe:
     """Names what is no plain value at its first appearance: a, b, c and so on."""
 
-    def __init__(self) -> None:
-        self._named: list[tuple[object, str]] = []
-        self._names = _all_names()
+    def __init__(
+        self, known: Sequence[tuple[object, str]] = (), letters: str = string.ascii_lowercase
+    ) -> None:
+        self._named = list(known)
+        self._names = _all_names(letters)
 
     def write(self, events: Sequence[Event]) -> list[str]:
         """The lines of the events, indented inside of blocks."""
@@ -116,6 +131,10 @@ class _Scribe:
                     depth += name in BLOCKS
                 case Definition():
                     lines += [INDENT * depth + line for line in self._definition(event)]
+                case Text(lines=text, values=values):
+                    added = text.format(*map(self._text, values)).splitlines()
+                    lines += [INDENT * depth + line for line in added]
+                    self._named.append((event.function, "function"))
                 case End():
                     depth -= 1
         return lines
@@ -128,10 +147,14 @@ class _Scribe:
                 yield from source_of(value)
 
     def _definition(self, event: Definition) -> list[str]:
-        inner = _Scribe()
-        parameters = ", ".join(map(inner._name, event.arrays))
-        body = [*inner.write(event.events), f"return {inner._text(event.result)}"]
-        head = f"def {self._name(event.function)}({parameters}):"
+        ours = [pair for pair in self._named if all(pair[0] is not each for each in event.arrays)]
+        inner = _Scribe(ours, "xyzuvwpqrst")
+        parameters = ", ".join(inner._new_name(each) for each in event.arrays)
+        body = inner.write(event.events)
+        if event.result is not None:
+            body.append(f"return {inner._text(event.result)}")
+        self._named.append((event.function, "function"))
+        head = f"def function({parameters}):"
         return [head, *(INDENT + each for each in body)]
 
     def _lines(self, call: Call) -> list[str]:
@@ -140,6 +163,8 @@ class _Scribe:
         texts = {each: self._text(value) for each, value in bound.arguments.items()}
         if call.name in BLOCKS:
             return [f"with {spell(call.name, call.method, texts)[1]}:"]
+        if call.name.startswith("compile") and not call.error:
+            self._named.append((call.result, "compiled"))
         is_new = not any(call.result is each for each in call.arguments)
         target = ", ".join(self._target(call.result)) if is_new else ""
         lines, expression = spell(call.name, call.method, texts, target)
@@ -162,6 +187,9 @@ class _Scribe:
         for known, name in self._named:
             if known is value:
                 return name
+        return self._new_name(value)
+
+    def _new_name(self, value: object) -> str:
         name = next(self._names)
         self._named.append((value, name))
         return name
@@ -172,6 +200,9 @@ class _Scribe:
             return written(value)
         if isinstance(value, list):
             return f"[{', '.join(map(self._text, value))}]"
+        if type(value) is tuple:
+            inner = ", ".join(map(self._text, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
         return self._name(value)
 
 
@@ -182,7 +213,7 @@ def is_plain(value: object) -> bool:
     return type(value) in PLAIN
 
 
-def _all_names() -> Iterator[str]:
-    yield from string.ascii_lowercase
+def _all_names(letters: str) -> Iterator[str]:
+    yield from letters
     for number in itertools.count(1):
-        yield from (f"{letter}{number}" for letter in string.ascii_lowercase)
+        yield from (f"{letter}{number}" for letter in letters)

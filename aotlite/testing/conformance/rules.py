@@ -32,6 +32,9 @@ GROUPS: dict[str, str] = {
     "autograd": "Histories",
     "gradients": "Gradients",
     "versions": "Version counters",
+    "compilation": "Compiled functions",
+    "training": "Compiled functions with gradients",
+    "outside": "Compiled functions and what lies around them",
 }
 """Group, and the suffix of its module `rules_<group>` -> its title in reports."""
 

@@ -15,7 +15,7 @@ from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.duals import DualModel
 from aotlite.testing.conformance.functions import defined, library_of
 from aotlite.testing.conformance.rules import attempt, expect, rule
-from aotlite.testing.conformance.stories import VIEWS, flat, leaf, numbers, viewed, weights
+from aotlite.testing.conformance.stories import VIEWS, flat, leaf, numbers, see, viewed, weights
 from aotlite.testing.conformance.twins import Chain
 
 SIZES = (1, 2, 0)
@@ -24,11 +24,6 @@ SIZES = (1, 2, 0)
 def ones(on: Adapter, size: int = 2) -> Array:
     """A gradient of ones."""
     return on.from_list([1.0] * size, "float64")
-
-
-def see(on: Adapter, a: Array | None, expected: Any, what: str) -> None:
-    """Compares an array, or the None in its place, with values."""
-    expect(None if a is None else on.to_list(a), expected, what)
 
 
 # --- values that a gradient reads

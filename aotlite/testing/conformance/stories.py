@@ -99,6 +99,11 @@ def flat(values: Any) -> Iterator[float]:
         yield from flat(each)
 
 
+def see(on: Adapter, a: Array | None, expected: Any, what: str) -> None:
+    """Compares an array, or the None in its place, with values."""
+    expect(None if a is None else on.to_list(a), expected, what)
+
+
 def agree(on: Adapter, story: Story, *case: Any) -> None:
     """Compares a story's values and gradients with the model's."""
     result, leaves = story(on, *case)

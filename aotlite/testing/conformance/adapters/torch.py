@@ -29,6 +29,10 @@ class Torch(TorchWords):
     )[0]
     concat = lambda self, parts, dim: torch.cat(parts, dim)
 
+    def compile(self, function: Callable[..., Any]) -> Any:
+        torch._dynamo.reset()
+        return torch.compile(function, backend="aot_eager")
+
     def vjp(self, function: Callable[..., Any], arrays: list[Any], gradient: Any) -> Any:
         leaves = [a.detach().requires_grad_() for a in arrays]
         return torch.autograd.grad(function(*leaves), leaves, gradient)
