@@ -14,8 +14,8 @@ SHAPES: tuple[Shape, ...] = (
 
 LAYOUTS: dict[int, tuple[tuple[Step, ...], ...]] = {
     0: ((),),
-    1: ((), (("slice", 0, 0, 9, 2),), (("narrow", 0, 1, 1),)),
-    2: ((), (("transpose", 0, 1),), (("slice", 0, 0, 9, 2),), (("narrow", 1, 1, 1),)),
+    1: ((), (("slice", 0, 0, 2, 2),), (("slice", 0, 0, 3, 2),), (("narrow", 0, 1, 1),)),
+    2: ((), (("transpose", 0, 1),), (("slice", 0, 0, 2, 2),), (("narrow", 1, 1, 1),)),
     3: ((), (("permute", (2, 0, 1)),)),
 }
 """Number of dimensions -> steps to a dense, transposed, gapped or shifted layout."""

@@ -11,6 +11,8 @@ from aotlite.testing.conformance.adapter import Adapter
 _ADAPTERS = "aotlite.testing.conformance.adapters"
 LIBRARIES: dict[str, str] = {
     "numpy": f"{_ADAPTERS}.numpy:NumPy",
+    "array-api-strict": f"{_ADAPTERS}.array_api_strict:ArrayAPIStrict",
+    "jax": f"{_ADAPTERS}.jax:JAX",
     "torch": f"{_ADAPTERS}.torch:Torch",
     "aotlite": f"{_ADAPTERS}.aotlite:Aotlite",
 }

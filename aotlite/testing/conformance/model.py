@@ -111,8 +111,8 @@ class View:
         return View(self.memory, shape, (*[0] * new, *kept), self.offset)
 
     def slice(self, dim: int, start: int, stop: int, step: int) -> View:
-        """Every `step`-th place of a range, as Python's slices count."""
-        _demand(dim < len(self.shape))
+        """Every `step`-th place of a range inside the dimension."""
+        _demand(dim < len(self.shape) and 0 <= start <= stop <= self.shape[dim])
         return self._places(dim, range(self.shape[dim])[start:stop:step])
 
     def _places(self, dim: int, places: range) -> View:
@@ -172,7 +172,8 @@ class View:
         """Consecutive parts of a dimension."""
         _demand(dim < len(self.shape))
         starts = range(0, self.shape[dim], size)
-        return [self.slice(dim, start, start + size, 1) for start in starts]
+        ends = [min(start + size, self.shape[dim]) for start in starts]
+        return [self.slice(dim, *each, 1) for each in zip(starts, ends, strict=True)]
 
     def unbind(self, dim: int) -> list[View]:
         """Every place of a dimension."""
@@ -199,6 +200,7 @@ class View:
                 case int():
                     made = made.select(dim, item)
                 case slice():
+                    _demand(-made.shape[dim] <= (item.start or 0) <= made.shape[dim])
                     made, dim = made._places(dim, range(made.shape[dim])[item]), dim + 1
         return made
 

@@ -10,11 +10,21 @@ from aotlite.testing.conformance.cases import layouts
 from aotlite.testing.conformance.model import NoView, Shape
 from aotlite.testing.conformance.rules import Rule, attempt, expect, refuses, rule
 from aotlite.testing.conformance.rules_views import follow
-from aotlite.testing.conformance.twins import Chain, Twin, chain, new, poke, see, step
+from aotlite.testing.conformance.twins import (
+    Chain,
+    Twin,
+    chain,
+    demand_writes,
+    new,
+    poke,
+    see,
+    step,
+)
 
 
 def check_copies(on: Adapter, case: Chain, make: Callable[[Adapter, Array], Array]) -> None:
     """A copy has the values, and neither side sees later writes of the other."""
+    demand_writes(on)
     base, [twin] = chain(on, case)
     before = twin.values()
     made = make(on, twin.array)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.model import Shape
-from aotlite.testing.conformance.rules import expect, maybe, refuses, rule
+from aotlite.testing.conformance.rules import attempt, expect, maybe, refuses, rule
 from aotlite.testing.conformance.rules_writes import write
 from aotlite.testing.conformance.twins import new, see
 
@@ -45,11 +45,11 @@ def loses_kind(on: Adapter, case: tuple[Shape, str, str, str]) -> None:
     for ours, theirs in (("int32", "int64"), ("float32", "float64"), ("float64", "int64"))
 ])  # fmt: skip
 def keeps_dtype(on: Adapter, case: tuple[Shape, str, str]) -> None:
-    """A wider result of the same kind is cast to the destination's dtype, which stays."""
+    """A wider result of the same kind is cast to the destination's dtype, or refused."""
     shape, ours, theirs = case
     twin, operand = new(on, shape, ours), new(on, shape, theirs, first=5)
-    on.add_(twin.array, operand.array)
-    twin.view.update(lambda value: value + 5)
+    if attempt(on.add_, twin.array, operand.array) is None:
+        twin.view.update(lambda value: value + 5)
     see(on, twin, "the destination after the write")
     expect(maybe(on.dtype, twin.array) in (None, ours), True, f"whether the dtype is still {ours}")
 
@@ -92,7 +92,7 @@ def out_kind(on: Adapter, case: tuple[str, str]) -> None:
 
 
 @rule("TEN-9e", "an assignment that does not fit is refused", [
-    ((2,), slice(0, 1), (2,)), ((3,), slice(1, None), (3,)), ((2, 2), (0, ...), (3,)),
+    ((2,), (slice(0, 1), ...), (2,)), ((3,), (slice(1, None), ...), (3,)), ((2, 2), (0, ...), (3,)),
     ((2, 2), (..., 0), (2, 2)),
 ])  # fmt: skip
 def assigns_too_much(on: Adapter, case: tuple[Shape, object, Shape]) -> None:

@@ -8,7 +8,7 @@ from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.cases import layouts
 from aotlite.testing.conformance.model import Shape
 from aotlite.testing.conformance.rules import attempt, expect, maybe, rule
-from aotlite.testing.conformance.twins import Chain, Twin, chain, new, poke, see
+from aotlite.testing.conformance.twins import Chain, Twin, chain, demand_writes, new, poke, see
 
 OPS: tuple[str, ...] = ("add", "mul", "neg", "sum", "sort", "concat", "clone")
 
@@ -48,6 +48,7 @@ def leaves(on: Adapter, case: tuple[str, Chain]) -> None:
 @rule("FUN-A2", "a functional op's result is new memory", operands)
 def new_memory(on: Adapter, case: tuple[str, Chain]) -> None:
     """Later writes to the operand do not show in the result, also where the op changes nothing."""
+    demand_writes(on)
     op, layout = case
     _, [twin] = chain(on, layout)
     made = apply(on, op, twin.array)
@@ -65,6 +66,7 @@ def write_operand(on: Adapter, twin: Twin) -> None:
 @rule("FUN-A3", "a functional op's result can be written alone", operands)
 def written_alone(on: Adapter, case: tuple[str, Chain]) -> None:
     """A write to the result does not reach the operand, or is refused."""
+    demand_writes(on)
     op, layout = case
     base, [twin] = chain(on, layout)
     made = apply(on, op, twin.array)

@@ -83,19 +83,29 @@ def see(on: Adapter, twin: Twin, what: str) -> None:
     expect(on.to_list(twin.array), twin.values(), what)
 
 
+def demand_writes(on: Adapter) -> None:
+    """Raises `Absent` for a library whose arrays cannot be written, before any work is done."""
+    if on.immutable:
+        raise Absent("writes in place")
+
+
 def fill(on: Adapter, twin: Twin, number: int) -> None:
     """Writes one number into all of an array by whatever means there are, and into the model."""
     try:
         on.setitem(twin.array, ..., number)
     except Absent:
-        on.fill_(twin.array, number)
+        try:
+            on.fill_(twin.array, number)
+        except Absent:
+            raise Absent("writes in place") from None
     twin.view.update(lambda _: number)
 
 
 def poke(on: Adapter, twin: Twin, number: complex, last: bool = False) -> None:
-    """Writes the first or the last element of an array, and of the model, if there is one."""
+    """Writes the first or the last element of an array, and of the model; nothing if empty."""
     shape = twin.view.shape
     if 0 in shape:
+        on.setitem(twin.array, ..., number)
         return
     index = tuple(size - 1 if last else 0 for size in shape)
     on.setitem(twin.array, index, number)
