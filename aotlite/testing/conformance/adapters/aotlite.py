@@ -17,6 +17,17 @@ class Aotlite(TorchWords):
     from_list = lambda self, values, dtype: aotlite.tensor(values, dtype=getattr(aotlite, dtype))
     zeros = lambda self, shape, dtype: aotlite.zeros(shape, dtype=getattr(aotlite, dtype))
     view_dtype = lambda self, a, dtype: a.view(getattr(aotlite, dtype))
+    put_add = lambda self, a, places, value: a.index_put_(
+        (aotlite.tensor(places),), aotlite.as_tensor(value, dtype=a.dtype), accumulate=True
+    )
+    add_out = lambda self, a, b, out: aotlite.add(a, b, out=out)
+    sum_out = lambda self, a, dim, out: aotlite.sum(a, dim, out=out)
+    cumsum_out = lambda self, a, dim, out: aotlite.cumsum(a, dim, out=out)
+    matmul_out = lambda self, a, b, out: aotlite.matmul(a, b, out=out)
+    asarray = lambda self, a, copy: aotlite.asarray(a, copy=copy)
+    astype = lambda self, a, dtype, copy: a.to(getattr(aotlite, dtype), copy=copy)
+    from_numpy = lambda self, a: aotlite.from_numpy(a)
+    convert = lambda self, a: aotlite.asarray(a)
     hidden_alias = lambda self, a: a.hidden_alias()
     function = aotlite.autograd.Function
     no_grad = lambda self: aotlite.no_grad()

@@ -19,7 +19,19 @@ class Torch(TorchWords):
     from_list = lambda self, values, dtype: torch.tensor(values, dtype=getattr(torch, dtype))
     zeros = lambda self, shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype))
     view_dtype = lambda self, a, dtype: a.view(getattr(torch, dtype))
-    real = lambda self, a: a.real
+    put_add = lambda self, a, places, value: a.index_put_(
+        (torch.tensor(places),), torch.as_tensor(value, dtype=a.dtype), accumulate=True
+    )
+    add_out = lambda self, a, b, out: torch.add(a, b, out=out)
+    sum_out = lambda self, a, dim, out: torch.sum(a, dim, out=out)
+    cumsum_out = lambda self, a, dim, out: torch.cumsum(a, dim, out=out)
+    matmul_out = lambda self, a, b, out: torch.matmul(a, b, out=out)
+    asarray = lambda self, a, copy: torch.asarray(a, copy=copy)
+    astype = lambda self, a, dtype, copy: a.to(getattr(torch, dtype), copy=copy)
+    from_numpy = lambda self, a: torch.from_numpy(a)
+    convert = lambda self, a: torch.asarray(a)
+    from_dlpack = lambda self, a: torch.from_dlpack(a)
+    from_buffer = lambda self, buffer, dtype: torch.frombuffer(buffer, dtype=getattr(torch, dtype))
     hidden_alias = lambda self, a: a.data
     function = torch.autograd.Function
     no_grad = lambda self: torch.no_grad()

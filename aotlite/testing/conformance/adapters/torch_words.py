@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -38,20 +39,23 @@ class TorchWords(Adapter):
     unfold = lambda self, a, dim, size, step: a.unfold(dim, size, step)
     split = lambda self, a, size, dim: a.split(size, dim)
     unbind = lambda self, a, dim: a.unbind(dim)
+    real = lambda self, a: a.real
     imag = lambda self, a: a.imag
     getitem = lambda self, a, key: a[key]
     pick = lambda self, a, places: a[places]
+    pick_mask = lambda self, a, mask: a[mask]
 
     def setitem(self, a: Any, key: Any, value: Any) -> None:
         a[key] = value
 
-    def put(self, a: Any, places: list[int], value: Any) -> None:
-        a[places] = value
-
+    put = lambda self, a, places, value: operator.setitem(a, places, value)
+    put_mask = lambda self, a, mask, value: operator.setitem(a, mask, value)
     copy_ = lambda self, a, b: a.copy_(b)
     fill_ = lambda self, a, number: a.fill_(number)
     add_ = lambda self, a, b: a.add_(b)
     mul_ = lambda self, a, b: a.mul_(b)
+    uniform_ = lambda self, a: a.uniform_()
+    resize_ = lambda self, a, shape: a.resize_(shape)
     transpose_ = lambda self, a, dim0, dim1: a.transpose_(dim0, dim1)
     unsqueeze_ = lambda self, a, dim: a.unsqueeze_(dim)
 
@@ -62,6 +66,9 @@ class TorchWords(Adapter):
     sort = lambda self, a: a.sort().values
     clone = lambda self, a: a.clone()
     contiguous = lambda self, a: a.contiguous()
+    reshape_copy = lambda self, a, shape, copy: (
+        a.reshape(shape).clone() if copy else a.view(shape)
+    )
     to_numpy = lambda self, a: a.numpy()
     exp = lambda self, a: a.exp()
     sin = lambda self, a: a.sin()
