@@ -213,7 +213,7 @@ class _Functionalizer:
         value = group.value
         for step in chain:
             if step.op is AS_STRIDED:
-                value = self._exact(group.value, group.meta)
+                value, step = _from_root(self._exact(group.value, group.meta), step)
             if step.op not in _SAME:
                 value = self._memoised(value, step)
         return value
@@ -468,3 +468,15 @@ class _Storages:
 
 def _repeats(meta: TensorMeta) -> bool:
     return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
+
+
+def _from_root(value: Node, step: Step) -> tuple[Node, Step]:
+    """A window on a value that is itself a view, told from what that is a view of (FUN-34)."""
+    start, root = 0, value
+    while type(root.target) is ViewOp and not root.target.recasts:
+        start, root = root.target.at(root.args, 0) + start, root.args[0]
+    if root is value:
+        return value, step
+    size, stride, first = step.args
+    meta: TensorMeta = root.meta  # type: ignore[assignment]
+    return root, attrs.evolve(step, args=(size, stride, first + start), operand=meta)

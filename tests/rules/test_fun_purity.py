@@ -106,6 +106,20 @@ def test_a_second_time_changes_nothing(program: list[Step], wanted: list[int]) -
     assert structurally_equal(graph, functionalize(graph)) is None
 
 
+@pytest.mark.rules("FUN-34", "SYN-6")
+def test_a_window_of_a_value_that_is_a_view_is_told_from_what_that_is_a_view_of() -> None:
+    def written(window: Any, base: Any) -> Any:
+        window.mul_(base)
+        line = window.squeeze(1)
+        window[0] = line
+        base.fill_(2)
+        return line.relu_()
+
+    base = al.ones(1)
+    graph = al.inspect.stages_of(written, base.unfold(0, 1, 1), base)["functionalize"]
+    assert structurally_equal(graph, functionalize(graph)) is None
+
+
 # ---------------------------------------------------------------------------------------- places
 def stale_reader(x: Any) -> Any:
     y = x * 2.0
