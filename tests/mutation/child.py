@@ -1,7 +1,8 @@
 """Runs the properties against one mutant, in a process of its own; the verdict.
 
 A mutant is caught by the first case that is false, by a hang, or because its process dies. It has
-survived when all cases have passed that execute its statement, or the time is over.
+survived when all cases have passed that execute its statement, and others that are likely to, until
+the time is over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,7 @@ class Verdict:
     text: str = ""
     """What it said."""
     cases: int = 0
-    """How many cases passed before."""
+    """How many cases passed before: of those that execute its statement, and of their neighbours."""
     of: int = 0
     """How many execute its statement."""
     seconds: float = 0.0
@@ -67,6 +69,18 @@ def preload() -> None:
     spec = importlib.util.find_spec("aotlite")
     if spec is None or spec.origin is None or Path(spec.origin).parents[1] != ROOT:
         raise ValueError(f"aotlite is {spec and spec.origin}, expected the one of {ROOT}")
+
+
+def preload_lower() -> None:
+    """Imports aotlite's layers below the stages, for mutants of stages, whose children need them.
+
+    Nothing there imports a stage; that none has been is checked before each child is made.
+    """
+    for folder in ("ir/ops", "eager", "eager/autograd"):
+        base = ROOT / folder if folder.startswith("ir") else ROOT / "aotlite" / folder
+        for path in sorted(base.glob("*.py")):
+            if path.stem != "__init__":
+                importlib.import_module(f"aotlite.{folder.replace('/', '.')}.{path.stem}")
 
 
 # ---------------------------------------------------------------------------------------- the order
@@ -110,6 +124,8 @@ def start(
 
     Without a mutant it runs the code as it is.
     """
+    if mutant is not None and _module(mutant) in sys.modules:
+        raise ValueError(f"{_module(mutant)} is imported, expected a process that has not yet")
     child = os.fork()
     if child:
         return child
@@ -135,26 +151,33 @@ def _judge(
 ) -> Verdict:
     begin = time.process_time()
     if mutant is not None:
-        source = mutant.source()
-        if source is None:
-            raise ValueError(f"{mutant.key} changes nothing")
-        replace_source(ROOT / mutant.file, source)
-        imported = _attempt("import", lambda: importlib.import_module(_module(mutant)), IMPORT)
+        imported = _put_in_place(mutant)
         if imported is not None:
-            kind = "hang" if imported.kind == "hang" else "crash"
-            return attrs.evolve(imported, kind=kind, of=len(cases))
-    from tests.mutation.families import run
+            return attrs.evolve(imported, of=len(cases))
+    from tests.mutation.families import neighbours, run
 
-    for number, case in enumerate(cases):
-        spent = time.process_time() - begin
-        if spent > budget:
-            return Verdict("survived", "", "time", number, len(cases), round(spent, 1))
-        found = _attempt(case, partial(run, case), 6 + 25 * seconds[case])
+    passed = 0
+    further = chain.from_iterable(map(neighbours, cases)) if mutant is not None else ()
+    for case in chain(cases, further):
+        if time.process_time() - begin > budget:
+            break
+        found = _attempt(case, partial(run, case), 6 + 25 * seconds.get(case, 0.1))
         if found is not None:
             spent = round(time.process_time() - begin, 1)
-            return attrs.evolve(found, cases=number, of=len(cases), seconds=spent)
+            return attrs.evolve(found, cases=passed, of=len(cases), seconds=spent)
+        passed += 1
     spent = round(time.process_time() - begin, 1)
-    return Verdict("survived", "", "", len(cases), len(cases), spent)
+    return Verdict("survived", cases=passed, of=len(cases), seconds=spent)
+
+
+def _put_in_place(mutant: Mutant) -> Verdict | None:
+    """Lets this process import the mutant's code; the verdict if that fails."""
+    source = mutant.source()
+    if source is None:
+        raise ValueError(f"{mutant.key} changes nothing")
+    replace_source(ROOT / mutant.file, source)
+    found = _attempt("import", lambda: importlib.import_module(_module(mutant)), IMPORT)
+    return found and attrs.evolve(found, kind="hang" if found.kind == "hang" else "crash")
 
 
 def _module(mutant: Mutant) -> str:

@@ -16,7 +16,13 @@ import attrs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.mutation.programs import alias_program, random_session
+from tests.mutation.programs import (
+    alias_program,
+    alias_program_again,
+    alias_program_towards,
+    random_session,
+    target_of,
+)
 
 Check = Callable[[int], None]
 
@@ -51,8 +57,22 @@ def run(case: str) -> None:
     _family(name).check(int(seed))
 
 
+def neighbours(case: str) -> Iterator[str]:
+    """Further cases that are likely to execute what a case executes: those of the same cell."""
+    name, _, seed = case.rpartition(" #")
+    if name == "alias programs":
+        for number in range(10):
+            yield f"{_TOWARDS}{target_of(int(seed))} #{_FRESH + 10 * int(seed) + number}"
+
+
+_TOWARDS = "alias programs towards "
+_FRESH = 10**6
+
+
 @cache
 def _family(name: str) -> Family:
+    if name.startswith(_TOWARDS):
+        return Family(name, 0, partial(alias_program_towards, int(name.removeprefix(_TOWARDS))))
     whole, _, _ = name.partition(", ")
     module = whole.rpartition(".")[0]
     found = _of_hypothesis(module) if module in _GIVEN else ()
@@ -62,6 +82,7 @@ def _family(name: str) -> Family:
 def _direct() -> list[Family]:
     return [
         Family("alias programs", 3600, alias_program),
+        Family("alias programs again", 300, alias_program_again),
         Family("random sessions", 300, random_session),
         *(Family(f"overlap {name}", 16, partial(_overlap, name, n)) for name, n in _OVERLAP),
         Family("laws of stages", 30, _stage_laws),

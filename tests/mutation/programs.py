@@ -11,10 +11,13 @@ import re
 import attrs
 from hypothesis import Phase, given, seed, settings
 
+import aotlite as al
 from aotlite.testing.cells import POSSIBLE
+from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
-from aotlite.testing.fuzzing.running import options_of, outcome
-from aotlite.testing.programs import Program
+from aotlite.testing.fuzzing.running import REFUSED, eager_call, options_of, outcome
+from aotlite.testing.programs import Program, body_of
+from aotlite.testing.worlds import differences, play_call
 from tests.end_to_end.cases import Case
 from tests.end_to_end.cases import cases as drawn_cases
 from tests.end_to_end.random_programs import MODES
@@ -24,14 +27,39 @@ from tests.end_to_end.scripts import eager_form, play
 from tests.stages.journeys import Journey, journey_of
 
 
+def target_of(number: int) -> int:
+    """The cell towards which the program of a seed is drawn."""
+    return POSSIBLE[(number * 6151) % len(POSSIBLE)]
+
+
 def alias_program(number: int) -> None:
     """A program about aliasing, compiled, is the eager one."""
-    target = POSSIBLE[(number * 6151) % len(POSSIBLE)]
+    alias_program_towards(target_of(number), number)
+
+
+def alias_program_towards(target: int, number: int) -> None:
+    """The same, drawn towards this cell."""
     program = draw(number, target)
     found = outcome(program, options_of(number))
     assert not found.found, found.found[0]
     unknown = [text for text in found.refused if not _has_reason(text, program)]
     assert not unknown, unknown[0]
+
+
+def alias_program_again(number: int) -> None:
+    """Calls that were met compile nothing again, and are as in eager whenever they come."""
+    program = draw(number, POSSIBLE[(number * 4099) % len(POSSIBLE)])
+    compiled = al.compile(body_of(LIBRARY, program), **options_of(number))
+    worlds = [eager_call(program, place)[0] for place in range(len(program.calls))]
+    entries = 0
+    for turn in range(4):
+        for place, its in enumerate(worlds):
+            mine = play_call(LIBRARY, program, place, compiled)
+            refused = isinstance(mine.error, REFUSED) and mine.untouched
+            found = [] if refused else differences(mine, its)
+            assert not found, f"call {place}, turn {turn}: {found[0]}"
+        assert turn == 0 or entries == len(compiled.entries), "compiled again"
+        entries = len(compiled.entries)
 
 
 def random_session(number: int) -> None:
@@ -60,12 +88,11 @@ def some_journeys(number: int, examples: int) -> tuple[Journey, ...]:
 
 
 # ---------------------------------------------------------------------------------------- refusals
+_MEMORY = {"resize_", "set_", "as_strided", "as_strided_"}
 _REASONS: tuple[tuple[str, set[str]], ...] = (
-    ("resize_ to|resize_ made", {"resize_"}),
-    ("as_strided", {"as_strided", "as_strided_"}),
-    ("by set_", {"set_"}),
+    ("resize_|as_strided|by set_", _MEMORY),
     ("of another dtype, is written", {"view_dtype", "view_as_real", "view_as_complex"}),
-    ("of what detach_ gave", {"detach_"}),
+    ("of what detach_ gave", {"detach_", "view_dtype", *_MEMORY}),
 )
 """What the text of a refusal says, and the ops of which a program must have one then."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import pickle
@@ -19,8 +20,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import attrs
@@ -53,15 +55,12 @@ class Reach:
     """Why a case is not used."""
     lines: dict[str, dict[int, list[str]]]
     """By file and line, the cases that execute it."""
-    imported: dict[str, list[int]]
-    """Lines that run when modules are imported."""
-
     def cases_of(self, file: str, first: int, last: int) -> list[str]:
         """The cases that execute one of these lines; all, where they run at import."""
         lines = self.lines.get(file, {})
         span = range(first, last + 1)
         found = dict.fromkeys(case for line in span for case in lines.get(line, ()))
-        if not found and any(line in span for line in self.imported.get(file, ())):
+        if not found and not at_import(file).isdisjoint(span):
             return list(self.seconds)
         return list(found)
 
@@ -145,12 +144,12 @@ def begun(action: Callable[[], Any]) -> Callable[[], Any]:
 # ------------------------------------------------------------------------------------ the recording
 def record(chosen: Iterable[str], note: Callable[[int], None] = lambda _: None) -> Reach:
     """Runs cases one by one. To be called in a process that has not imported aotlite."""
-    with traced() as imported:
-        from tests.mutation.families import run, warm_up
+    from tests.mutation.families import run, warm_up
+
     todo = list(chosen)
     _import_all(in_child(lambda: _modules_after(run, todo)) or [])
     warm_up()
-    found = Reach(digest(), {}, {}, {}, {f: sorted(lines) for f, lines in imported.items()})
+    found = Reach(digest(), {}, {}, {})
     for number, case in enumerate(todo):
         _add(found, case, in_child(lambda case=case: _trace(run, case)))  # type: ignore[misc]
         note(number + 1)
@@ -219,20 +218,33 @@ def record_in_parts(chosen: list[str], jobs: int, note: Callable[[int], None]) -
     return merged([first, *(each() for each in others)])
 
 
-# ------------------------------------------------------------------------------------- unreached
+# ------------------------------------------------------------------------------------ the lines
 def unreached(known: Reach, file: str) -> dict[int, str]:
     """The lines of functions of a file that no case executes, with their text."""
-    source = (ROOT / file).read_text(encoding="utf-8")
-    text = source.splitlines()
-    reached = {*known.lines.get(file, {}), *known.imported.get(file, ())}
-    lines = sorted(_executable(compile(source, file, "exec")) - reached)
-    return {number: text[number - 1].strip() for number in lines}
+    text = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    inside = {line for code in _codes(file) if _is_function(code) for line in _lines(code)}
+    missing = sorted(inside - at_import(file) - set(known.lines.get(file, ())))
+    return {number: text[number - 1].strip() for number in missing}
 
 
-def _executable(code: Any) -> set[int]:
-    inside = code.co_name != "<module>"
-    found = {line for _, _, line in code.co_lines() if line and inside}
-    for each in code.co_consts:
-        if hasattr(each, "co_lines"):
-            found |= _executable(each)
-    return found
+@cache
+def at_import(file: str) -> frozenset[int]:
+    """The lines of a file that run when it is imported: of the module, and of bodies of classes."""
+    codes = [code for code in _codes(file) if not _is_function(code)]
+    return frozenset(line for code in codes for line in _lines(code))
+
+
+def _codes(file: str) -> Iterator[CodeType]:
+    stack = [compile((ROOT / file).read_text(encoding="utf-8"), file, "exec")]
+    while stack:
+        code = stack.pop()
+        yield code
+        stack += [each for each in code.co_consts if isinstance(each, CodeType)]
+
+
+def _is_function(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def _lines(code: CodeType) -> set[int]:
+    return {line for _, _, line in code.co_lines() if line}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.mutation.child import Verdict, planned, start
+from tests.mutation.child import Verdict, planned, preload_lower, start
 from tests.mutation.reach import Reach
 from tests.mutation.sites import Mutant
 
@@ -39,13 +39,15 @@ class _Running:
 
 
 def run_all(mutants: list[Mutant], plan: Plan) -> Iterator[tuple[Mutant, Verdict]]:
-    """Each mutant with its verdict, as they are found."""
-    todo = list(reversed(mutants))
+    """Each mutant with its verdict, as they are found; those of the ground floor first."""
+    todo = sorted(mutants, key=_is_of_ground_floor)
     running: dict[int, _Running] = {}
     with tempfile.TemporaryDirectory() as folder:
         while todo or running:
             while todo and len(running) < plan.jobs:
                 mutant = todo.pop()
+                if not _is_of_ground_floor(mutant):
+                    preload_lower()
                 process, each = _begin(mutant, plan, Path(folder))
                 running[process] = each
             for process in list(running):
@@ -53,8 +55,12 @@ def run_all(mutants: list[Mutant], plan: Plan) -> Iterator[tuple[Mutant, Verdict
                 if verdict is not None:
                     mutant_ = running.pop(process).mutant
                     assert mutant_ is not None
-                    yield mutant_, verdict
+                    yield mutant_, _confirmed(verdict, plan)
             time.sleep(0.02)
+
+
+def _is_of_ground_floor(mutant: Mutant) -> bool:
+    return mutant.file.startswith("ir/")
 
 
 def baseline(plan: Plan, cases: list[str]) -> Verdict:
@@ -70,6 +76,17 @@ def baseline(plan: Plan, cases: list[str]) -> Verdict:
             if verdict is not None:
                 return verdict
             time.sleep(0.05)
+
+
+def _confirmed(verdict: Verdict, plan: Plan) -> Verdict:
+    """The verdict; of a case that was not recorded, whose property is false anyway, none."""
+    if verdict.kind != "caught" or verdict.by in plan.reach.seconds:
+        return verdict
+    as_it_is = baseline(plan, [verdict.by])
+    if not as_it_is.is_caught:
+        return verdict
+    text = f"the code as it is fails, too: {as_it_is.by}: {as_it_is.text}"
+    return attrs.evolve(verdict, kind="survived", text=text)
 
 
 def _begin(mutant: Mutant, plan: Plan, folder: Path) -> tuple[int, _Running]:

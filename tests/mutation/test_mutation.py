@@ -18,7 +18,7 @@ from tests.mutation import equivalents, ledger
 from tests.mutation.child import Verdict
 from tests.mutation.ledger import Ledger, LedgerError
 from tests.mutation.operators import OWN
-from tests.mutation.reach import Reach, digest
+from tests.mutation.reach import Reach, digest, load, unreached
 from tests.mutation.sample import A_FUNCTION, sample
 from tests.mutation.sites import Mutant, sites_in, sites_of, source_of
 from tests.mutation.summary import kind_of, wilson
@@ -120,7 +120,7 @@ child.preload()
 child.IMPORT = {seconds}
 mutant = Planted(**{attrs.asdict(mutant)!r})
 lines = {{mutant.file: {{mutant.line: [{case!r}]}}}}
-reach = Reach("", {{{case!r}: 0.1}}, {{}}, lines, {{}})
+reach = Reach("", {{{case!r}: 0.1}}, {{}}, lines)
 [(_, verdict)] = run_all([mutant], Plan(reach))
 print(json.dumps(attrs.asdict(verdict)))
 """
@@ -157,11 +157,30 @@ def test_hangs_and_crashes_are_contained(text: str, kind: str) -> None:
 
 # ------------------------------------------------------------------------------- record and ledger
 def test_only_cases_that_execute_the_statement_are_run() -> None:
-    lines = {"ir/overlap.py": {5: ["a"], 6: ["a", "b"], 9: ["c"]}}
-    reach = Reach("", {"a": 1.0, "b": 1.0, "c": 1.0}, {}, lines, {"ir/overlap.py": [1, 5]})
-    assert ["a", "b"] == reach.cases_of("ir/overlap.py", 5, 7)
-    assert ["a", "b", "c"] == reach.cases_of("ir/overlap.py", 1, 1)
-    assert [] == reach.cases_of("ir/overlap.py", 7, 8)
+    lines = {"ir/overlap.py": {800: ["a"], 801: ["a", "b"], 900: ["c"]}}
+    reach = Reach("", {"a": 1.0, "b": 1.0, "c": 1.0}, {}, lines)
+    assert ["a", "b"] == reach.cases_of("ir/overlap.py", 800, 802)
+    assert [] == reach.cases_of("ir/overlap.py", 901, 901)
+    assert ["a", "b", "c"] == reach.cases_of("ir/overlap.py", 14, 14)
+
+
+def test_a_record_is_read_back_and_that_of_other_code_refused(tmp_path: Path) -> None:
+    path = tmp_path / "reach.gz"
+    lines = {"ir/overlap.py": {5: ["a"], 6: ["a", "b"]}}
+    made = Reach(digest(), {"a": 1.0, "b": 1.5}, {"c": "slow"}, lines)
+    made.save(path)
+    assert made == load(path)
+    attrs.evolve(made, digest="").save(path)
+    with pytest.raises(ValueError, match="is of other code"):
+        load(path)
+
+
+def test_unreached_lines_are_those_of_functions_that_no_case_executes() -> None:
+    everything = unreached(Reach("", {}, {}, {}), "ir/overlap.py")
+    assert "return False" in everything.values()
+    assert "_EXACT_RANK = 6" not in everything.values()
+    lines = {"ir/overlap.py": dict.fromkeys(everything, ["a"])}
+    assert {} == unreached(Reach("", {"a": 1.0}, {}, lines), "ir/overlap.py")
 
 
 def ledger_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
