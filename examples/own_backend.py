@@ -27,6 +27,8 @@ def numpy_source(graph: Graph) -> str:
     lines = [f"def run({inputs}):  # {graph.name}"]
     for node in graph.calls:
         args = [literal(value, names) for value in node.args]
+        if node.target.name not in TEXT:
+            raise al.UnsupportedError(f"numpy_text: the op is {node.target.name}, expected another")
         expression = TEXT[node.target.name].format(*args, shape=getattr(node.meta, "shape", None))
         lines.append(f"    {names[node]} = {expression}")
     lines.append(f"    return [{', '.join(literal(value, names) for value in graph.outputs)}]")

@@ -6,12 +6,18 @@ are saved, gives its reason for each, and leaves the rest to `cut`.
 
 import aotlite as al
 from aotlite.inspect import explain_partition, saved_bytes
-from aotlite.ir.graph import Graph, Phase
-from aotlite.ir.op import Cost
+from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.op import Cost, Op
 from aotlite.ir.role import Gradient
 from aotlite.partition import Partition, cut
 
 CHEAP = (Cost.POINTWISE, Cost.VIEW, Cost.FACTORY)
+
+
+def cost_of(node: Node) -> Cost:
+    """What a node costs; one of several results, what the op costs that gave them."""
+    op: Op = node.args[0].target if node.target.name == "getitem" else node.target
+    return op.cost
 
 
 def recompute_what_is_cheap(graph: Graph) -> Partition:
@@ -19,14 +25,14 @@ def recompute_what_is_cheap(graph: Graph) -> Partition:
     saved = {}
     needed = {value for _, value in graph.outputs_with(Gradient) if value is not None}
     for node in reversed(graph.nodes):
-        if node not in needed:
+        if node not in needed or node.op == "get_attr":
             continue
-        if node.phase is Phase.BACKWARD or (node.op == "call" and node.target.cost in CHEAP):
-            needed.update(node.inputs())
-        elif node.op == "placeholder":
+        if node.op == "placeholder" and node.phase is Phase.FORWARD:
             saved[node] = "it is an input"
+        elif node.phase is Phase.BACKWARD or cost_of(node) in CHEAP:
+            needed.update(node.inputs())
         else:
-            saved[node] = f"a {node.target.cost.value} is dear to compute again"
+            saved[node] = f"a {cost_of(node).value} is dear to compute again"
     return cut(graph, saved)
 
 

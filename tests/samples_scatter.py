@@ -70,8 +70,8 @@ def _scatter_reduce(name: str) -> Iterable[Sample]:
             yield Sample((array((3,)), 0, np.zeros((0,), "int64"), array((2,)), reduce), more)
             yield Sample((array((3,)), 0, np.zeros((0, 2), "int64"), array((2,)), reduce), more)
             for shape, index, shape_of_src in WITHOUT_DIMENSIONS:
-                values = np.asarray(array(shape) + 0.03), array(shape_of_src, seed=1)
-                args = (values[0], 0, np.zeros(index, "int64"), values[1], reduce)
+                pair = np.asarray(array(shape) + 0.03), array(shape_of_src, seed=1)
+                args = (pair[0], 0, np.zeros(index, "int64"), pair[1], reduce)
                 yield Sample(args, more, smooth=True)
             yield Sample((array(()), 0, np.array(0), array((), seed=1), reduce), more)
         values = np.array([np.nan, np.inf, -0.0, 1.0, -np.inf])

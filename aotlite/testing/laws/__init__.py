@@ -5,9 +5,34 @@ Each `check_` function runs its subject through named laws and returns a `Checke
 Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
 """
 
+from aotlite.testing.laws.backends import BACKEND_LAWS, BackendLaw, check_backend
+from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Checked, LawError
+from aotlite.testing.laws.failing import graphs_of
 from aotlite.testing.laws.ops import check_op, of
+from aotlite.testing.laws.partitioners import PARTITIONER_LAWS, check_partitioner
+from aotlite.testing.laws.passes import PASS_LAWS, GraphLaw, check_pass
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.laws.table import LAWS, PENDING, Law
 
-__all__ = ["LAWS", "PENDING", "Checked", "Law", "LawError", "Sample", "check_op", "of"]
+__all__ = [
+    "BACKEND_LAWS",
+    "LAWS",
+    "PARTITIONER_LAWS",
+    "PASS_LAWS",
+    "PENDING",
+    "BackendLaw",
+    "Checked",
+    "GraphCase",
+    "GraphLaw",
+    "Law",
+    "LawError",
+    "Sample",
+    "check_backend",
+    "check_op",
+    "check_partitioner",
+    "check_pass",
+    "graphs",
+    "graphs_of",
+    "of",
+]

@@ -21,7 +21,7 @@ from aotlite.testing.laws.running import has_gradient
 from aotlite.testing.laws.sample import Sample, size_of
 from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, Law, laws_of
 
-__all__ = ["check_op", "of"]
+__all__ = ["check_op", "of", "op_of"]
 
 
 def of(op: Op | str | Callable[..., Any]) -> tuple[Law, ...]:
@@ -31,7 +31,7 @@ def of(op: Op | str | Callable[..., Any]) -> tuple[Law, ...]:
     >>> [law.name for law in laws.of("transpose")]
     ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9', 'L12']
     """
-    return laws_of(_op(op))
+    return laws_of(op_of(op))
 
 
 def check_op(
@@ -56,7 +56,7 @@ def check_op(
     flip obeys L1 on 1 cases
     """
     require_assertions()
-    found = _op(op)
+    found = op_of(op)
     chosen = _chosen(found, laws)
     cases = samples_for(found) if samples is None else sorted(map(_sample, samples), key=size_of)
     _check_enough(found, chosen, cases)
@@ -95,7 +95,8 @@ def _shown(error: LawError, sample: Sample) -> LawError:
 
 
 # ------------------------------------------------------------------------------------- arguments
-def _op(given: Any) -> Op:
+def op_of(given: Any) -> Op:
+    """The op of this name, or with this function. Raises ArgumentError where there is none."""
     name = given if isinstance(given, str) else getattr(given, "__name__", None)
     if isinstance(given, Op):
         found: Op | None = given

@@ -1,0 +1,261 @@
+"""Small functions and their graphs: what passes, partitioners and backends are tried on.
+
+Each function shows one thing that a graph can hold: views, writes, several results, constants,
+random numbers, empty tensors, gradients that are None. `graphs` compiles them and gives the graphs
+of the stages asked for; nothing is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+import aotlite as al
+from aotlite.inspect import stages_of
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph import Graph
+
+__all__ = ["FUNCTIONS", "GraphCase", "Subject", "graphs", "joints"]
+
+
+@attrs.frozen(eq=False, repr=False)
+class GraphCase:
+    """A graph to try something on. `arrays` are its inputs; drawn by role where there are none."""
+
+    name: str
+    graph: Graph
+    arrays: tuple[np.ndarray, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<GraphCase {self.name}: {len(self.graph)} nodes>"
+
+
+@attrs.frozen(eq=False)
+class Subject:
+    """A function and what it is captured on."""
+
+    function: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    indices: int = 0
+    """So many arguments behind the others are int64 indices 0 and 1, of the first one's shape."""
+    transposed: bool = False
+    """The first argument's memory is in the order of reversed dimensions."""
+    overlap: bool = False
+    """The last argument is a view of the first."""
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def args(self, *, grad: bool = True) -> list[Any]:
+        """Fresh arguments. `grad`: floats require it, as leaves where nobody writes them."""
+        args: list[Any] = [al.arange(float(np.prod(shape))).reshape(shape) for shape in self.shapes]
+        if self.transposed:
+            args[0] = args[0].t().clone().t()
+        args = [a.requires_grad_() if grad else a for a in args]
+        if grad:
+            args = [a * 1.0 for a in args]  # no leaf: these may not be written
+        if self.overlap:
+            args.append(args[0][1:])
+        first = self.shapes[0]
+        args += [al.zeros(first, dtype=al.int64) for _ in range(self.indices)]
+        return args
+
+
+# ------------------------------------------------------------------------------------- functions
+def scaled(x: Any) -> Any:
+    return x * 2.0 + 1.0
+
+
+def doubled_twice(x: Any) -> Any:
+    """The same computation twice, for results that are apart."""
+    return x * 2.0, x * 2.0
+
+
+def written(x: Any) -> Any:
+    x.mul_(2.0)
+    return x.sum()
+
+
+def row_written(x: Any) -> Any:
+    x[0].add_(1.0)
+    x.t()[1].mul_(3.0)
+    return x * x
+
+
+def intermediate_written(x: Any) -> Any:
+    y = x * 1.5
+    y.t().mul_(2.0)
+    y[0].zero_()
+    return y, y.t()
+
+
+def layer(x: Any, w: Any, b: Any) -> Any:
+    return (x @ w + b).relu()
+
+
+def chain(x: Any, w: Any) -> Any:
+    hidden = (x @ w).tanh()
+    return ((hidden.exp() + 1.0).log() * hidden.sigmoid()).sum()
+
+
+def several_results(x: Any) -> Any:
+    values, indices = x.sort(dim=-1)
+    low, high = x.chunk(2, dim=-1)
+    return values, indices, low * high.sum(), x.max()
+
+
+def parts_written(x: Any) -> Any:
+    y = x * 2.0
+    for k in range(len(y)):
+        y[k].add_(float(k + 1))
+    y.detach()[0].mul_(2.0)
+    first, *rest = y.unbind(0)
+    return first, rest[-1] * x.split(1)[0]
+
+
+def taken(x: Any, index: Any) -> Any:
+    return x.gather(0, index) * 2.0, x.index_add(0, index[0][:1], x[:1])
+
+
+def without_elements(x: Any, y: Any) -> Any:
+    return al.cat([x, y]) * 2.0, x.sum(), x.t()
+
+
+def without_dimensions(x: Any, y: Any) -> Any:
+    x.add_(y)
+    return x * y, x.expand(2, 2).sum()
+
+
+def spread(x: Any, y: Any) -> Any:
+    return (x.unsqueeze(-1) * y).expand(2, 2, 3).sum(0), y.expand(4, 3)
+
+
+def chosen(x: Any) -> Any:
+    return (x > 0).where(x, x * 0.5), x.isnan(), (x > 0).sum()
+
+
+def converted(x: Any) -> Any:
+    return x.to(al.float64).sum(), (x * 4.0).to(al.int64) + 1, x.to(al.bool_)
+
+
+def with_constant(x: Any) -> Any:
+    return x * al.tensor([1.0, -1.0, 2.0]) + al.ones(3)
+
+
+def with_noise(x: Any) -> Any:
+    return x * al.rand(2, 3) + al.rand(3)
+
+
+def half_used(x: Any, y: Any) -> Any:
+    """No gradient for y, and a result that needs none."""
+    return x.sum() * 2.0, y.detach() * 2.0, (x * x).detach()
+
+
+def returned(x: Any, y: Any) -> Any:
+    """Results that are arguments, or share their memory."""
+    return x, y.t(), y.view(-1)[1:3], y.clone()
+
+
+def reordered(x: Any) -> Any:
+    return x + x.clone(), x.t().clone(), x.t().reshape(-1) * 3.0
+
+
+def overlapping(x: Any, rest: Any) -> Any:
+    rest.mul_(2.0)
+    x[0].add_(1.0)
+    return x.sum() + rest.sum()
+
+
+FUNCTIONS: tuple[Subject, ...] = (
+    Subject(scaled, ((2, 3),)),
+    Subject(scaled, ((0, 3),)),
+    Subject(scaled, ((3, 2),), transposed=True),
+    Subject(doubled_twice, ((3,),)),
+    Subject(written, ((2, 3),)),
+    Subject(row_written, ((2, 2),)),
+    Subject(intermediate_written, ((2, 2),)),
+    Subject(layer, ((2, 3), (3, 2), (2,))),
+    Subject(layer, ((2, 3), (3, 2), (2,)), transposed=True),
+    Subject(chain, ((2, 3), (3, 2))),
+    Subject(several_results, ((2, 4),)),
+    Subject(parts_written, ((2, 3),)),
+    Subject(taken, ((2, 2),), indices=1),
+    Subject(without_elements, ((0, 3), (0, 3))),
+    Subject(without_dimensions, ((), ())),
+    Subject(spread, ((2,), (1, 3))),
+    Subject(chosen, ((2, 3),)),
+    Subject(converted, ((2, 2),)),
+    Subject(with_constant, ((2, 3),)),
+    Subject(with_noise, ((2, 3),)),
+    Subject(half_used, ((3,), (2,))),
+    Subject(returned, ((2,), (2, 3))),
+    Subject(reordered, ((2, 3),)),
+    Subject(reordered, ((2, 3),), transposed=True),
+    Subject(overlapping, ((3, 2),), overlap=True),
+)
+"""The functions of the corpus, with arguments."""
+
+FUNCTIONAL = ("functionalize", "simplify", "forward", "backward")
+"""Stages whose graphs write nothing."""
+IMPERATIVE = ("capture", "joint")
+"""Stages whose graphs hold views and writes."""
+STAGES = (*IMPERATIVE, *FUNCTIONAL, "closing")
+"""Names that `graphs` knows; `closing` are forwards that write their inputs themselves."""
+
+
+# ---------------------------------------------------------------------------------------- graphs
+def graphs(*stages: str) -> tuple[GraphCase, ...]:
+    """The graphs of these stages of every function, the smallest first; functional ones if none is
+    named.
+
+    Stages are `capture`, `joint`, `functionalize`, `simplify`, `forward`, `backward`, as of
+    `aotlite.inspect.stages_of`, and `closing`: forwards that end with copies into their inputs.
+
+    >>> from aotlite.testing import laws
+    >>> laws.graphs("backward")[0]
+    <GraphCase scaled of 2x3, backward: 3 nodes>
+    """
+    unknown = [stage for stage in stages if stage not in STAGES]
+    if unknown:
+        raise ArgumentError(f"laws: the stage is {unknown[0]!r}, expected {', '.join(STAGES)}")
+    wanted = stages or FUNCTIONAL
+    found = [case for stage, case in _every() if stage in wanted]
+    return tuple(sorted(found, key=lambda case: len(case.graph)))
+
+
+def joints() -> tuple[GraphCase, ...]:
+    """The graphs that a partitioner gets: simplified ones that have a backward."""
+    trained = {case.name.partition(", ")[0] for case in graphs("backward")}
+    return tuple([c for c in graphs("simplify") if c.name.partition(", ")[0] in trained])
+
+
+@cache
+def _every() -> Sequence[tuple[str, GraphCase]]:
+    return tuple([pair for subject in FUNCTIONS for pair in _graphs_of(subject)])
+
+
+def _graphs_of(subject: Subject) -> Iterator[tuple[str, GraphCase]]:
+    state = al.get_rng_state()
+    try:
+        trained = stages_of(subject.function, *subject.args())
+        keeping = al.compile(subject.function, keep_inference_input_mutations=True)
+        with al.no_grad():
+            plain = stages_of(keeping, *subject.args(grad=False))
+    finally:
+        al.set_rng_state(state)
+    title = _title(subject)
+    for record in trained:
+        stage = record.name.split(", ")[-1].split(" ")[-1]
+        if isinstance(record.made, Graph):
+            yield stage, GraphCase(f"{title}, {stage}", record.made)
+    yield "closing", GraphCase(f"{title}, closing", plain["forward"])
+
+
+def _title(subject: Subject) -> str:
+    shape = "x".join(map(str, subject.shapes[0])) or "0-d"
+    return f"{subject.name} of {'transposed ' if subject.transposed else ''}{shape}"

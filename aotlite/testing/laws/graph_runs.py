@@ -1,0 +1,167 @@
+"""Running a graph of a case by the reference interpreter, and comparing what two graphs do.
+
+What the laws of passes, partitioners and backends share. Inputs are drawn by role, with arithmetic
+on them exact, so that equality needs no tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.interpreter import ArrayValue
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.serialize import dumps
+from aotlite.ir.verify import verify
+from aotlite.testing.laws.corpus import GraphCase
+from aotlite.testing.laws.errors import Broken, broken
+from aotlite.testing.laws.running import same_bits
+from aotlite.verification import DRAWS, Draw, Drawing, Inputs
+
+__all__ = ["Given", "Ran", "given", "is_functional", "picture", "run", "same_results", "title"]
+
+STREAMS = (0, 1)
+"""Inputs are drawn so many times; each role its own, the same in each process."""
+
+
+def is_functional(graph: Graph) -> bool:
+    """Whether the graph writes nothing but the copies that close it."""
+    impure = verify(graph)
+    return impure == sum(_closes(node) for node in graph.nodes)
+
+
+def _closes(node: Node) -> bool:
+    return node.op == "call" and node.target.name == "copy_" and node.args[0].op == "placeholder"
+
+
+# ----------------------------------------------------------------------------------------- inputs
+@attrs.frozen(eq=False)
+class Given:
+    """Inputs of a graph, of which `fresh` gives copies in memory of their own."""
+
+    metas: tuple[TensorMeta, ...]
+    arrays: tuple[np.ndarray, ...]
+
+    def fresh(self, margin: int = 0) -> list[ArrayValue]:
+        """The inputs as windows, each `margin` elements into a buffer."""
+        return [_window(a, m, margin) for a, m in zip(self.arrays, self.metas, strict=True)]
+
+    @property
+    def shown(self) -> str:
+        """The inputs as text."""
+        return ", ".join(f"{a.dtype}{a.tolist()}" for a in self.arrays)
+
+
+def _window(array: np.ndarray, meta: TensorMeta, margin: int) -> ArrayValue:
+    buffer = np.zeros(meta.span + 2 * margin, meta.dtype.numpy)
+    value = ArrayValue(buffer, meta, margin)
+    if meta.numel:
+        value.array[...] = array
+    return value
+
+
+@lru_cache(256)
+def given(case: GraphCase) -> list[Given]:
+    """The inputs to run a case on. Raises `Broken` where the reference runs on none."""
+    metas: tuple[Any, ...] = tuple([node.meta for node in case.graph.placeholders])
+    if case.arrays is not None:
+        return [Given(metas, tuple(map(np.asarray, case.arrays)))]
+    error: Exception | None = None
+    found = []
+    for stream in STREAMS:
+        for integers in ((-3, 3), (0, 1), (0, 0)):  # they may be indices
+            drawn = _drawn(case.graph, attrs.evolve(DRAWS[0], stream=stream), integers)
+            try:
+                run(case.graph, drawn.fresh())
+            except Exception as raised:
+                error = raised
+                continue
+            found.append(drawn)
+            break
+    if not found:
+        raise broken(f"the graph itself cannot be run: {error}, expected arrays with the case")
+    return found
+
+
+def _drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
+    inputs = Inputs(draw, integers)
+    nodes: Any = graph.placeholders
+    values = [inputs.value(node.role, node.meta) for node in nodes]
+    return Given(tuple(v.meta for v in values), tuple(np.array(v.array) for v in values))
+
+
+# ------------------------------------------------------------------------------------------- runs
+@attrs.frozen(eq=False)
+class Ran:
+    """What a run left: its inputs afterwards, and its results."""
+
+    inputs: tuple[ArrayValue, ...]
+    results: tuple[Any, ...]
+    """`ArrayValue`s; numbers and None where the graph returns these."""
+
+    def sharing(self) -> dict[tuple[str, str], bool]:
+        """For each result and each input or earlier result, by name: whether they share memory."""
+        named = [(f"input {k}", value) for k, value in enumerate(self.inputs)]
+        found = {}
+        for k, result in enumerate(self.results):
+            if isinstance(result, ArrayValue):
+                for name, other in named:
+                    found[f"result {k}", name] = shares(result, other)
+                named.append((f"result {k}", result))
+        return found
+
+
+def shares(a: ArrayValue, b: ArrayValue) -> bool:
+    """Whether two values lie in one buffer; memory without elements is nobody's."""
+    if not a.meta.numel or not b.meta.numel:
+        return False
+    return a.buffer is b.buffer or bool(np.may_share_memory(a.buffer, b.buffer))
+
+
+def run(graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
+    """What the reference interpreter does with these inputs, which it may write."""
+    with np.errstate(all="ignore"):
+        results = Drawing(graph).run(*inputs)
+    return Ran(tuple(inputs), tuple(results))
+
+
+def same_results(
+    names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any]
+) -> Broken | None:
+    """What to raise where results differ in a bit; None where they are equal."""
+    for name, mine, its in zip(names, expected, got, strict=True):
+        a, b = _plain(mine), _plain(its)
+        if (a is None) != (b is None) or (a is not None and not same_bits(a, b)):
+            return broken(f"{name} is {_text(b)}, expected {_text(a)}")
+    return None
+
+
+def _plain(value: Any) -> Any:
+    return value.array if isinstance(value, ArrayValue) else value
+
+
+def _text(array: Any) -> str:
+    if array is None:
+        return "None"
+    found = np.asarray(array)
+    return f"{found.dtype}{found.tolist()}"
+
+
+# --------------------------------------------------------------------------------------- pictures
+def picture(graph: Graph) -> tuple[Any, ...]:
+    """All that a graph is: its text, its nodes by identity, and the fields of each."""
+    fields = [
+        (n, n.op, n.target, n.args, n.meta, n.role, n.grad_mode, n.phase, n.sequence, n.recompute)
+        for n in graph.nodes
+    ]
+    return (dumps(graph), graph.name, *fields)
+
+
+def title(kind: str, function: Any) -> str:
+    """How messages call what is checked."""
+    return f"{kind} {getattr(function, '__name__', None) or getattr(function, 'name', function)!r}"

@@ -1,0 +1,195 @@
+"""`check_pass`: the laws of a pass, a function from a graph to a graph.
+
+G1  it takes every graph, and gives a graph
+G2  it leaves its input as it is
+G3  what it gives is valid, and writes nothing if its input writes nothing
+G4  inputs and results keep their roles and metas
+G5  results have the same values, bit for bit
+G6  results share memory, and inputs are written, as before
+G7  the same graph gives the same result
+G8  a second time changes nothing (asked for by `idempotent=True`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph import Graph
+from aotlite.ir.role import IntermediateBase, Output
+from aotlite.ir.serialize import dumps
+from aotlite.ir.verify import verify
+from aotlite.supplied import apply_pass
+from aotlite.testing.laws import graph_runs
+from aotlite.testing.laws.corpus import IMPERATIVE, GraphCase, graphs
+from aotlite.testing.laws.errors import Checked, broken, running
+from aotlite.testing.laws.graph_runs import given, is_functional, picture, same_results
+
+__all__ = ["PASS_LAWS", "GraphLaw", "cases_of", "check_pass"]
+
+Pass = Callable[[Graph], Graph]
+
+
+@attrs.frozen
+class GraphLaw:
+    """A named law of what takes graphs: `check(subject, case)` raises where it is broken."""
+
+    name: str
+    claim: str
+    check: Callable[[Any, GraphCase], None]
+
+
+def check_pass(
+    pass_: Pass,
+    graphs: Iterable[Graph | GraphCase] | None = None,
+    *,
+    idempotent: bool = False,
+    imperative: bool = False,
+) -> Checked:
+    """What the pass went through. Raises LawError for the first law that it breaks.
+
+    Without `graphs` it runs on those of a corpus that write nothing, as passes of `compile` do;
+    `imperative` adds those that hold views and writes. Values are compared bit for bit, on numbers
+    with which sums and products are exact: reordering these is no difference.
+
+    >>> from aotlite.testing import laws
+    >>> from aotlite.ir.transform import Transformer
+    >>> print(laws.check_pass(lambda graph: Transformer(graph).transform(), idempotent=True))
+    pass '<lambda>' obeys G1, G2, G3, G4, G5, G6, G7, G8 on 100 cases
+    """
+    cases = cases_of(graphs, imperative=imperative)
+    chosen = [law for law in PASS_LAWS if law.name != "G8" or idempotent]
+    subject = graph_runs.title("pass", pass_)
+    for case in cases:
+        for law in chosen:
+            with running(law.name, law.claim, f"{subject} on {case.name}", case):
+                law.check(pass_, case)
+    return Checked(subject, tuple(law.name for law in chosen), len(cases))
+
+
+def cases_of(
+    given_: Iterable[Graph | GraphCase] | None, *, imperative: bool = False
+) -> tuple[GraphCase, ...]:
+    """The cases of what a user gave, the smallest first; those of the corpus for None."""
+    if given_ is None:
+        functional = graphs()
+        return functional if not imperative else (*functional, *graphs(*IMPERATIVE))
+    cases = [each if isinstance(each, GraphCase) else _case(each) for each in given_]
+    if not cases:
+        raise ArgumentError("laws: there are no graphs, expected at least one")
+    return tuple(sorted(cases, key=lambda case: len(case.graph)))
+
+
+def _case(graph: Any) -> GraphCase:
+    if not isinstance(graph, Graph):
+        raise ArgumentError(f"laws: a graph is {graph!r}, expected a Graph or a GraphCase")
+    return GraphCase(graph.name, graph)
+
+
+# ------------------------------------------------------------------------------------------ laws
+def _takes(pass_: Pass, case: GraphCase) -> None:
+    result: Any = pass_(case.graph)
+    if not isinstance(result, Graph):
+        raise broken(f"it gives {result!r}, expected a Graph", _shown("the graph", case.graph))
+
+
+def _leaves(pass_: Pass, case: GraphCase) -> None:
+    before = picture(case.graph)
+    pass_(case.graph)
+    if picture(case.graph) != before:
+        now = _shown("the graph that it was given is now", case.graph)
+        raise broken("it changes the graph that it is given, expected a new one", now)
+
+
+def _gives_valid(pass_: Pass, case: GraphCase) -> None:
+    functional = is_functional(case.graph)
+    verify(pass_(case.graph), functional=functional, closing_copies=True, stage="it")
+
+
+def _keeps_roles(pass_: Pass, case: GraphCase) -> None:
+    result = pass_(case.graph)
+    try:
+        apply_pass(lambda graph: result, case.graph)
+    except ArgumentError as error:
+        raise broken(_said(error), *_both(case.graph, result)) from error
+
+
+def _said(error: Exception) -> str:
+    """The sentence without the name of the pass."""
+    return str(error).partition("': ")[2].removeprefix("it ") or str(error)
+
+
+def _keeps_values(pass_: Pass, case: GraphCase) -> None:
+    result = pass_(case.graph)
+    for inputs in given(case):
+        before = graph_runs.run(case.graph, inputs.fresh())
+        after = graph_runs.run(result, inputs.fresh())
+        wrong = same_results(case.graph.output_roles, before.results, after.results)
+        if wrong is not None:
+            raise broken(str(wrong), *_both(case.graph, result), f"on {inputs.shown}")
+
+
+def _keeps_memory(pass_: Pass, case: GraphCase) -> None:
+    result = pass_(case.graph)
+    for inputs in given(case):
+        before = graph_runs.run(case.graph, inputs.fresh())
+        after = graph_runs.run(result, inputs.fresh())
+        names = [f"input {node.role} afterwards" for node in case.graph.placeholders]
+        wrong = same_results(names, before.inputs, after.inputs)
+        if wrong is not None:
+            raise broken(str(wrong), *_both(case.graph, result), f"on {inputs.shown}")
+        for sentence in _sharing(case.graph, before, after):
+            raise broken(sentence, *_both(case.graph, result))
+
+
+def _sharing(graph: Graph, before: graph_runs.Ran, after: graph_runs.Ran) -> Iterator[str]:
+    """What shares memory and did not, or the other way round.
+
+    A graph that writes nothing may share less than before, and what only the run time sees may be
+    anybody's memory: gradients and new values of inputs are copied where they go.
+    """
+    functional, now = is_functional(graph), after.sharing()
+    for (mine, other), shared in before.sharing().items():
+        role = graph.output_roles[int(mine.split()[1])]
+        seen = not functional or isinstance(role, (Output, IntermediateBase))
+        if seen and now[mine, other] != shared and (now[mine, other] or not functional):
+            said = "shares memory" if now[mine, other] else "shares no memory"
+            yield f"{mine} ({role}) {said} with {other}, expected as before"
+
+
+def _is_deterministic(pass_: Pass, case: GraphCase) -> None:
+    first, second = pass_(case.graph), pass_(case.graph)
+    if dumps(first) != dumps(second):
+        notes = _shown("first", first), _shown("second", second)
+        raise broken("it gives two results for the same graph, expected one", *notes)
+
+
+def _is_idempotent(pass_: Pass, case: GraphCase) -> None:
+    first = pass_(case.graph)
+    second = pass_(first)
+    if dumps(first) != dumps(second):
+        raise broken("it changes its own result, expected none", *_both(first, second))
+
+
+def _both(before: Graph, after: Any) -> tuple[str, str]:
+    return _shown("before", before), _shown("after", after)
+
+
+def _shown(what: str, graph: Any) -> str:
+    return f"{what}:\n{graph.code if isinstance(graph, Graph) else graph}"
+
+
+PASS_LAWS: tuple[GraphLaw, ...] = (
+    GraphLaw("G1", "it takes every graph, and gives a graph", _takes),
+    GraphLaw("G2", "it leaves its input as it is", _leaves),
+    GraphLaw("G3", "what it gives is valid", _gives_valid),
+    GraphLaw("G4", "inputs and results keep their roles and metas", _keeps_roles),
+    GraphLaw("G5", "same values, bit for bit", _keeps_values),
+    GraphLaw("G6", "same memory: what is shared and written", _keeps_memory),
+    GraphLaw("G7", "the same graph gives the same result", _is_deterministic),
+    GraphLaw("G8", "a second time changes nothing", _is_idempotent),
+)
+"""The laws of passes; the last one holds for those that say so."""
