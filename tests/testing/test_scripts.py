@@ -98,7 +98,7 @@ WHOLE = program(
         ["getitem", ["$1", ["1:", "none"]]],
         ["mul_", ["$2", 2], True],
         ["unbind", ["$0", 0]],
-        ["setitem", ["$4.1", ["..."], "$5"]],
+        ["setitem", ["$4.1", ["..."], "$4.0"]],
     ],
     ["$3", "$0", None],
     {
@@ -142,10 +142,7 @@ write=(0, "mul_"))
 
 
 def test_a_script_reads_like_code_by_hand() -> None:
-    given = program(
-        [*WHOLE.body[:3], ["setitem", ["$4.1", ["..."], "$4.0"]]], WHOLE.results, WHOLE.calls[0]
-    )
-    assert TEXT == given.to_script(backend=ReferenceBackend(0))
+    assert TEXT == WHOLE.to_script(backend=ReferenceBackend(0))
     executed(TEXT)
 
 

@@ -1,0 +1,124 @@
+"""Makes a program smaller as long as it fails: `shrunk`, and `smallest` for differences.
+
+Place: `aotlite.testing`, behind whatever found a failing program. A step of the search is one
+candidate of `dropping`, `simplifying` or `geometry` that costs less (`costs`) and still fails; it
+ends where no candidate does. The same program and the same answers give the same result. Spec:
+specs/testing.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from aotlite.testing.checking import Compile, differences_of, kind_of
+from aotlite.testing.engines import Engine
+from aotlite.testing.programs import Program
+from aotlite.testing.shrinking.costs import cost
+from aotlite.testing.shrinking.costs import lines as lines
+from aotlite.testing.shrinking.dropping import dropped_calls, dropped_steps, fewer_arguments
+from aotlite.testing.shrinking.dropping import fewer_results, pairs_of_steps
+from aotlite.testing.shrinking.geometry import smaller_shapes
+from aotlite.testing.shrinking.simplifying import (
+    dropped_and_changed,
+    joined_writes,
+    made_at_once,
+    simpler_calls,
+    simpler_steps,
+)
+
+PASSES: tuple[Callable[[Program], Iterator[Program]], ...] = (
+    dropped_calls,
+    fewer_results,
+    dropped_steps,
+    fewer_arguments,
+    made_at_once,
+    simpler_calls,
+    simpler_steps,
+    smaller_shapes,
+    joined_writes,
+    pairs_of_steps,
+    dropped_and_changed,
+)
+"""What gives smaller programs, the largest changes first."""
+
+
+def shrunk(
+    program: Program, fails: Callable[[Program], bool], *, seconds: float | None = None
+) -> Program:
+    """The smallest program found that still fails; what was found until then after `seconds`.
+
+    `fails` is asked about programs that may lack what they need: it must be False for those, and
+    may raise. It is not asked twice about one program.
+
+    >>> from aotlite.testing import Call
+    >>> call = Call([["make", [3, [2, 3], "float32", True]], ["t", ["$0"]]], ["$1"])
+    >>> whole = Program([["neg", ["$0"]], ["unbind", ["$1", 0]], ["abs", ["$0"]]], ["$3"], [call])
+    >>> def unbinds(program):
+    ...     return "unbind" in repr(program.body) and bool(program.run())
+    >>> shrunk(whole, unbinds).body
+    (Step('unbind', ('$0', 0)),)
+    """
+    search = _Search(fails, seconds)
+    return search.fixed_point(program)
+
+
+def smallest(
+    program: Program,
+    *,
+    seconds: float | None = None,
+    on: str | Engine = "aotlite",
+    compile: Compile | None = None,
+    **options: Any,
+) -> Program:
+    """A small program of which compiled differs from eager as it does for this one.
+
+    The kind of the difference is kept, so that the result does not show another bug; a program
+    without a difference is given back. The arguments are `check_program`'s.
+    """
+    wanted = kind_of(differences_of(program, on=on, compile=compile, **options))
+
+    def fails(smaller: Program) -> bool:
+        return kind_of(differences_of(smaller, on=on, compile=compile, **options)) == wanted
+
+    return shrunk(program, fails, seconds=seconds) if wanted else program
+
+
+class _Search:
+    """A search, and what it has tried."""
+
+    def __init__(self, fails: Callable[[Program], bool], seconds: float | None) -> None:
+        self.fails = fails
+        self.tried: set[Program] = set()
+        self.end = None if seconds is None else time.monotonic() + seconds
+
+    def is_over(self) -> bool:
+        return self.end is not None and time.monotonic() > self.end
+
+    def fixed_point(self, program: Program) -> Program:
+        """Goes through all passes until none makes the program smaller."""
+        while True:
+            before = program
+            for each in PASSES:
+                program = self.through(each, program)
+            if program == before or self.is_over():
+                return program
+
+    def through(self, candidates: Callable[[Program], Iterator[Program]], it: Program) -> Program:
+        """What one pass makes of a program."""
+        found: Program | None = it
+        while found is not None:
+            it = found
+            smaller = (each for each in candidates(it) if cost(each) < cost(it))
+            found = next((each for each in smaller if self.still_fails(each)), None)
+        return it
+
+    def still_fails(self, program: Program) -> bool:
+        if program in self.tried or self.is_over():
+            return False
+        self.tried.add(program)
+        try:
+            return self.fails(program)
+        except Exception:  # a program that lacks what it needs
+            return False

@@ -1,0 +1,72 @@
+"""Which of two programs is the smaller one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.testing.cells import MULTI, VIEWS
+from aotlite.testing.programs import Call, Program, Step, is_name
+
+OPS = {
+    "make": 0, "mul_": 1, "fill_": 2, "add_": 3, "neg": 1, "mul": 1, "select": 1, "narrow": 2,
+    "detach": 2, "alias": 3, "hidden_alias": 3,
+}  # fmt: skip
+"""What ops cost that are simpler than others of their kind."""
+WRITTEN = ("mul_", "fill_", "add_", "setitem")
+"""Ops whose last argument is what is written."""
+
+
+def lines(program: Program) -> int:
+    """The number of its steps, those of setups included."""
+    return len(program.body) + sum(len(call.setup) for call in program.calls)
+
+
+def cost(program: Program) -> tuple[int, ...]:
+    """Fewer lines come first, then fewer calls, arguments and results, then simpler things."""
+    steps = sum(map(step_cost, program.body)) + sum(map(_call_cost, program.calls))
+    return lines(program), len(program.calls), program.arity, len(program.results), steps
+
+
+def _call_cost(call: Call) -> int:
+    spread = len({str(arg) for arg in call.args})
+    around = 4 * (call.write is not None) + 3 * (not call.grad)
+    return around + spread + sum(map(step_cost, call.setup))
+
+
+def step_cost(step: Step) -> int:
+    """The cost of an op, its arguments and its mode."""
+    numbers = 0
+    if step.op in WRITTEN and step.args[1:] and type(step.args[-1]) in (int, float):
+        # The simplest is 2: 0 makes zeros with a sign, and 1 changes nothing.
+        numbers = 2 * abs(step.args[-1] - 2) - _number_cost(step.args[-1])
+    rest = 8 * op_cost(step.op) + 4 * step.no_grad
+    return rest + int(numbers) + sum(map(_argument_cost, step.args))
+
+
+def op_cost(op: str) -> int:
+    if op in OPS:
+        return OPS[op]
+    return 7 if op in MULTI else 5 if op in VIEWS or op == "getitem" else 4
+
+
+def _argument_cost(value: Any) -> int:
+    match value:
+        case tuple():
+            return 1 + len(value) + sum(map(_argument_cost, value))
+        case bool():
+            return 2 * value
+        case int() | float():
+            return _number_cost(value)
+        case str() if is_name(value):
+            return 12
+        case "float64":
+            return 0
+        case str():
+            return 2
+    return 1
+
+
+def _number_cost(number: float) -> int:
+    """0, 1 and 2 are the simplest, whole numbers simpler than others."""
+    size = min(abs(number), 1000)
+    return int(size) + 2 * (number < 0) + 3 * (isinstance(number, float) and number % 1 != 0)

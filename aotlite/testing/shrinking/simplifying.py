@@ -1,0 +1,156 @@
+"""Programs with something simpler in the place of something: steps, numbers, modes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.testing.cells import MULTI, VIEWS, kind_of_op
+from aotlite.testing.engines import engine
+from aotlite.testing.programs import Call, Program, Step, is_name, resolved, run_steps
+from aotlite.testing.shrinking.dropping import steps_of, with_call, without_steps
+
+DTYPES = ("float64", "float32", "int64", "complex128", "complex64", "bool")
+
+
+def simpler_calls(program: Program) -> Iterator[Program]:
+    """Calls without a write after them, and with grad mode."""
+    for number, call in enumerate(program.calls):
+        if call.write is not None:
+            yield with_call(program, number, attrs.evolve(call, write=None))
+            yield with_call(program, number, attrs.evolve(call, write=(0, "mul_")))
+        yield with_call(program, number, attrs.evolve(call, grad=True))
+
+
+# ------------------------------------------------------------------------------- made at once
+def made_at_once(program: Program) -> Iterator[Program]:
+    """Setups in which a value is made as it is, without what it was made of."""
+    for number, call in enumerate(program.calls):
+        for place in reversed(range(len(call.setup))):
+            step = call.setup[place]
+            if step.op != "make":
+                for made in _like(call, place):
+                    setup = (*call.setup[:place], made, *call.setup[place + 1 :])
+                    changed = with_call(program, number, attrs.evolve(call, setup=setup))
+                    yield from _without_unused(changed, number)
+
+
+def _like(call: Call, place: int) -> Iterator[Step]:
+    """Steps that make a tensor like a step's value."""
+    library = engine("aotlite")
+    values: list[Any] = []
+    try:
+        run_steps(library, call.setup[: place + 1], values)
+        value = resolved(f"${place}", values)
+        dtype = str(value.dtype).rpartition(".")[2].rstrip("_")
+        yield from (Step("make", (0, tuple(value.shape), dtype, on)) for on in (False, True))
+    except Exception:  # a setup that does not run, a value that is no tensor
+        return
+
+
+def _without_unused(program: Program, number: int) -> Iterator[Program]:
+    """The program without steps of a setup whose values nothing uses."""
+    while True:
+        call = program.calls[number]
+        used = repr((call.args, [step.args for step in call.setup]))
+        place = next((i for i in range(len(call.setup)) if not _is_in(f"${i}", used)), None)
+        if place is None:
+            yield program
+            return
+        program = next(without_steps(program, number, [place]))
+
+
+def _is_in(name: str, text: str) -> bool:
+    return f"'{name}'" in text or f"'{name}." in text
+
+
+# -------------------------------------------------------------------------------- simpler steps
+def simpler_steps(program: Program) -> Iterator[Program]:
+    """One step in a simpler form: of the body, then of setups."""
+    for place, step in enumerate(program.body):
+        for simpler in forms(step):
+            body = (*program.body[:place], simpler, *program.body[place + 1 :])
+            yield attrs.evolve(program, body=body)
+    for number, call in enumerate(program.calls):
+        for place, step in enumerate(call.setup):
+            for simpler in forms(step):
+                setup = (*call.setup[:place], simpler, *call.setup[place + 1 :])
+                yield with_call(program, number, attrs.evolve(call, setup=setup))
+
+
+def forms(step: Step) -> Iterator[Step]:
+    """Simpler steps to try for one; most do not fit."""
+    if step.no_grad:
+        yield attrs.evolve(step, no_grad=False)
+    if step.op == "make":
+        seed, shape, _, grad = step.args
+        yield from (Step("make", (seed, shape, dtype, grad)) for dtype in DTYPES)
+        yield Step("make", (0, shape, *step.args[2:]))
+        yield Step("make", (*step.args[:3], False))
+        return
+    yield from _simpler_ops(step)
+    for place, value in enumerate(step.args):
+        is_target = place == 0 and is_name(value)
+        for simpler in () if is_target else _simpler_arguments(value):
+            yield attrs.evolve(step, args=(*step.args[:place], simpler, *step.args[place + 1 :]))
+
+
+def _simpler_ops(step: Step) -> Iterator[Step]:
+    target = step.args[0] if step.args else None
+    if not is_name(target):
+        return
+    kind = kind_of_op(step.op)
+    if kind in ("pointwise", "copy", "fill", "setitem", "index"):
+        others = [("mul_", (2,)), ("fill_", (2,)), ("add_", (2,))]
+    elif step.op in MULTI:
+        others = [("unbind", (0,)), ("split", (1,))]
+    elif step.op in VIEWS or step.op == "getitem":
+        others = [("select", (0, 0)), ("narrow", (0, 0, 1)), ("detach", ()), ("alias", ())]
+    elif kind is None:
+        others = [("neg", ()), ("mul", (1,))]
+    else:
+        return
+    yield from (Step(op, (target, *more), step.no_grad) for op, more in others)
+
+
+def _simpler_arguments(value: Any) -> Iterator[Any]:
+    match value:
+        case bool():
+            yield False
+        case int() | float():
+            yield from (0, 1, 2)
+        case tuple():
+            for place, item in enumerate(value):
+                yield value[:place] + value[place + 1 :]
+                for simpler in _simpler_arguments(item):
+                    yield (*value[:place], simpler, *value[place + 1 :])
+        case str() if is_name(value):
+            yield from (1, 2)
+        case str() if value in DTYPES:
+            yield from DTYPES
+
+
+# ------------------------------------------------------------------------- two changes at once
+def joined_writes(program: Program) -> Iterator[Program]:
+    """A write of part of a tensor, in the place of a view and a write of it."""
+    for number, step in enumerate(program.body):
+        place = program.arity + number
+        if step.op in MULTI or step.op in VIEWS or step.op == "getitem":
+            for later in range(number + 1, len(program.body)):
+                write = program.body[later]
+                if write.args and str(write.args[0]).partition(".")[0] == f"${place}":
+                    for index in ((0,), (1,), ("1:",), (":1",)):
+                        part = Step("setitem", (step.args[0], index, 2), write.no_grad)
+                        body = (*program.body[:later], part, *program.body[later + 1 :])
+                        yield from without_steps(attrs.evolve(program, body=body), None, [number])
+
+
+def dropped_and_changed(program: Program) -> Iterator[Program]:
+    """One step less, and another one in a simpler form, or that fits another shape."""
+    lists: list[int | None] = [None, *range(len(program.calls))]
+    for which in lists:
+        for place in range(len(steps_of(program, which))):
+            for smaller in without_steps(program, which, [place]):
+                yield from simpler_steps(smaller)
