@@ -46,6 +46,10 @@ class Storage:
         twin.exported = True
         return twin
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        memo[id(self)] = twin = Storage(self.buffer.copy())  # copies can be written
+        return twin
+
     def nbytes(self) -> int:
         """Bytes of the whole memory."""
         if self.buffer is None:

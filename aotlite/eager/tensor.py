@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -333,7 +334,10 @@ class Tensor(Differentiable):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
-        twin = self.detach().clone()
+        if self.storage.buffer is None:
+            twin = self.detach().clone()
+        else:  # tensors that share memory share their copies' memory
+            twin = Tensor(copy.deepcopy(self.storage, memo), self.meta, self.offset)
         twin.__class__ = type(self)
         twin._leaf = self._leaf
         twin.facts = None
