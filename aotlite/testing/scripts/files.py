@@ -130,7 +130,7 @@ def _options(options: dict[str, Any]) -> tuple[list[str], list[str]]:
         if not isinstance(value, PLAIN):
             is_function = isinstance(value, FunctionType)
             thing: Any = value if is_function else type(value)
-            text = thing.__name__ if is_function else repr(value)
+            text = str(thing.__name__) if is_function else repr(value)
             _expect_importable(name, thing, text)
             imports.append(f"from {thing.__module__} import {thing.__name__}")
         words.append(f"{name}={text}")
@@ -139,8 +139,9 @@ def _options(options: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 def _expect_importable(name: str, thing: Any, text: str) -> None:
     """Raises `ArgumentError` where a script cannot spell an option's value."""
-    found = getattr(importlib.import_module(thing.__module__), thing.__name__, None)
-    if found is not thing or not re.match(rf"{thing.__name__}(\(|$)", text):
+    known: str = thing.__name__
+    found = getattr(importlib.import_module(thing.__module__), known, None)
+    if found is not thing or not re.match(rf"{known}(\(|$)", text):
         raise ArgumentError(
             f"to_script: option {name} is {text}, expected a function of a module, or a value "
             "whose repr makes it"

@@ -17,8 +17,13 @@ from aotlite.testing.engines import Engine
 from aotlite.testing.programs import Program
 from aotlite.testing.shrinking.costs import cost
 from aotlite.testing.shrinking.costs import lines as lines
-from aotlite.testing.shrinking.dropping import dropped_calls, dropped_steps, fewer_arguments
-from aotlite.testing.shrinking.dropping import fewer_results, pairs_of_steps
+from aotlite.testing.shrinking.dropping import (
+    dropped_calls,
+    dropped_steps,
+    fewer_arguments,
+    fewer_results,
+    pairs_of_steps,
+)
 from aotlite.testing.shrinking.geometry import smaller_shapes
 from aotlite.testing.shrinking.simplifying import (
     dropped_and_changed,

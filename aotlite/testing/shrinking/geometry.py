@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -27,9 +28,9 @@ def smaller_shapes(program: Program) -> Iterator[Program]:
     sizes = sorted({n for step in _all(program) for n in _shape(step) if n > 1}, reverse=True)
     for size in sizes:
         for smaller in (1, 2, size - 1):
-            yield _changed(program, lambda step, a=size, b=smaller: _replaced(step, a, b))
+            yield _changed(program, partial(_replaced, size=size, smaller=smaller))
     for dim in (0, -1, 1):
-        yield _changed(program, lambda step, dim=dim: _without_dim(step, dim))
+        yield _changed(program, partial(_without_dim, dim=dim))
     for number, call in enumerate(program.calls):
         for place, step in enumerate(call.setup):
             for smaller_step in _smaller_makes(step):

@@ -102,6 +102,7 @@ def _simpler_ops(step: Step) -> Iterator[Step]:
     if not is_name(target):
         return
     kind = kind_of_op(step.op)
+    others: list[tuple[str, tuple[Any, ...]]]
     if kind in ("pointwise", "copy", "fill", "setitem", "index"):
         others = [("mul_", (2,)), ("fill_", (2,)), ("add_", (2,))]
     elif step.op in MULTI:
