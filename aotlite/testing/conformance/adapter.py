@@ -354,7 +354,7 @@ class Adapter(Differentiable):
 
     def from_dying_numpy(self, way: str, size: int) -> Array:
         """What a method makes of a NumPy array that nobody else holds."""
-        return getattr(self, way)(np.arange(size))
+        return getattr(self, way)(self.numpy_source(size))
 
     # --- the other side of an exchange: NumPy's arrays and Python's bytes
 

@@ -200,7 +200,8 @@ class View:
                 case int():
                     made = made.select(dim, item)
                 case slice():
-                    _demand(-made.shape[dim] <= (item.start or 0) <= made.shape[dim])
+                    ends = item.start or 0, item.stop or 0
+                    _demand(all(-made.shape[dim] <= end <= made.shape[dim] for end in ends))
                     made, dim = made._places(dim, range(made.shape[dim])[item]), dim + 1
         return made
 

@@ -29,6 +29,7 @@ GROUPS: dict[str, str] = {
     "errors": "Refusals leave things as they were",
     "immutable": "Immutable arrays",
     "exchange": "Exchange with NumPy, DLPack and buffers",
+    "drawn": "Random chains of views and writes",
     "autograd": "Histories",
     "gradients": "Gradients",
     "versions": "Version counters",
@@ -52,6 +53,8 @@ class Rule:
     check: Check
     cases: Callable[[], Iterable[Any]]
     group: str
+    smaller: Callable[[Any], Iterable[Any]] | None = None
+    """Cases with less in them, for rules whose cases are drawn: the breach is then shrunk."""
     choice: bool = False
     """Libraries may keep it or not, and say which: "yes" and "no", never "breaks"."""
 
@@ -61,6 +64,7 @@ def rule(
     title: str,
     cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),),
     *,
+    smaller: Callable[[Any], Iterable[Any]] | None = None,
     choice: bool = False,
 ) -> Callable[[Check], Rule]:
     """Returns a decorator: a check becomes a `Rule`. The check's docstring is the claim.
@@ -73,7 +77,7 @@ def rule(
         group = check.__module__.rpartition(".rules_")[2]
         enumerate_cases = cases if callable(cases) else lambda: cases
         claim = " ".join((check.__doc__ or "").split())
-        return Rule(id, title, claim, check, enumerate_cases, group, choice)
+        return Rule(id, title, claim, check, enumerate_cases, group, smaller, choice)
 
     return declare
 

@@ -74,7 +74,7 @@ def other_views() -> Iterator[Chain]:
     yield from views("unfold", [(0, 1, 1), (0, 2, 1)])
     yield from views("expand", [((2,),), ((2, 2),)])
     yield from views("unbind", [(0,)])
-    yield from views("getitem", [(0,)])
+    yield from (case for case in views("getitem", [(0,)]) if len(case[0]) == 1)
 
 
 @rule("WRT-8", "what can be written shares both ways, or is a copy", other_views)

@@ -48,8 +48,20 @@ def run_rule(
             case Absent() as absent:
                 missing[str(absent)] = None
             case Breaks() as breach:
-                return breach
+                return shrunk(rule, adapter, case, breach, begin)
     return Keeps(kept, tuple(missing)) if kept else Lacks(tuple(missing))
+
+
+def shrunk(
+    rule: Rule, adapter: Adapter, case: Any, breach: Breaks, begin: Callable[[str], None]
+) -> Breaks:
+    """The breach of the smallest case that can be reached by making `case` smaller."""
+    for candidate in rule.smaller(case) if rule.smaller else ():
+        begin(repr(candidate))
+        match run_case(rule, adapter, candidate):
+            case Breaks() as found:
+                return shrunk(rule, adapter, candidate, found, begin)
+    return breach
 
 
 def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:

@@ -43,6 +43,8 @@ def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0) -> Twin
 def step(on: Adapter, twin: Twin, name: str, *arguments: Any) -> list[Twin]:
     """One or more views of a twin. *Err* `NoView`: the model has none, nothing is asked then."""
     made = getattr(twin.view, name)(*arguments)
+    if not made:
+        raise NoView
     arrays = getattr(on, name)(twin.array, *arguments)
     if isinstance(made, View):
         return [Twin(arrays, made)]
