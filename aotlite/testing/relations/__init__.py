@@ -1,0 +1,124 @@
+"""Metamorphic relations: programs changed in a way that must not change their world.
+
+    check(program)                         eagerly in aotlite, over all relations: what differs
+    check(program, on="torch")             eagerly in PyTorch
+    check(program, {"partition": "min_cut"})   compiled by aotlite with these options
+    check(program, make=wrapper)           of `wrapper(body)`, whatever that is
+    check_relation(relation, program, ...) the same for one of `RELATIONS`
+
+No other engine is needed: a program and its variant run on the same one. What may differ between
+the two, and why, each relation says in its claim. Where a relation applies is decided by what the
+steps do to memory in an eager run (`facts`), exactly. Rules: GEN-1, GEN-11, GEN-13.
+
+>>> from aotlite.testing import Call, Program
+>>> call = Call([["make", [0, [2, 2], "float64", False]]], ["$0"])
+>>> body = [["select", ["$0", 0, 0]], ["select", ["$0", 0, 1]], ["mul_", ["$1", 2]]]
+>>> program = Program([*body, ["add_", ["$2", 1]]], ["$1"], [call])
+>>> [variant] = relation("reorder disjoint writes").transform(program)
+>>> [step.op for step in variant.program.body]
+['select', 'select', 'add_', 'mul_']
+>>> check(program), check(program, {})
+([], [])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aotlite.testing.engines import Engine
+from aotlite.testing.programs import Program
+from aotlite.testing.relations.arguments import COPY_BACK, DUPLICATE, MERGE, PERMUTE, UNUSED
+from aotlite.testing.relations.base import Relation, Same, Traced, Variant
+from aotlite.testing.relations.checking import Examined, Maker, Subject, examined, subject
+from aotlite.testing.relations.compilers import PARTITIONED, REVERSED, SPLIT, TWICE
+from aotlite.testing.relations.order import DISJOINT_WRITES, READS_PAST_WRITES, VIEWS_PAST_WRITES
+from aotlite.testing.relations.views import LOOKED_AT, READ, STRIDED, THROUGH_ALIAS
+from aotlite.testing.relations.writes import COPIED_IN, NAMED_ANEW, NO_GRAD, WRITTEN_AGAIN
+
+__all__ = [
+    "RELATIONS",
+    "Examined",
+    "Relation",
+    "Same",
+    "Subject",
+    "Traced",
+    "Variant",
+    "check",
+    "check_relation",
+    "examined",
+    "relation",
+    "subject",
+]
+
+RELATIONS: tuple[Relation, ...] = (
+    COPY_BACK,
+    DISJOINT_WRITES,
+    READS_PAST_WRITES,
+    VIEWS_PAST_WRITES,
+    PERMUTE,
+    DUPLICATE,
+    MERGE,
+    UNUSED,
+    SPLIT,
+    STRIDED,
+    PARTITIONED,
+    THROUGH_ALIAS,
+    LOOKED_AT,
+    READ,
+    NAMED_ANEW,
+    NO_GRAD,
+    COPIED_IN,
+    WRITTEN_AGAIN,
+    TWICE,
+    REVERSED,
+)
+
+
+def relation(name: str) -> Relation:
+    """The relation with this name. Raises `ArgumentError` where there is none."""
+    from aotlite.ir.errors import ArgumentError
+
+    for each in RELATIONS:
+        if each.name == name:
+            return each
+    known = ", ".join(repr(each.name) for each in RELATIONS)
+    raise ArgumentError(f"relation: the name is {name!r}, expected one of {known}")
+
+
+def check(
+    program: Program,
+    options: Mapping[str, Any] | None = None,
+    *,
+    on: str | Engine = "aotlite",
+    make: Maker | None = None,
+    limit: int | None = 2,
+    seed: int = 0,
+) -> list[str]:
+    """What differs between a program and its variants, over all relations; empty if nothing does.
+
+    Of each relation at most `limit` variants are played, drawn by `seed`; None plays all. `options`
+    are those of `aotlite.compile`; without any, and without `make`, the engine's eager mode runs.
+    Calls that raise eagerly are left out, and those that the compiled function refuses.
+    """
+    whose = subject(on, options, make)
+    traced = Traced.of(whose.library, program)
+    found: list[str] = []
+    for each in RELATIONS:
+        found += examined(each, traced, whose, limit=limit, seed=seed).found
+    return found
+
+
+def check_relation(
+    which: Relation | str,
+    program: Program,
+    options: Mapping[str, Any] | None = None,
+    *,
+    on: str | Engine = "aotlite",
+    make: Maker | None = None,
+    limit: int | None = None,
+) -> list[str]:
+    """What differs between a program and the variants that one relation has of it."""
+    chosen = relation(which) if isinstance(which, str) else which
+    whose = subject(on, options, make)
+    return examined(chosen, Traced.of(whose.library, program), whose, limit=limit).found
