@@ -155,9 +155,9 @@ def aliases_are_copied(body: Any) -> Any:
 
     def wrong(*args: Any) -> Any:
         storages = [id(each.storage.buffer) for each in args]
-        return body(
-            *[each.clone() if storages[i] in storages[i + 1 :] else each for i, each in enumerate(args)]
-        )
+        pairs = enumerate(args, 1)
+        own = [each.clone() if storages[i - 1] in storages[i:] else each for i, each in pairs]
+        return body(*own)
 
     return wrong
 
