@@ -14,6 +14,8 @@ from aotlite.testing.laws.partitioners import PARTITIONER_LAWS, check_partitione
 from aotlite.testing.laws.passes import PASS_LAWS, GraphLaw, check_pass
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.laws.table import LAWS, PENDING, Law
+from aotlite.testing.laws.wrapper_functions import WrapperFunction
+from aotlite.testing.laws.wrappers import WRAPPER_LAWS, WrapperLaw, check_subclass
 
 __all__ = [
     "BACKEND_LAWS",
@@ -21,6 +23,7 @@ __all__ = [
     "PARTITIONER_LAWS",
     "PASS_LAWS",
     "PENDING",
+    "WRAPPER_LAWS",
     "BackendLaw",
     "Checked",
     "GraphCase",
@@ -28,10 +31,13 @@ __all__ = [
     "Law",
     "LawError",
     "Sample",
+    "WrapperFunction",
+    "WrapperLaw",
     "check_backend",
     "check_op",
     "check_partitioner",
     "check_pass",
+    "check_subclass",
     "graphs",
     "graphs_of",
     "of",
