@@ -39,6 +39,20 @@ class Scaled(nn.Module):
         return y + self.parts[0] + self.parts[1]["deep"]
 
 
+def test_what_the_testing_package_compiles_counts_as_a_users_function():
+    """Functions of aotlite's own are not looked into; those that its tools compile are."""
+    factor = 2.0
+
+    def scaled(x):
+        return x * factor
+
+    scaled.__module__ = "aotlite.testing.somewhere"
+    compiled = al.compile(scaled)
+    assert [2.0] == compiled(al.ones(1)).tolist()
+    factor = 3.0
+    assert [3.0] == compiled(al.ones(1)).tolist()
+
+
 def test_a_closure_tensor_is_read_again_at_each_call():
     """CAP-3: its bytes now, and also another tensor in the same cell."""
     w = al.tensor([1.0, 2.0])

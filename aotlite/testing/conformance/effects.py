@@ -138,6 +138,8 @@ def values(on: Adapter, call: Call) -> dict[str, Any]:
 
 def identity(on: Adapter, call: Call) -> list[list[str]]:
     """Which arguments and results are one object."""
+    if library_of(on).immutable:
+        raise Absent("arrays that can be written")
     return _groups(call.arrays, lambda one, two: one is two)
 
 
@@ -159,6 +161,8 @@ def histories(on: Adapter, call: Call) -> dict[str, tuple[bool, bool]]:
 
 def counts(on: Adapter, call: Call) -> list[int]:
     """By how much the counts of the arguments and their aliases moved."""
+    if not call.counts:
+        raise Absent("write_count")
     arrays = [*call.given.arguments, *call.given.others]
     return [on.write_count(a) - before for a, before in zip(arrays, call.counts, strict=True)]
 

@@ -39,7 +39,7 @@ def new(on: Adapter, shape: Sequence[int] = (2,), first: float = 1.0) -> Array:
 
 def one(*shape: int) -> Make:
     """One new array of a shape."""
-    return lambda on: Given([new(on, shape or (2,))])
+    return lambda on: Given([new(on, shape)])
 
 
 def two(on: Adapter) -> Given:

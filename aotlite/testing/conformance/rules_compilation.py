@@ -233,18 +233,23 @@ def other_aliases() -> Programs:
     }
 
 
+def _times_two(on: Adapter, a: Array) -> Any:
+    return on.mul(a, 2.0)
+
+
 @same(
     "GRD-1a",
     "called again with other sizes and dtypes, it is right again",
     values,
-    identity,
     shapes,
 )
 def other_sizes() -> Programs:
     """One compiled function takes arguments of other shapes, layouts and dtypes."""
     return {
-        "size": program(doubled, one(2), one(3), one(1), one(0)),
-        "dimensions": program(doubled, one(2), one(2, 2), one(1, 2)),
+        "size": program(_times_two, one(2), one(3), one(1), one(0)),
+        "dimensions": program(_times_two, one(2), one(2, 2), one(1, 2), one()),
+        "size, written": program(doubled, one(2), one(3), one(1), one(0)),
+        "dimensions, written": program(doubled, one(2), one(2, 2), one(1, 2)),
         "layout": program(
             doubled, one(2, 2), lambda on: Given([on.transpose(new(on, (2, 2)), 0, 1)])
         ),
@@ -280,6 +285,20 @@ def reshaped() -> Programs:
             lambda on, a: (on.transpose_(a, 0, 1), on.transpose_(a, 0, 1))[1], one(1, 2)
         ),
         "with a history": program(lambda on, a: on.unsqueeze_(a, 0), computed),
+    }
+
+
+@same("CMP-10", "functional updates are those of the plain call", values)
+def updates() -> Programs:
+    """Updates that make new arrays give the same compiled, and leave their operands alone."""
+    return {
+        "set": program(lambda on, a: on.set_at(a, 0, 5.0), one(2)),
+        "set, of both": program(lambda on, a, b: (on.set_at(a, 0, 5.0), on.add(a, b)), twice),
+        "set twice": program(lambda on, a: on.set_at(on.set_at(a, 0, 5.0), 0, 6.0), one(1)),
+        "added": program(lambda on, a: on.add_at(a, [0, 0], 1.0), one(2)),
+        "of itself": program(
+            lambda on, a: on.set_at(a, slice(1, None), on.narrow(a, 0, 0, 2)), one(3)
+        ),
     }
 
 

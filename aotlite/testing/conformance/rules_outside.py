@@ -162,6 +162,27 @@ def arguments_kept(on: Adapter, case: int) -> None:
     expect((on.to_list(a), on.to_list(b)), before, "the arguments after the call")
 
 
+# --- identity
+
+
+@rule("CMP-8", "a returned argument is the same object", (1, 2, 0), choice=True)
+def argument_identity(on: Adapter, case: int) -> None:
+    """Also where arrays cannot be written, so that only `is` can tell. See META-14."""
+    a = new(on, (case,))
+    function, _ = defined(on, lambda on, a: a, [a])
+    result = on.call(on.compile(function), [a])
+    expect(result is a, True, "whether the result is the argument")
+
+
+@rule("CMP-9", "a result returned twice is one object", (1, 2, 0), choice=True)
+def result_identity(on: Adapter, case: int) -> None:
+    """Also where arrays cannot be written. See META-13b."""
+    a = new(on, (case,))
+    function, _ = defined(on, lambda on, a: (y := on.mul(a, 2.0), y), [a])
+    first, second = on.call(on.compile(function), [a])
+    expect(first is second, True, "whether both results are one object")
+
+
 # --- donated memory
 
 

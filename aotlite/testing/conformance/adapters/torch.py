@@ -9,6 +9,7 @@ from aotlite.testing.conformance.adapters.torch_words import TorchWords
 from aotlite.testing.conformance.libraries import required
 
 torch = required("torch", "aotlite[torch]")
+required("torch._dynamo", "aotlite[torch]")  # now, since it takes seconds
 
 
 class Torch(TorchWords):
