@@ -64,6 +64,8 @@ def preload() -> None:
     """Imports what all children need. To be called before the first of them."""
     for name in HEAVY:
         importlib.import_module(name)
+    if importlib.util.find_spec("torch") is not None:  # an oracle for layouts
+        importlib.import_module("torch").set_num_threads(1)
     if "aotlite" in sys.modules:
         raise ValueError("aotlite is imported, expected a process that has not imported it")
     spec = importlib.util.find_spec("aotlite")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
@@ -160,7 +161,13 @@ def _draw(test: Any, arguments: dict[str, Any], seed: int) -> None:
 
 
 # ----------------------------------------------------------------------------- drawn by themselves
-_OVERLAP = (("compare_pairs", 60), ("compare_bytes", 40), ("compare_alone", 60))
+_OVERLAP = (
+    ("compare_pairs", 60),
+    ("compare_bytes", 40),
+    ("compare_alone", 60),
+    ("compare_at_once", 40),
+    ("compare_adversaries", 4),
+)
 
 
 def _overlap(name: str, count: int, seed: int) -> None:
@@ -209,8 +216,16 @@ _LAYOUT = (
     "test_broadcast_shapes_equals_numpys",
     "test_wrap_dims_keeps_the_order_and_refuses_a_repeat",
 )
+_LAYOUT_OF_TORCH = (
+    "test_layout_predicates_equal_pytorchs",
+    "test_view_strides_equal_pytorchs",
+    "test_clone_strides_equal_pytorchs",
+    "test_elementwise_strides_of_one_operand_equal_pytorchs",
+    "test_elementwise_strides_of_several_operands_equal_pytorchs",
+)
+"""Eager and compiled functions share these answers, so that no comparison of the two shows them."""
 _EXHAUSTIVE = {
-    "tests.ir.test_layout": _LAYOUT,
+    "tests.ir.test_layout": (*_LAYOUT, *(_LAYOUT_OF_TORCH if find_spec("torch") else ())),
     "tests.rules.test_ali_overlap": ("test_the_equation_is_solved_near_its_corners_too",),
 }
 
@@ -222,5 +237,7 @@ def _exhaustive() -> Iterator[Family]:
 
 
 def _whole(module: str, name: str, _: int) -> None:
-    getattr(importlib.import_module(module), name)()
+    test = getattr(importlib.import_module(module), name)
+    wanted = [importlib.import_module(each) for each in signature(test).parameters]
+    test(*wanted)
 

@@ -108,6 +108,16 @@ def compare_alone(seed, count):
     return answers
 
 
+def compare_at_once(seed, count):
+    """What lattices answer, which else are asked only where a search is long."""
+    before = overlap._QUICK
+    overlap._QUICK = 1
+    try:
+        return [*compare_pairs(seed, count), *compare_alone(seed, count)]
+    finally:
+        overlap._QUICK = before
+
+
 @pytest.mark.rules("ALI-5", "ALI-2", "ALI-3", "ALI-4")
 def test_random_pairs_answer_as_brute_force():
     """Symmetric, and the same wherever in memory the pair lies."""
@@ -122,6 +132,11 @@ def test_random_pairs_of_other_dtypes_answer_as_brute_force_over_bytes():
 @pytest.mark.rules("TEN-8")
 def test_random_geometries_repeat_an_address_where_brute_force_finds_one():
     assert min(compare_alone(3, 2000)) > 300
+
+
+@pytest.mark.rules("ALI-5", "TEN-8")
+def test_what_is_answered_without_a_search_is_brute_forces_answer():
+    assert min(compare_at_once(4, 300)) > 30
 
 
 @pytest.mark.long
@@ -142,12 +157,12 @@ def timed(a, b):
     return found
 
 
-def meeting(rng, size, largest):
+def meeting(rng, size, largest, rank=6):
     """Two geometries with an element in common, wherever that is."""
     pair = []
     for _ in range(2):
-        shape = tuple(rng.randint(2, size) for _ in range(6))
-        stride = tuple(rng.randint(1, largest) for _ in range(6))
+        shape = tuple(rng.randint(2, size) for _ in range(rank))
+        stride = tuple(rng.randint(1, largest) for _ in range(rank))
         here = sum(rng.randrange(n) * step for n, step in zip(shape, stride, strict=True))
         pair.append((shape, stride, here))
     end = max(pair[0][2], pair[1][2])
@@ -196,6 +211,21 @@ def test_rank_six_equals_brute_force_where_a_search_would_be_long(digits):
             for _ in range(2)
         )
         assert share(a, b) == timed(a, b)
+
+
+def compare_adversaries(seed, count):
+    """Pairs of rank 6 of any size, made to meet or to miss each other."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        size, largest = rng.choice((3, 10, 100, 10**6)), 10 ** rng.choice((3, 6, 9, 15))
+        rank = rng.randint(2, 6)
+        assert timed(*meeting(rng, size, largest, rank))
+        assert not timed(*missing(rng, size, largest, rank))
+
+
+@pytest.mark.rules("ALI-5")
+def test_adversaries_of_any_rank_are_answered():
+    compare_adversaries(5, 20)
 
 
 @pytest.mark.rules("ALI-5")

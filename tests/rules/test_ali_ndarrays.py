@@ -1,0 +1,158 @@
+"""Inputs that share memory by ndarrays: each has a storage of its own, so that no base can be made.
+
+Rules: ALI-1 (refused where one that overlaps another is written), and what read-only memory refuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotlite as al
+
+ROOM = 12
+
+
+@attrs.frozen
+class Window:
+    """A part of one array: where it starts, its size and its step."""
+
+    start: int
+    size: int
+    step: int
+
+    @property
+    def places(self) -> set[int]:
+        return {self.start + k * self.step for k in range(self.size)}
+
+    def of(self, array: Any) -> Any:
+        return array[self.start : self.start + self.size * self.step : self.step]
+
+
+@st.composite
+def windows(draw: Any) -> Window:
+    size, step = draw(st.integers(0, 4)), draw(st.integers(1, 3))
+    return Window(draw(st.integers(0, ROOM - max(size * step, 1))), size, step)
+
+
+@attrs.frozen
+class Program:
+    """Windows of one array and of others, which of them are written, and how."""
+
+    windows: tuple[Window, ...]
+    apart: tuple[bool, ...]
+    """Whether a window is of an array of its own."""
+    writes: tuple[tuple[int, str], ...]
+    frozen: bool
+    """Whether the shared array is read-only."""
+
+    def body(self, *xs: Any) -> Any:
+        total = xs[0].sum() * 0.0
+        for place, how in self.writes:
+            x = xs[place % len(xs)]
+            match how:
+                case "write":
+                    x.mul_(2.0)
+                case "write a part":
+                    x[:1].add_(3.0)
+                case "write quietly":
+                    x.detach().add_(1.0)
+                case "read":
+                    total = total + (x * x).sum()
+        return total, xs[-1], xs[0] + 1.0
+
+    @property
+    def written(self) -> set[int]:
+        places = {place % len(self.windows) for place, how in self.writes if how != "read"}
+        return {place for place in places}
+
+    def given(self) -> tuple[list[Any], list[Any]]:
+        """The arrays, and the tensors over their windows."""
+        shared = np.arange(float(ROOM))
+        shared.flags.writeable = not self.frozen
+        arrays = [shared if not own else np.arange(float(ROOM)) for own in self.apart]
+        tensors = [
+            al.from_numpy(w.of(a)) for w, a in zip(self.windows, arrays, strict=True)
+        ]
+        return arrays, tensors
+
+    def overlaps(self) -> bool:
+        """Whether a written window overlaps another, by brute force."""
+        pairs = [
+            (i, j)
+            for i, one in enumerate(self.windows)
+            for j, other in enumerate(self.windows[:i])
+            if not (self.apart[i] or self.apart[j]) and one.places & other.places
+        ]
+        return any(i in self.written or j in self.written for i, j in pairs)
+
+    def seen(self, run: Any) -> Any:
+        """What is seen of a call."""
+        arrays, tensors = self.given()
+        before = [array.tolist() for array in arrays]
+        try:
+            total, last, other = run(*tensors)
+        except al.AotliteError as error:
+            assert before == [array.tolist() for array in arrays]
+            assert [0] * len(tensors) == [t.version for t in tensors]
+            return type(error)
+        same = [last is t for t in tensors]
+        values = [array.tolist() for array in arrays]
+        return values, total.tolist(), other.tolist(), same, [t.version for t in tensors]
+
+
+programs = st.integers(2, 3).flatmap(
+    lambda count: st.builds(
+        Program,
+        st.tuples(*[windows()] * count),
+        st.tuples(*[st.sampled_from([False, False, True])] * count),
+        st.lists(
+            st.tuples(
+                st.integers(0, 2),
+                st.sampled_from(["write", "write a part", "write quietly", "read"]),
+            ),
+            max_size=3,
+        ).map(tuple),
+        st.booleans() if count == 2 else st.just(False),
+    )
+)
+
+
+@pytest.mark.rules("ALI-1", "GEN-2")
+@settings(max_examples=150)
+@given(programs)
+def test_windows_of_one_array_are_refused_where_a_written_one_overlaps(program: Program) -> None:
+    """Everything else is as in eager; a refused call leaves all as it was, and so does the next."""
+    compiled = al.compile(program.body)
+    found = [program.seen(compiled) for _ in range(2)]
+    assert found[0] == found[1]
+    if program.overlaps() and not program.frozen:
+        assert al.AliasError is found[0]
+    elif not program.frozen:
+        assert program.seen(program.body) == found[0]
+
+
+@pytest.mark.rules("GEN-2")
+@settings(max_examples=60)
+@given(programs)
+def test_read_only_memory_is_refused_where_it_is_written(program: Program) -> None:
+    """Before anything, also where a function was compiled for memory that may be written."""
+    program = attrs.evolve(program, frozen=True)
+    free = attrs.evolve(program, frozen=False)
+    shared = {i for i, own in enumerate(program.apart) if not own}
+    elements = [window.size for window in program.windows]
+    if program.overlaps():
+        return
+    compiled = al.compile(program.body)
+    expected = free.seen(program.body)
+    assert expected == free.seen(compiled)
+    found = program.seen(compiled)
+    if not program.written & shared:
+        assert expected == found
+    elif any(elements[i] for i in program.written & shared):
+        assert al.ArgumentError is found

@@ -1,0 +1,255 @@
+"""Tensors outside the arguments: found again at each call, whichever way a function reaches them."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotlite as al
+from aotlite import nn
+
+Function = Callable[[Any], Any]
+Put = Callable[[Any], None]
+Body = Callable[[Any, Any], Any]
+Way = Callable[[Any, Body], tuple[Function, Put]]
+"""A function of x that runs a body on x and an outer value, and what puts another in its place."""
+
+
+def of_cell(value: Any, body: Body) -> tuple[Function, Put]:
+    def put(other: Any) -> None:
+        nonlocal value
+        value = other
+
+    return (lambda x: body(x, value)), put
+
+
+def of_nested_function(value: Any, body: Body) -> tuple[Function, Put]:
+    inner, put = of_cell(value, body)
+
+    def outer(x: Any) -> Any:
+        def middle(y: Any) -> Any:
+            return inner(y)
+
+        return middle(x)
+
+    return outer, put
+
+
+def of_default(value: Any, body: Body) -> tuple[Function, Put]:
+    def function(x: Any, w: Any = value) -> Any:
+        return body(x, w)
+
+    return function, lambda other: setattr(function, "__defaults__", (other,))
+
+
+def of_keyword_default(value: Any, body: Body) -> tuple[Function, Put]:
+    def function(x: Any, *, w: Any = value) -> Any:
+        return body(x, w)
+
+    return function, lambda other: setattr(function, "__kwdefaults__", {"w": other})
+
+
+def of_global(value: Any, body: Body) -> tuple[Function, Put]:
+    names: dict[str, Any] = {"w": value, "body": body, "__name__": "elsewhere"}
+    exec("def function(x):\n    return body(x, w)", names)
+    return names["function"], lambda other: names.__setitem__("w", other)
+
+
+def of_module(value: Any, body: Body) -> tuple[Function, Put]:
+    module: Any = types.ModuleType("outside")
+    module.w = value
+    names: dict[str, Any] = {"outside": module, "body": body, "__name__": "elsewhere"}
+    exec("def function(x):\n    return body(x, outside.w)", names)
+    return names["function"], lambda other: setattr(module, "w", other)
+
+
+def of_partial(value: Any, body: Body) -> tuple[Function, Put]:
+    function: Any = functools.partial(lambda x, w: body(x, w), w=value)
+    return function, lambda other: function.keywords.__setitem__("w", other)
+
+
+def of_partial_of_what_reads(value: Any, body: Body) -> tuple[Function, Put]:
+    inner, put = of_cell(value, body)
+    return functools.partial(lambda f, x: f(x), inner), put
+
+
+def of_wrapped(value: Any, body: Body) -> tuple[Function, Put]:
+    inner, put = of_cell(value, body)
+
+    @functools.wraps(inner)
+    def function(x: Any) -> Any:
+        return inner(x)
+
+    return function, put
+
+
+class Holding:
+    """An object that is called, or of which a method is."""
+
+    kept: Any = None
+
+    def __init__(self, value: Any, body: Body) -> None:
+        self.value = value
+        self.body = body
+
+    def __call__(self, x: Any) -> Any:
+        return self.body(x, self.value)
+
+    def method(self, x: Any) -> Any:
+        return self.body(x, self.value)
+
+
+def of_method(value: Any, body: Body) -> tuple[Function, Put]:
+    holder = Holding(value, body)
+    return holder.method, lambda other: setattr(holder, "value", other)
+
+
+def of_object(value: Any, body: Body) -> tuple[Function, Put]:
+    holder = Holding(value, body)
+    return holder, lambda other: setattr(holder, "value", other)
+
+
+def of_class(value: Any, body: Body) -> tuple[Function, Put]:
+    class Having:
+        kept = [value]
+
+        def __call__(self, x: Any) -> Any:
+            return body(x, self.kept[0])
+
+    return Having(), lambda other: Having.kept.__setitem__(0, other)
+
+
+def of_containers(value: Any, body: Body) -> tuple[Function, Put]:
+    box: dict[str, Any] = {"a": [1, (2, {"w": value})], "b": 3}
+    put = box["a"][1][1].__setitem__
+    return (lambda x: body(x, box["a"][1][1]["w"])), lambda other: put("w", other)
+
+
+def of_nn_module(value: Any, body: Body) -> tuple[Function, Put]:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            self.parts = [value]
+
+        def forward(self, x: Any) -> Any:
+            return body(x, self.parts[0])
+
+    net = Net()
+    return (lambda x: net(x)), lambda other: net.parts.__setitem__(0, other)
+
+
+def of_gradient(value: Any, body: Body) -> tuple[Function, Put]:
+    holder = al.zeros(2, 2)
+    holder.grad = value
+    return (lambda x: body(x, holder.grad)), lambda other: setattr(holder, "grad", other)
+
+
+WAYS: tuple[Way, ...] = (
+    *(of_cell, of_nested_function, of_default, of_keyword_default, of_global, of_module),
+    *(of_partial, of_partial_of_what_reads, of_wrapped, of_method, of_object, of_class),
+    *(of_containers, of_nn_module, of_gradient),
+)
+CHANGES = ("nothing", "bytes", "another", "shape", "history", "an argument", "a view of it")
+
+
+@attrs.frozen
+class Session:
+    """A way, what the function does to the outer tensor, and what changes between calls."""
+
+    way: Way
+    steps: tuple[str, ...]
+    changes: tuple[str, ...]
+
+    def body(self, x: Any, w: Any) -> Any:
+        """Reads and writes both."""
+        seen = x * w
+        for step in self.steps:
+            match step:
+                case "write":
+                    w.mul_(2.0)
+                case "write quietly":
+                    with al.no_grad():
+                        w.add_(1.0)
+                case "write a part":
+                    w[0].add_(x.sum())
+                case "read":
+                    seen = seen + w
+        return seen, w, w[0]
+
+    def play(self, *, compiles: bool) -> list[Any]:
+        """What is seen after each call, up to one that raises, of which eager has done a part."""
+        made: list[Any] = [al.tensor([[1.0, 2.0], [3.0, 4.0]])]
+        function, put = self.way(made[0], self.body)
+        run = al.compile(function) if compiles else function
+        x = al.tensor([[2.0, -1.0], [1.0, 3.0]], requires_grad=True)
+        found = []
+        for change in ("nothing", *self.changes):
+            _change(change, x, made, put)
+            found.append(_seen(run, x, made))
+            if isinstance(found[-1], type):
+                break
+        return found
+
+
+def _change(change: str, x: Any, made: list[Any], put: Put) -> None:
+    w = made[-1]
+    match change:
+        case "bytes":
+            with al.no_grad():
+                w.fill_(3.0)
+            return
+        case "another":
+            w = al.tensor([[5.0, 1.0], [1.0, 2.0]])
+        case "shape":
+            w = al.tensor([4.0, 2.0])
+        case "history":
+            w = al.ones(2, 2).requires_grad_() * 3.0
+        case "an argument":
+            w = x
+        case "a view of it":
+            w = w.t()
+        case _:
+            return
+    made.append(w)
+    put(w)
+
+
+def _seen(run: Any, x: Any, made: list[Any]) -> Any:
+    try:
+        results = run(x)
+    except al.AotliteError as error:
+        return type(error)
+    identity = [[a is b for b in (x, *made)] for a in results]
+    facts = [
+        (t.tolist(), t.stride(), t.requires_grad, t.is_leaf, t.version) for t in (*results, x, *made)
+    ]
+    gradient = None
+    if results[0].requires_grad:
+        try:
+            (gradient,) = al.autograd.grad(results[0].sum(), [x], allow_unused=True)
+        except al.AotliteError as error:
+            return identity, facts, type(error)
+    return identity, facts, None if gradient is None else gradient.tolist()
+
+
+@pytest.mark.rules("CAP-3", "CAP-4", "FUN-27", "GRD-1")
+@settings(max_examples=100)
+@given(
+    st.builds(
+        Session,
+        st.sampled_from(WAYS),
+        st.lists(
+            st.sampled_from(["write", "write quietly", "write a part", "read"]), max_size=3
+        ).map(tuple),
+        st.lists(st.sampled_from(CHANGES), max_size=4).map(tuple),
+    )
+)
+def test_tensors_are_found_where_they_are_by_then(session: Session) -> None:
+    eager, compiled = session.play(compiles=False), session.play(compiles=True)
+    assert eager == compiled
