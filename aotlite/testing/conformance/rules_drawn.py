@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from aotlite.testing.conformance.absent import Absent
@@ -11,10 +12,7 @@ from aotlite.testing.conformance.model import NoView, View, dense
 from aotlite.testing.conformance.rules import attempt, rule
 from aotlite.testing.conformance.twins import Step, Twin, demand_writes, new, poke, see, step
 
-ARITHMETIC = {
-    "add_": lambda old, operand: old + operand,
-    "mul_": lambda old, operand: old * operand,
-}
+ARITHMETIC = {"add_": operator.add, "mul_": operator.mul}
 
 
 @rule("MEM-1", "drawn chains of views and writes", programs, smaller=smaller)

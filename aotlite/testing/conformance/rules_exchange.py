@@ -149,7 +149,7 @@ def outlives(on: Adapter, case: tuple[int, str]) -> None:
     """An array on NumPy's memory keeps its values when NumPy's array is gone."""
     size, way = case
     made = on.from_dying_numpy(way, size)
-    gc.collect()
+    gc.collect(0)
     others = [on.numpy_source(size) for _ in range(4)]
     expect(on.to_list(made), list(range(size)), f"the values, with {len(others)} other arrays")
 

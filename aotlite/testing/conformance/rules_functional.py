@@ -39,7 +39,7 @@ def operands() -> Iterator[tuple[str, Chain]]:
 def leaves(on: Adapter, case: tuple[str, Chain]) -> None:
     """Operand and base have the values of before, also where the op sorts or sums."""
     op, layout = case
-    base, [twin] = chain(on, layout)
+    base, [twin] = chain(on, layout, rise=-1)
     apply(on, op, twin.array)
     see(on, twin, "the operand after the op")
     see(on, base, "the operand's base after the op")

@@ -142,7 +142,7 @@ def integer_outside(on: Adapter, case: tuple[int, int]) -> None:
     expect(refused, True, "whether the read was refused")
 
 
-@rule("IDX-9", "assigning an array's own part by a list: refused or right", [
+@rule("IDX-6c", "assigning an array's own part by a list: refused or right", [
     (2, [1], (0, 1)), (3, [1, 2], (0, 2)), (3, [2, 0, 1], (0, 3)), (3, [0, 1], (1, 2))
 ])  # fmt: skip
 def put_own_part(on: Adapter, case: tuple[int, list[int], tuple[int, int]]) -> None:

@@ -305,7 +305,7 @@ def survives(on: Adapter, case: Chain) -> None:
     base = dense(list(range(math.prod(shape))), shape)
     [view] = model_views(base, steps)
     twin = Twin(on.orphan(base.to_list(), "int64", steps), view)
-    gc.collect()
+    gc.collect(0)
     others = [new(on, shape, first=50) for _ in range(4)]
     see(on, twin, f"the view, with {len(others)} other arrays made since")
     fill(on, twin, 7)

@@ -31,9 +31,9 @@ class Twin:
         return self.view.to_list()
 
 
-def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0) -> Twin:
-    """A new array of consecutive numbers, and its model."""
-    values: list[Any] = list(range(first, first + math.prod(shape)))
+def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0, rise: int = 1) -> Twin:
+    """A new array of numbers from `first` on, and its model."""
+    values: list[Any] = [first + rise * place for place in range(math.prod(shape))]
     if dtype == "bool":
         values = [value % 2 == 1 for value in values]
     array = on.from_list(nested(values, shape), dtype) if values else on.zeros(shape, dtype)
@@ -52,10 +52,12 @@ def step(on: Adapter, twin: Twin, name: str, *arguments: Any) -> list[Twin]:
     return [Twin(array, view) for array, view in zip(arrays, made, strict=True)]
 
 
-def chain(on: Adapter, case: Chain, dtype: str = "int64") -> tuple[Twin, list[Twin]]:
+def chain(
+    on: Adapter, case: Chain, dtype: str = "int64", rise: int = 1
+) -> tuple[Twin, list[Twin]]:
     """The base, and what the last step makes; steps before go on from their first result."""
     shape, steps = case
-    base = new(on, shape, dtype)
+    base = new(on, shape, dtype, rise=rise)
     twins = [base]
     for name, *arguments in steps:
         twins = step(on, twins[0], name, *arguments)
