@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -25,18 +26,35 @@ Compile = Callable[..., Callable[..., Any]]
 
 
 class ProgramError(AssertionError):
-    """A check that failed on a program, which it carries: `program` and `options`.
+    """A check that failed on a program, which it carries.
 
-    The pytest plugin stores the script of the last one that a test raised.
+    The pytest plugin stores a script of the last one that a test raised, made smaller.
     """
 
     def __init__(
-        self, message: str, program: Program | None = None, options: dict[str, Any] | None = None
+        self,
+        message: str,
+        program: Program | None = None,
+        check: Callable[[Program], Sequence[str]] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(message)
         self.program = program
-        self.options = dict(options or {})
-        """What `aotlite.compile` was given."""
+        """None where the check was of functions."""
+        self.check = check
+        """What the check finds in a program, one line each: by this a program is made smaller."""
+        self.options = options
+        """The arguments of `Program.to_script`."""
+
+    def smallest(self, seconds: float | None = None) -> Program | None:
+        """A smaller program of which the check finds the same kind of thing."""
+        from aotlite.testing.shrinking import shrunk
+
+        program, check = self.program, self.check
+        if program is None or check is None:
+            return program
+        wanted = kind_of(check(program))
+        return shrunk(program, lambda each: kind_of(check(each)) == wanted, seconds=seconds)
 
 
 class Difference(ProgramError):
@@ -87,6 +105,7 @@ def assert_same_effects(
     ...     print(error.found[1])
     values of input 0 after the call: [2.0, 4.0], eager [1.0, 2.0]
     """
+    __tracebackhide__ = True
     library = engine(on)
     mine, its = (_world_of(library, each, inputs, after) for each in (compiled, eager))
     found = differences(mine, its)
@@ -161,11 +180,21 @@ def check_program(
     >>> call = Call([["make", [0, [3], "float64", False]]], ["$0"])
     >>> check_program(Program([["mul_", ["$0", 2]]], ["$1"], [call]), verify=2)
     """
-    found = differences_of(program, on=on, compile=compile, **options)
+    __tracebackhide__ = True
+    check = partial(differences_of, on=on, compile=compile, **options)
+    found = check(program)
     if found:
         error = _difference("check_program", found)
-        error.program, error.options = program, options
+        error.program, error.check, error.options = program, check, options
+        if compile is not None:
+            error.options = {"compile": place_of(compile), **options}
         raise error
+
+
+def place_of(function: Any) -> str:
+    """Where a function is: "module:name"."""
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def differences_of(

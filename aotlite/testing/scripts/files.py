@@ -102,6 +102,11 @@ def _checks(
     function = "al.compile"
     if compile is not None:
         module, _, function = compile.partition(":")
+        if not (function.isidentifier() and module):
+            raise ArgumentError(
+                f"to_script: compile is {compile!r}, expected the place of a function that can be "
+                'imported, "module:name"'
+            )
         imports.insert(1, f"from {module} import {function}")
     words, more = _options(options)
     made = f"{function}({', '.join(['f', *words])})"
