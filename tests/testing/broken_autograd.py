@@ -488,7 +488,7 @@ class UpdatesWrite(Compiled):
     """Functional updates that write their operand."""
 
     def compile(self, function):
-        return lambda *arrays: [each.fill_(5.0) for each in arrays][0]
+        return lambda *arrays: next(each.fill_(5.0) for each in arrays)
 
 
 class UpdatesHaveGradients(Compiled):

@@ -13,6 +13,7 @@ LIBRARIES: dict[str, str] = {
     "numpy": f"{_ADAPTERS}.numpy:NumPy",
     "array-api-strict": f"{_ADAPTERS}.array_api_strict:ArrayAPIStrict",
     "jax": f"{_ADAPTERS}.jax:JAX",
+    "cupy": f"{_ADAPTERS}.cupy:CuPy",
     "torch": f"{_ADAPTERS}.torch:Torch",
     "aotlite": f"{_ADAPTERS}.aotlite:Aotlite",
 }
