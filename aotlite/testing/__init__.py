@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aotlite.testing.checking import check_program as check_program
     from aotlite.testing.checking import differences_of as differences_of
     from aotlite.testing.coverage import Coverage as Coverage
+    from aotlite.testing.draws.whole import draw as draw
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.programs import Call as Call
@@ -43,6 +44,7 @@ _LAZY: dict[str, str] = {
         "coverage": "Coverage",
         "checking": "Difference Inputs ProgramError assert_same_effects check_program "
         "differences_of",
+        "draws.whole": "draw",
         "engines": "Engine engine",
         "programs": "Call Program Step",
         "shrinking": "shrunk",
