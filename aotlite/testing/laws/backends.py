@@ -33,7 +33,7 @@ from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Broken, Checked, broken, running
 from aotlite.testing.laws.failing import failing_graphs
-from aotlite.testing.laws.graph_runs import Given, Ran, given, picture, same_results
+from aotlite.testing.laws.graph_runs import Given, Ran, copied, given, picture, same_results
 from aotlite.testing.laws.passes import cases_of
 
 __all__ = ["BACKEND_LAWS", "BackendLaw", "check_backend"]
@@ -70,7 +70,7 @@ def check_backend(backend: Any, graphs: Iterable[Graph | GraphCase] | None = Non
     found = backend_from(backend)
     subject = f"backend {found.name!r}"
     cases = _default_cases() if graphs is None else cases_of(graphs)
-    refused = [case.name for case in cases if not _obeys(found, subject, case)]
+    refused = [case.name for case in map(copied, cases) if not _obeys(found, subject, case)]
     failing = failing_graphs() if graphs is None else ()
     for case in failing:
         for law in BACKEND_LAWS:

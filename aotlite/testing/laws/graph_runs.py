@@ -6,6 +6,7 @@ on them exact, so that equality needs no tolerance.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,17 +14,26 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.interpreter import ArrayValue
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken
 from aotlite.testing.laws.running import same_bits
 from aotlite.verification import DRAWS, Draw, Drawing, Inputs
 
-__all__ = ["Given", "Ran", "given", "is_functional", "picture", "run", "same_results", "title"]
+__all__ = [
+    "Given",
+    "Ran",
+    "copied",
+    "given",
+    "is_functional",
+    "picture",
+    "run",
+    "same_results",
+    "title",
+]
 
 STREAMS = (0, 1)
 """Inputs are drawn so many times; each role its own, the same in each process."""
@@ -154,12 +164,21 @@ def _text(array: Any) -> str:
 
 # --------------------------------------------------------------------------------------- pictures
 def picture(graph: Graph) -> tuple[Any, ...]:
-    """All that a graph is: its text, its nodes by identity, and the fields of each."""
+    """All that a graph is: its name, its nodes by identity, and the fields of each."""
     fields = [
         (n, n.op, n.target, n.args, n.meta, n.role, n.grad_mode, n.phase, n.sequence, n.recompute)
         for n in graph.nodes
     ]
-    return (dumps(graph), graph.name, *fields)
+    return (graph.name, *fields)
+
+
+def copied(case: GraphCase) -> GraphCase:
+    """The case with a graph of nodes of its own: whatever is done to it, others keep theirs."""
+    made: dict[Node, Node] = {}
+    for node in case.graph.nodes:
+        made[node] = copy.copy(node)
+        made[node].args = map_nodes(node.args, made.__getitem__)
+    return attrs.evolve(case, graph=Graph(tuple(made.values()), case.graph.name))
 
 
 def title(kind: str, function: Any) -> str:

@@ -144,6 +144,8 @@ def _chosen(op: Op, laws: Iterable[Law | str] | None) -> tuple[Law, ...]:
 
 def _check_enough(op: Op, laws: Sequence[Law], cases: Sequence[Sample]) -> None:
     """Raises ArgumentError where a law would hold for want of anything to look at."""
+    if not laws:
+        raise ArgumentError(f"laws: there are no laws for {op.name}, expected at least one")
     if not cases:
         raise ArgumentError(f"laws: there are no samples for {op.name}, expected at least one")
     differentiates = any(law.name in ("L2", "L7", "L8") for law in laws) and has_gradient(op)

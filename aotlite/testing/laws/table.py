@@ -36,8 +36,13 @@ DATA = "data-dependent"
 
 
 def class_of(op: Op) -> str:
-    """The class of op that a law speaks of: a pure op's is its cost."""
+    """The class of op that a law speaks of: a pure op's is its cost.
+
+    One that does not say what it costs counts as an indexing op: every law of pure ops holds there.
+    """
     match op:
+        case PureOp(cost=Cost.OPAQUE):
+            return Cost.INDEXING.value
         case PureOp():
             return "random (pure)" if op.cost is Cost.RANDOM else op.cost.value
         case ViewOp():
