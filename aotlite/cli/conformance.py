@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotlite.ir.errors import MissingExtraError
-
 if TYPE_CHECKING:
     from aotlite.testing.conformance.outcomes import Report
 
@@ -46,12 +44,12 @@ def command(args: argparse.Namespace) -> None:
     if args.list or not args.libraries:
         return print_rules(args.rules)
     reports = [ask(library, args) for library in args.libraries]
-    if all(report.not_run for report in reports):
-        raise MissingExtraError(reports[0].not_run)
     print_reports(Console(), reports)
     if args.markdown:
         args.markdown.write_text(markdown(reports), "utf-8")
-    if args.strict and any(report.broken for report in reports):
+    if all(report.not_run for report in reports) or (
+        args.strict and any(report.broken or report.not_run for report in reports)
+    ):
         raise SystemExit(1)
 
 
@@ -87,7 +85,8 @@ def print_reports(console: object, reports: Sequence[Report]) -> None:
     from aotlite.testing.conformance.report import rich_table, summary, title, witness
 
     assert isinstance(console, Console)
-    console.print(rich_table(reports))
+    if not all(report.not_run for report in reports):
+        console.print(rich_table(reports))
     for report in reports:
         for result in report.broken:
             print(f"\n{title(report)} breaks {result.rule}: {result.title}")

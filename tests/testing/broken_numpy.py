@@ -130,7 +130,7 @@ def fill_no_points(self, a, number):
         a.fill(number)
 
 
-POOL = {}
+POOL: dict = {}
 
 
 def pooled(self, values, dtype):

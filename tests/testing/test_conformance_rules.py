@@ -55,9 +55,7 @@ def test_ids_are_unique_and_claims_are_sentences():
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
 def test_cases_are_the_same_each_time(rule):
-    first, second = (
-        [repr(case) for case in itertools.islice(rule.cases(), 100)] for _ in range(2)
-    )
+    first, second = ([repr(case) for case in itertools.islice(rule.cases(), 100)] for _ in range(2))
     assert first == second != []
 
 

@@ -1,4 +1,4 @@
-"""The process in which a library is asked: `python -m aotlite.testing.conformance.child`.
+"""The process in which a library is asked; `contained` starts it.
 
 Arguments are the library and the ids of the rules. What it finds goes to standard output, one
 message a line; what the library prints there goes to standard error instead.
@@ -7,7 +7,6 @@ message a line; what the library prints there goes to standard error instead.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,6 +46,3 @@ def _messenger() -> Tell:
 
     return tell
 
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -19,6 +20,13 @@ from aotlite.testing.conformance.runner import result_of
 START_SECONDS = 120.0
 """What a library may take to be imported."""
 BEFORE_ANY_CASE = "the start"
+BOOT = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from aotlite.testing.conformance.child import main
+main(sys.argv[2:])
+"""
+"""The child imports what its parent would, and after that modules of the working folder."""
 
 
 def examine(
@@ -51,7 +59,8 @@ class _Child:
     """One process, the rules it is asked, and what it says."""
 
     def __init__(self, library: str, rules: Sequence[Rule], seconds: float) -> None:
-        command = [sys.executable, "-m", "aotlite.testing.conformance.child", library]
+        path = json.dumps([*sys.path, os.getcwd()])
+        command = [sys.executable, "-P", "-c", BOOT, path, library]
         self.rules = list(rules)
         self.seconds = seconds
         self.case = BEFORE_ANY_CASE

@@ -1,0 +1,82 @@
+"""Adapters for the tests of containment: one that lacks all, one that hangs, crashes, prints."""
+
+import ctypes
+import os
+import sys
+import time
+
+import numpy as np
+
+from aotlite.ir.errors import DeviceError
+from aotlite.testing.conformance import Adapter
+from aotlite.testing.conformance.adapters.numpy import NumPy
+
+
+class Nothing(Adapter):
+    """A library without any op."""
+
+
+class Hanging(NumPy):
+    """Diagonals of a second row do not come back."""
+
+    name = "hanging"
+
+    def diagonal(self, a):
+        while len(a) > 1:
+            time.sleep(0.01)
+        return a.diagonal()
+
+
+class Crashing(NumPy):
+    """A read through a null pointer."""
+
+    name = "crashing"
+
+    def diagonal(self, a):
+        return ctypes.string_at(0)
+
+
+class Leaving(NumPy):
+    """Ends the process in the middle."""
+
+    name = "leaving"
+
+    def diagonal(self, a):
+        os._exit(3)
+
+
+class Printing(NumPy):
+    """Writes to standard output, as some libraries do."""
+
+    name = "printing"
+
+    def diagonal(self, a):
+        print("hello")
+        os.write(1, b'{"done": true}\n')
+        return a.diagonal()
+
+
+class Silent(NumPy):
+    """Fails before it can be asked."""
+
+    def __init__(self):
+        sys.exit("no licence")
+
+
+class Deviceless(NumPy):
+    """Needs a device that is absent."""
+
+    def __init__(self):
+        raise DeviceError("conformance: no device is there, expected one")
+
+
+class Mine(NumPy):
+    """One's own library, with a mistake."""
+
+    name, version = "mine", "1.2"
+
+    def narrow(self, a, dim, start, length):
+        return np.take(a, range(start, start + length), dim)
+
+
+NOT_AN_ADAPTER = 3
