@@ -56,7 +56,7 @@ def wrong(law, text):
     return note
 
 
-WRONG = []
+WRONG: list[tuple[Around, str, str]] = []
 
 
 @wrong("B1", "expected a callable")
@@ -162,7 +162,7 @@ def _into(kept, k, result, inputs):
     return buffer, result[1]
 
 
-COMPILED = []
+COMPILED: list[object] = []
 
 
 @wrong("B7", "expected float32")

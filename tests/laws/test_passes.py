@@ -19,7 +19,7 @@ from aotlite.testing.laws.graph_runs import given, run
 class Rewriting(Transformer):
     """A pass by ops' names: `rules[name](*args)` instead of the op."""
 
-    rules: ClassVar = {}
+    rules: ClassVar[dict[str, object]] = {}
 
     def call(self, target, args):
         rule = self.rules.get(target.name)

@@ -14,6 +14,7 @@ from aotlite.testing.laws.partitioners import PARTITIONER_LAWS, check_partitione
 from aotlite.testing.laws.passes import PASS_LAWS, GraphLaw, check_pass
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.laws.table import LAWS, PENDING, Law
+from aotlite.testing.laws.tape import TAPE_LAW, check_tape
 from aotlite.testing.laws.wrapper_functions import WrapperFunction
 from aotlite.testing.laws.wrappers import WRAPPER_LAWS, WrapperLaw, check_subclass
 
@@ -23,6 +24,7 @@ __all__ = [
     "PARTITIONER_LAWS",
     "PASS_LAWS",
     "PENDING",
+    "TAPE_LAW",
     "WRAPPER_LAWS",
     "BackendLaw",
     "Checked",
@@ -38,6 +40,7 @@ __all__ = [
     "check_partitioner",
     "check_pass",
     "check_subclass",
+    "check_tape",
     "graphs",
     "graphs_of",
     "of",
