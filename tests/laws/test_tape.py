@@ -63,7 +63,7 @@ def test_python_on_the_tape_is_lost_and_found_by_the_law(function):
         laws.LawError, match="^T1 .interpreted under the tape = its own tape.: "
     ) as c:
         laws.check_tape(function, pair()[0])
-    assert "grad_primals_0 is float32" in str(c.value)
+    assert "grad_primals_0 is " in str(c.value)
     assert "the captured graph:\ndef " in c.value.report
 
 
