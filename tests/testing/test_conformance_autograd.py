@@ -7,7 +7,7 @@ from aotlite.testing.conformance.adapters.aotlite import Aotlite
 from aotlite.testing.conformance.outcomes import Breaks, Lacks
 from tests.testing import broken_autograd as broken
 
-GROUPS = ("autograd", "gradients", "versions", "compilation", "training", "outside")
+GROUPS = ("autograd", "gradients", "vjp", "versions", "compilation", "training", "outside")
 RULES = [rule for rule in all_rules() if rule.group in GROUPS]
 CHOSEN_OTHERWISE = {"CMP-4b", "CMP-5a"}  # by aotlite: it looks at no plain object
 

@@ -1,4 +1,4 @@
-"""CuPy's adapter: with NumPy in CuPy's place where there is no device, and on one where there is."""
+"""CuPy's adapter: on NumPy in CuPy's place, and on a device where there is one."""
 
 import importlib
 import sys

@@ -22,6 +22,30 @@ def drawn() -> Iterator[Program]:
             yield program(random.Random(1000 * length + seed), length)
 
 
+def smaller(program: Program) -> Iterator[Program]:
+    """The program with one step less; a view goes with what is done to it."""
+    size, steps, result = program
+    for dropped, step in enumerate(steps):
+        views = [i for i, each in enumerate(steps) if each[0] == "view"]
+        gone = 1 + views.index(dropped) if step[0] == "view" else len(views) + 1
+        kept = [each for i, each in enumerate(steps) if i != dropped]
+        if result != gone and all(gone not in _used(each) for each in kept):
+            moved = tuple(_moved(each, gone) for each in kept)
+            yield size, moved, result - (result > gone)
+
+
+def _used(step: tuple[Any, ...]) -> tuple[int, ...]:
+    """The arrays that a step reads or writes, by their numbers."""
+    return (step[1], step[3]) if step[0] == "copy" else (step[1],)
+
+
+def _moved(step: tuple[Any, ...], gone: int) -> tuple[Any, ...]:
+    """The step where the array of this number is no longer."""
+    kind, source, name, operand = step
+    operand = operand - (operand > gone) if kind == "copy" else operand
+    return kind, source - (source > gone), name, operand
+
+
 def program(draw: random.Random, length: int) -> Program:
     """One program: what it writes does not overlap itself, so that every step is legal."""
     size = draw.randint(1, min(length + 1, 4))

@@ -32,12 +32,24 @@ GROUPS: dict[str, str] = {
     "drawn": "Random chains of views and writes",
     "autograd": "Histories",
     "gradients": "Gradients",
+    "vjp": "Gradients in the functional form",
     "versions": "Version counters",
     "compilation": "Compiled functions",
     "training": "Compiled functions with gradients",
     "outside": "Compiled functions and what lies around them",
 }
 """Group, and the suffix of its module `rules_<group>` -> its title in reports."""
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "autograd": ("requires_grad_",),
+    "gradients": ("requires_grad_", "backward"),
+    "vjp": ("vjp",),
+    "versions": ("write_count",),
+    "compilation": ("compile",),
+    "training": ("compile",),
+    "outside": ("compile",),
+}
+"""Group -> the methods without which nothing of it is asked."""
 
 Check = Callable[[Adapter, Any], None]
 T = TypeVar("T")

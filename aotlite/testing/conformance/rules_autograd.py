@@ -9,7 +9,7 @@ import itertools
 from typing import Any
 
 from aotlite.testing.conformance.adapter import Adapter, Array
-from aotlite.testing.conformance.drawn_writes import drawn
+from aotlite.testing.conformance.drawn_writes import drawn, smaller
 from aotlite.testing.conformance.rules import attempt, expect, rule
 from aotlite.testing.conformance.stories import (
     VIEWS,
@@ -414,7 +414,7 @@ def geometry_history(on: Adapter, case: tuple[Any, ...]) -> None:
 # --- drawn
 
 
-@rule("TEN-17z", "drawn views and writes have right gradients", drawn)
+@rule("TEN-17z", "drawn views and writes have right gradients", drawn, smaller=smaller)
 def drawn_writes(on: Adapter, case: tuple[Any, ...]) -> None:
     """Any sequence of views, and of writes through any of them, has the gradients of the model."""
     agree(on, _drawn_story, case)

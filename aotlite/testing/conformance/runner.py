@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from aotlite.testing.conformance.absent import Absent
+from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks, Outcome, Report, Result
 from aotlite.testing.conformance.recording import Recorder
-from aotlite.testing.conformance.rules import Rule, RuleBroken, select
+from aotlite.testing.conformance.rules import NEEDS, Rule, RuleBroken, select
 
 
 def check(adapter: Adapter | type[Adapter], rules: Sequence[str] | None = None) -> Report:
@@ -38,6 +38,9 @@ def run_rule(
     rule: Rule, adapter: Adapter, begin: Callable[[str], None] = lambda _: None
 ) -> Outcome:
     """What becomes of one rule; `begin` hears of each case before it runs."""
+    needed = [name for name in NEEDS.get(rule.group, ()) if is_missing(adapter, name)]
+    if needed:
+        return Lacks(tuple(needed))
     missing: dict[str, None] = {}
     kept = 0
     for case in rule.cases():
