@@ -70,8 +70,13 @@ def _run_options(command: Any) -> None:
     command.add_argument("--again", action="store_true", help="the survivors once more")
 
 
+def _record_options(command: Any) -> None:
+    command.add_argument("--jobs", type=int, default=1)
+    command.add_argument("--again", default=None, metavar="TEXT", help="also cases that begin so")
+
+
 _OPTIONS: dict[str, Callable[[Any], None]] = {
-    "record": lambda command: command.add_argument("--jobs", type=int, default=1),
+    "record": _record_options,
     "run": _run_options,
     "summary": lambda command: command.add_argument("--survivors", action="store_true"),
     "show": lambda command: command.add_argument("number", type=int),
@@ -83,19 +88,30 @@ _OPTIONS: dict[str, Callable[[Any], None]] = {
 def _record(given: argparse.Namespace) -> int:
     preload()
     names = reach.in_child(_all_cases)
-    given.folder.mkdir(parents=True, exist_ok=True)
+    path = given.folder / "reach.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = _recorded(path).only(names, given.again)
+    todo = [name for name in names if name not in found.seconds]
     with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
-        bar = progress.add_task("cases", total=len(names))
+        bar = progress.add_task("cases", total=len(todo))
 
         def note(done: int) -> None:
             progress.update(bar, completed=done, refresh=done % 10 == 0)
 
-        found = reach.record_in_parts(names, given.jobs, note)
-    found.save(given.folder / "reach.gz")
+        found = reach.merged([found, reach.record_in_parts(todo, given.jobs, note)])
+    found.save(path)
     for case, text in found.failed.items():
         CONSOLE.print(f"not used: {case}: {text}", markup=False)
     CONSOLE.print(f"{len(found.seconds):,} cases, {sum(found.seconds.values()):,.0f} s")
     return 0
+
+
+def _recorded(path: Path) -> reach.Reach:
+    """What has been recorded of this code."""
+    try:
+        return reach.load(path)
+    except (FileNotFoundError, ValueError):
+        return reach.Reach(reach.digest(), {}, {}, {})
 
 
 def _all_cases() -> list[str]:

@@ -97,9 +97,10 @@ _GIVEN = (
     *(
         _RULES + name
         for name in (
-            "ali_groups ali_overlap dup_repeats fun_backwards fun_chains fun_hidden fun_inputs "
+            "ali_groups ali_ndarrays ali_overlap cap_places dup_repeats "
+            "fun_backwards fun_chains fun_hidden fun_inputs "
             "fun_lenses fun_memory fun_purity fun_reach fun_values grd_patterns meta_records "
-            "meta_sentences rt_effects sav_versions syn_bases tan_arrivals tan_layouts"
+            "meta_sentences rt_effects sav_contexts sav_versions syn_bases tan_arrivals tan_layouts"
         ).split()
     ),
     "tests.stages.test_windows",
@@ -240,4 +241,3 @@ def _whole(module: str, name: str, _: int) -> None:
     test = getattr(importlib.import_module(module), name)
     wanted = [importlib.import_module(each) for each in signature(test).parameters]
     test(*wanted)
-

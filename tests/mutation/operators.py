@@ -92,9 +92,7 @@ class ForceCondition(Operator):
     def _places(node: Any) -> list[int]:
         match node.type:
             case "if_stmt":
-                return [
-                    i + 1 for i, child in enumerate(node.children) if child in ("if", "elif")
-                ]
+                return [i + 1 for i, child in enumerate(node.children) if child in ("if", "elif")]
             case "while_stmt" | "comp_if":
                 return [1]
             case "ternary" | "test":
@@ -197,9 +195,7 @@ def _is_odd(name: str) -> bool:
 def _of_the_library() -> dict[str, Operator]:
     provider = OperatorProvider()
     return {
-        name: provider[name]()
-        for name in provider
-        if name not in _LEFT_OUT and not _is_odd(name)
+        name: provider[name]() for name in provider if name not in _LEFT_OUT and not _is_odd(name)
     }
 
 

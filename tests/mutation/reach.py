@@ -55,6 +55,7 @@ class Reach:
     """Why a case is not used."""
     lines: dict[str, dict[int, list[str]]]
     """By file and line, the cases that execute it."""
+
     def cases_of(self, file: str, first: int, last: int) -> list[str]:
         """The cases that execute one of these lines; all, where they run at import."""
         lines = self.lines.get(file, {})
@@ -63,6 +64,21 @@ class Reach:
         if not found and not at_import(file).isdisjoint(span):
             return list(self.seconds)
         return list(found)
+
+    def only(self, names: list[str], but: str | None) -> Reach:
+        """The record of these cases, without those whose names begin with `but`."""
+        seconds = {
+            name: self.seconds[name]
+            for name in names
+            if name in self.seconds and (but is None or not name.startswith(but))
+        }
+        lines = {
+            file: {
+                line: [case for case in cases if case in seconds] for line, cases in found.items()
+            }
+            for file, found in self.lines.items()
+        }
+        return Reach(self.digest, seconds, {}, lines)
 
     def save(self, path: Path) -> None:
         """Writes the record."""

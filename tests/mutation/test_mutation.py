@@ -126,7 +126,11 @@ print(json.dumps(attrs.asdict(verdict)))
 """
     found = subprocess.run(
         # -P is not given: the checkout, where it is run, comes before an installed aotlite.
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return Verdict(**json.loads(found.stdout))
 
@@ -170,6 +174,8 @@ def test_a_record_is_read_back_and_that_of_other_code_refused(tmp_path: Path) ->
     made = Reach(digest(), {"a": 1.0, "b": 1.5}, {"c": "slow"}, lines)
     made.save(path)
     assert made == load(path)
+    assert {"ir/overlap.py": {5: [], 6: ["b"]}} == made.only(["a", "b", "d"], "a").lines
+    assert {"a": 1.0} == made.only(["a"], None).seconds
     attrs.evolve(made, digest="").save(path)
     with pytest.raises(ValueError, match="is of other code"):
         load(path)
@@ -179,7 +185,7 @@ def test_unreached_lines_are_those_of_functions_that_no_case_executes() -> None:
     everything = unreached(Reach("", {}, {}, {}), "ir/overlap.py")
     assert "return False" in everything.values()
     assert "_EXACT_RANK = 6" not in everything.values()
-    lines = {"ir/overlap.py": dict.fromkeys(everything, ["a"])}
+    lines = {"ir/overlap.py": {line: ["a"] for line in everything}}
     assert {} == unreached(Reach("", {"a": 1.0}, {}, lines), "ir/overlap.py")
 
 

@@ -1,6 +1,6 @@
-"""Inputs that share memory by ndarrays: each has a storage of its own, so that no base can be made.
+"""Inputs that share memory by ndarrays: each has a storage of its own, so that none is their base.
 
-Rules: ALI-1 (refused where one that overlaps another is written), and what read-only memory refuses.
+Rules: ALI-1 (refused where one that overlaps another is written); what read-only memory refuses.
 """
 
 from __future__ import annotations
@@ -68,17 +68,14 @@ class Program:
 
     @property
     def written(self) -> set[int]:
-        places = {place % len(self.windows) for place, how in self.writes if how != "read"}
-        return {place for place in places}
+        return {place % len(self.windows) for place, how in self.writes if how != "read"}
 
     def given(self) -> tuple[list[Any], list[Any]]:
         """The arrays, and the tensors over their windows."""
         shared = np.arange(float(ROOM))
         shared.flags.writeable = not self.frozen
         arrays = [shared if not own else np.arange(float(ROOM)) for own in self.apart]
-        tensors = [
-            al.from_numpy(w.of(a)) for w, a in zip(self.windows, arrays, strict=True)
-        ]
+        tensors = [al.from_numpy(w.of(a)) for w, a in zip(self.windows, arrays, strict=True)]
         return arrays, tensors
 
     def overlaps(self) -> bool:

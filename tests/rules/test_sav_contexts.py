@@ -1,0 +1,111 @@
+"""Random programs under saved-tensor hooks, and gradients that are differentiated: as in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aotlite as al
+from aotlite.autograd.graph import saved_tensors_hooks
+from aotlite.ir.errors import AliasError, UnsupportedError
+from aotlite.testing.draws.drafts import LIBRARY
+from aotlite.testing.draws.whole import draw
+from aotlite.testing.programs import Program, body_of
+from aotlite.testing.worlds import World, differences, play_call
+
+Hooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+HOOKS: tuple[Hooks, ...] = (
+    (lambda t: t.clone(), lambda t: t),
+    (lambda t: (t.tolist(), t.dtype, t.shape), lambda k: al.tensor(k[0], dtype=k[1]).view(k[2])),
+    (lambda t: [t.clone().flatten(), t.shape], lambda kept: kept[0].view(kept[1])),
+)
+"""What they keep is a copy, and nothing is lost."""
+seeds = st.integers(0, 10**9)
+
+
+def played(program: Program, number: int, run: Any, hooks: Hooks | None) -> World:
+    """The world after a call under hooks."""
+
+    def under(*args: Any) -> Any:
+        if hooks is None:
+            return run(*args)
+        with saved_tensors_hooks(*hooks):
+            return run(*args)
+
+    return play_call(LIBRARY, program, number, under)
+
+
+@pytest.mark.rules("SAV-7", "TEN-42")
+@settings(max_examples=60)
+@given(seeds, st.sampled_from(HOOKS))
+def test_programs_under_hooks_that_lose_nothing_are_eagers(seed: int, hooks: Hooks) -> None:
+    """But for writes that eager's backward misses without hooks, and not with copies."""
+    program = draw(seed)
+    body = body_of(LIBRARY, program)
+    compiled = al.compile(body)
+    for number in range(len(program.calls)):
+        its, mine = (played(program, number, run, hooks) for run in (body, compiled))
+        if isinstance(mine.error, (AliasError, UnsupportedError)):
+            continue
+        if (its.backward, mine.backward) == (None, "AutogradError"):
+            assert "AutogradError" == played(program, number, body, None).backward
+            continue
+        assert [] == differences(mine, its)
+
+
+def gradients(run: Any, *, twice: bool) -> Any:
+    """The gradient of a call's result, and the error's class of what differentiates it."""
+    x = al.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    w = al.tensor([2.0, 1.0, -1.0], requires_grad=True)
+    results = [r for r in run(x * 1.0, w) if r.requires_grad]
+    total = sum((r.sum() for r in results), al.zeros(()))
+    if not total.requires_grad:
+        return None
+    found = al.autograd.grad(total, [x, w], create_graph=twice, allow_unused=True)
+    values = [None if g is None else g.tolist() for g in found]
+    tracked = [g for g in found if g is not None and g.requires_grad]
+    if not (twice and tracked):
+        return values
+    try:
+        al.autograd.grad(sum((g.sum() for g in tracked), al.zeros(())), [x, w], allow_unused=True)
+    except al.AutogradError as error:
+        return values, str(error).split("\n")[0]
+    return values, "differentiated"
+
+
+OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "mul": lambda a, b: a * b,
+    "sin": lambda a, b: a.sin(),
+    "write": lambda a, b: a.mul_(b),
+    "part": lambda a, b: (a[1:].mul_(2.0), a)[1],
+    "sum": lambda a, b: a + b.sum(),
+    "detach": lambda a, b: a.detach() * b,
+}
+
+
+@pytest.mark.rules("DBL-1")
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.booleans()), max_size=4))
+def test_gradients_with_a_graph_are_eagers_and_going_on_is_refused(
+    steps: list[tuple[str, bool]],
+) -> None:
+    """Never wrong numbers: eager's second derivatives are an error of compiled functions."""
+
+    def body(a: Any, w: Any) -> list[Any]:
+        values = [a]
+        for name, swapped in steps:
+            one, other = values[-1], w
+            values.append(OPS[name](w * 1.0, one) if swapped else OPS[name](one, other))
+        return [values[-1], a]
+
+    eager, compiled = (gradients(f, twice=True) for f in (body, al.compile(body)))
+    assert gradients(body, twice=False) == gradients(al.compile(body), twice=False)
+    if isinstance(compiled, tuple):
+        assert compiled[0] == (eager[0] if isinstance(eager, tuple) else eager)
+        assert compiled[1].startswith("backward: a gradient computed by a compiled function is")
+    else:
+        assert eager == compiled
