@@ -174,6 +174,22 @@ class Program:
 
         return pytest_file(self, name, compile=compile, **options)
 
+    def to_numpy(self) -> str:
+        """A file with the same steps in plain NumPy: views are views, and writes are in place.
+
+        It shows the values and who shares memory. History is a comment there. Raises
+        `UnsupportedError`, which names the step, for one that arrays cannot do.
+        """
+        from aotlite.testing.scripts.others import numpy_file
+
+        return numpy_file(self)
+
+    def to_torch(self, *, compiled: bool = False) -> str:
+        """A file with the same steps in PyTorch, `compiled` also by its `aot_function`."""
+        from aotlite.testing.scripts.others import torch_file
+
+        return torch_file(self, compiled=compiled)
+
     def to_json(self) -> str:
         """One line of JSON, which `from_json` reads."""
         return json.dumps(_plain(self), separators=(",", ":"))

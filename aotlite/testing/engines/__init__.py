@@ -28,7 +28,17 @@ def _torch() -> Engine:
     return PyTorch(torch)
 
 
-ENGINES: dict[str, Callable[[], Engine]] = {"aotlite": _aotlite, "torch": _torch}
+def _numpy() -> Engine:
+    from aotlite.testing.engines.ndarray import NumPyEngine
+
+    return NumPyEngine()
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "aotlite": _aotlite,
+    "numpy": _numpy,
+    "torch": _torch,
+}
 """What makes each engine that is shipped."""
 
 

@@ -39,14 +39,15 @@ class Block:
     def add(self, step: Step, wanted: str | None = None) -> None:
         """A step's line; its value is called `wanted`, if it is new."""
         args = tuple(map(self.resolved, step.args))
-        text = self.language.expression(step.op, args)
-        prefix = self.language.prefix(no_grad=step.no_grad)
         if is_inplace(step):
+            text = self.language.inplace(step.op, args)
             self.values.append(str(args[0]))
         else:
+            text = self.language.expression(step.op, args)
             self.values.append(wanted or self.fresh(_kind(step)))
             text = f"{self.values[-1]} = {text}"
-        self.lines.append(prefix + text)
+        prefix = self.language.prefix(no_grad=step.no_grad)
+        self.lines.append(prefix + text + self.language.comment(step))
 
     def fresh(self, word: str) -> str:
         """The word, with a number where it is in use."""

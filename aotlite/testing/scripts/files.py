@@ -53,13 +53,21 @@ def inputs_name(number: int) -> str:
     return "inputs" if not number else f"inputs_{number + 1}"
 
 
-def inputs_text(program: Program, number: int, language: Language, *, also: bool = True) -> str:
-    """The function that makes the arguments of a call; `also` returns what else it made."""
+def inputs_text(
+    program: Program, number: int, language: Language, *, pair: bool | None = None
+) -> str:
+    """The function that makes the arguments of a call, for `assert_same_effects`.
+
+    Where `pair` is given, it returns the tuple of arguments: and what else it made, if so.
+    """
     block, call = setup_block(program, number, language), program.calls[number]
-    args = list(map(block.text, call.args))
-    rest = list(_others(block, call)) if also else []
-    given = ", ".join(args) + ("," if len(args) == 1 and rest else "")
-    ending = f"Inputs(({given}), also=[{', '.join(rest)}])" if rest else given or "()"
+    args, rest = list(map(block.text, call.args)), list(_others(block, call))
+    given = f"({', '.join(args)}{',' if len(args) == 1 else ''})"
+    if pair is None:
+        also = f"Inputs({given}, also=[{', '.join(rest)}])"
+        ending = also if rest else ", ".join(args) or "()"
+    else:
+        ending = f"{given}, [{', '.join(rest)}]" if pair else given
     return _definition(inputs_name(number), [], [*block.lines, f"return {ending}"])
 
 
@@ -85,9 +93,11 @@ def _definition(name: str, parameters: Sequence[str], lines: Sequence[str]) -> s
 
 def _wrapped(line: str) -> list[str]:
     """A line of at most 92 characters, or several: those of a long list of numbers."""
-    return textwrap.wrap(
-        line, 92, subsequent_indent=TAB, break_long_words=False, break_on_hyphens=False
+    code, mark, comment = line.partition("  # ")
+    lines = textwrap.wrap(
+        code, 92, subsequent_indent=TAB, break_long_words=False, break_on_hyphens=False
     )
+    return [*lines[:-1], f"{lines[-1]}{mark}{comment}"]
 
 
 # ------------------------------------------------------------------------------------- the checks

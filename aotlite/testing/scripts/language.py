@@ -74,6 +74,14 @@ class Language:
         """What stands before a statement under `no_grad`."""
         return f"with {self.module}.no_grad(): " if no_grad else ""
 
+    def comment(self, step: Step) -> str:
+        """What stands behind a statement."""
+        return ""
+
+    def inplace(self, op: str, args: Sequence[Any]) -> str:
+        """The statement of an op that gives the object which it takes first."""
+        return self.expression(op, args)
+
     def make(self, seed: int, shape: Sequence[int], dtype: str, grad: bool) -> str:
         """A leaf, as `make` gives it."""
         more = f"dtype={self.dtype(dtype)}" + (", requires_grad=True" if grad else "")

@@ -1,0 +1,250 @@
+"""NumPy as an engine for programs: values and memory, no history.
+
+An oracle that knows nothing of aotlite: what a step does is a line of NumPy, the one that scripts
+show (`scripts.numpy_language`). Only what is no matter of arrays is decided here: an object's
+geometry, memory that it is put onto or that grows, and counts of writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import cache, partial
+from math import prod
+from types import CodeType
+from typing import Any
+from warnings import catch_warnings
+
+import numpy as np
+
+from aotlite.testing.cells import GEOMETRY as MOVES
+from aotlite.testing.cells import MULTI, VIEWS
+from aotlite.testing.engines.base import Engine
+from aotlite.testing.programs import Step
+from aotlite.testing.scripts.language import Name, is_inplace
+from aotlite.testing.scripts.numpy_language import HELPERS, NO_MEANING, NumPy
+
+UNTRACKED = ("detach", "hidden_alias")
+"""Views that have no base (TEN-5)."""
+
+
+class Memory:
+    """Bytes that arrays share."""
+
+    def __init__(self, buffer: np.ndarray) -> None:
+        self.buffer = buffer
+
+
+class Count:
+    """How often something was written; a hidden alias has one of its own."""
+
+    writes = 0
+
+
+class Array:
+    """An object on some memory: what PyTorch calls a tensor."""
+
+    requires_grad = False
+    is_leaf = True
+    grad_fn = None
+    grad = None
+
+    def __init__(self, memory: Memory, count: Count, like: np.ndarray, offset: int) -> None:
+        self.memory = memory
+        self.count = count
+        self.base: Array | None = None
+        self.take(like, offset)
+
+    def take(self, like: np.ndarray, offset: int) -> None:
+        """The geometry of an array that begins so many bytes behind the memory's beginning."""
+        self.dtype, self.shape, self.strides = like.dtype, like.shape, like.strides
+        self.offset = offset
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements, as they are in memory."""
+        return np.ndarray(self.shape, self.dtype, self.memory.buffer, self.offset, self.strides)
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple([step // self.dtype.itemsize for step in self.strides])
+
+    def storage_offset(self) -> int:
+        return self.offset // self.dtype.itemsize
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def detach(self) -> Array:
+        return self
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+        return partial(run, op, self)
+
+
+def on_new_memory(made: np.ndarray) -> Array:
+    """An object on memory of its own."""
+    dense = made if made.flags.owndata or not made.size else made.copy(order="K")
+    flat = dense.ravel(order="K").view(np.uint8)
+    return Array(Memory(flat), Count(), dense, 0)
+
+
+def run(op: str, *args: Any) -> Any:
+    """The value of a step of programs."""
+    if op == "resize_":
+        return _resized(*args)
+    if op == "set_":
+        return _put(*args)
+    if op in NO_MEANING:
+        return args[0]
+    target = args[0] if args and isinstance(args[0], Array) else None
+    if op in MOVES:
+        assert target is not None
+        return _moved(target, _computed(op.rstrip("_"), args))
+    if is_inplace(Step(op)):
+        _computed(op, args, is_statement=True)
+        assert target is not None
+        target.count.writes += 1
+        return target
+    found = _computed(op, args)
+    if op in MULTI:
+        assert target is not None
+        return tuple([_seen(target, each, op) for each in found])
+    if target is not None and (op in VIEWS or op == "getitem") and _is_shared(op, target, found):
+        return _seen(target, found, op)
+    return on_new_memory(found)
+
+
+def _is_shared(op: str, source: Array, found: np.ndarray) -> bool:
+    """Whether a view op made a view: two of them copy where no view can be had."""
+    copies = op in ("reshape", "flatten") and found.size
+    return not copies or np.may_share_memory(found, source.memory.buffer)
+
+
+def _seen(source: Array, found: np.ndarray, op: str) -> Array:
+    """A view of an object."""
+    if op == "flatten" and found.shape == source.shape:
+        return source
+    count = Count() if op == "hidden_alias" else source.count
+    made = Array(source.memory, count, found, _start(source, found))
+    if op not in UNTRACKED:
+        made.base = source.base or source
+    return made
+
+
+def _start(source: Array, found: np.ndarray) -> int:
+    """Where an array begins, in bytes behind the beginning of its memory."""
+    if not found.size:
+        return source.offset
+    return int(found.ctypes.data - source.memory.buffer.ctypes.data)
+
+
+def _moved(target: Array, found: np.ndarray) -> Array:
+    target.take(found, _start(target, found))
+    return target
+
+
+def _put(target: Array, source: Array) -> Array:
+    """`set_`: the object is on another's memory, and sees what that one sees."""
+    target.memory, target.count, target.base = source.memory, source.count, None
+    target.take(source.array, source.offset)
+    return target
+
+
+def _resized(target: Array, shape: Sequence[int]) -> Array:
+    """`resize_`: memory that is needed beyond what there is, is zeros."""
+    if tuple(shape) == target.shape:
+        return target
+    like = np.empty(tuple(shape), target.dtype)
+    buffer = target.memory.buffer
+    lacking = target.offset + like.nbytes - buffer.size
+    if like.size and lacking > 0:
+        target.memory.buffer = np.concatenate([buffer, np.zeros(lacking, np.uint8)])
+    target.take(like, target.offset)
+    target.count.writes += 1
+    return target
+
+
+# --------------------------------------------------------------------------------- lines of NumPy
+LANGUAGE = NumPy()
+
+
+def _computed(op: str, args: Sequence[Any], *, is_statement: bool = False) -> Any:
+    """What the line of an op gives; None for a statement."""
+    scope: dict[str, Any] = {"np": np, **HELPERS}
+    words = tuple(_word(arg, scope) for arg in args)
+    if is_statement:
+        with catch_warnings(action="ignore", category=np.exceptions.ComplexWarning):
+            exec(_code(LANGUAGE.inplace(op, words), "exec"), scope)
+        return None
+    return eval(_code(LANGUAGE.expression(op, words), "eval"), scope)
+
+
+def _word(arg: Any, scope: dict[str, Any]) -> Any:
+    """An argument with names for objects, which stand for their arrays."""
+    if isinstance(arg, Array):
+        name = f"a{len(scope)}"
+        scope[name] = arg.array
+        return Name(name)
+    if isinstance(arg, (tuple, list)):
+        return tuple(_word(item, scope) for item in arg)
+    return arg
+
+
+@cache
+def _code(text: str, mode: str) -> CodeType:
+    return compile(text, "<NumPy>", mode)
+
+
+class NumPyEngine(Engine):
+    """NumPy's arrays, as objects with memory."""
+
+    name = "numpy"
+    tensor_type = Array
+
+    def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
+        del grad
+        return on_new_memory(np.array(values, self.dtype(dtype)).reshape(tuple(shape)).copy())
+
+    def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
+        return on_new_memory(np.full(tuple(shape), number, self.dtype(dtype)))
+
+    def dtype(self, name: str) -> Any:
+        return np.dtype(name)
+
+    def function(self, name: str) -> Any:
+        return partial(run, name)
+
+    def alias(self, tensor: Any) -> Any:
+        return run("alias", tensor)
+
+    def hidden_alias(self, tensor: Any) -> Any:
+        return run("hidden_alias", tensor)
+
+    def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
+        return run("resize_", tensor, shape)
+
+    def no_grad(self) -> Any:
+        return nullcontext()
+
+    def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
+        """Nothing: no array requires grad."""
+
+    def storage_of(self, tensor: Any) -> int:
+        return id(tensor.memory)
+
+    def version_of(self, tensor: Any) -> int:
+        writes: int = tensor.count.writes
+        return writes
+
+    def base_of(self, tensor: Any) -> Any:
+        return tensor.base
+
+    def bytes_of(self, tensor: Any) -> bytes:
+        return tensor.array.tobytes()
+
+    def call(self, op: str, args: Sequence[Any]) -> Any:
+        if op in ("make", "full", "ints"):
+            return super().call(op, args)
+        return run(op, *args)

@@ -1,0 +1,60 @@
+"""What two engines show of values and memory alone: for those that know no history.
+
+Place: beside `worlds`, whose comparison also reads histories, counts of writes and bases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from aotlite.testing.worlds import Seen, World, differences
+
+
+def memory_differences(mine: World, its: World) -> list[str]:
+    """What differs in results, identity, geometry, values, and who shares memory with whom.
+
+    Not compared: histories and gradients, bases, counts of writes, names of errors, where nothing
+    lies, strides of a dimension of size 1, and of values on memory that the call made; nor what
+    comes after an error of the other one, which knows more to refuse.
+    """
+    if its.error is not None:
+        return []
+    if mine.error is not None:
+        return [f"error: {mine.error!r}, eager none"]
+    return differences(_plain(mine, its), _plain(its, its))
+
+
+def _plain(world: World, its: World) -> World:
+    """A world of which only values and memory are left."""
+    given = {each.storage for each in its.called[: its.given]}
+    written = [] if its.write is not None else world.written
+    return World(
+        plain=world.plain,
+        given=world.given,
+        objects=world.objects,
+        called=_all_plain(world.called, given),
+        written=_all_plain(written, given),
+    )
+
+
+def _all_plain(seen: Sequence[Seen], given: set[int]) -> list[Seen]:
+    return [_plain_one(each, is_given=each.storage in given) for each in seen]
+
+
+def _plain_one(seen: Seen, *, is_given: bool) -> Seen:
+    wide = zip(seen.shape, seen.stride, strict=True)
+    stride = tuple([step for size, step in wide if size > 1]) if is_given else ()
+    empty = 0 in seen.shape
+    return attrs.evolve(
+        seen,
+        stride=() if empty else stride,
+        offset=0 if empty else seen.offset,
+        dtype=seen.dtype.rpartition(".")[2].rstrip("_"),
+        requires_grad=False,
+        leaf=True,
+        node=False,
+        version=0,
+        base=None,
+    )
