@@ -92,7 +92,7 @@ def play_call(library: Engine, program: Program, number: int, body: Body) -> Wor
     call = program.calls[number]
     values, args = setup_of(library, call)
     world = play(library, Setting(values, args, call.grad, call.write), body)
-    world.has_bits = _shows_bits(program)
+    world.has_bits = shows_bits(program)
     return world
 
 
@@ -112,7 +112,7 @@ def play(library: Engine, setting: Setting, body: Body) -> World:
     return world
 
 
-def _shows_bits(program: Program) -> bool:
+def shows_bits(program: Program) -> bool:
     """Whether the program has a view in a dtype whose numbers are others of the same bits."""
     steps = [*program.body, *(step for call in program.calls for step in call.setup)]
     kinds = {arg for step in steps for arg in step.args if isinstance(arg, str)} & KINDS.keys()
@@ -165,6 +165,16 @@ def _continue(library: Engine, setting: Setting, world: World, results: list[Any
         with library.no_grad():
             world.write = _raised(getattr(target, op), 2)
     world.written = _seen(library, kept)
+
+
+def observed(library: Engine, values: Sequence[Any], *, has_bits: bool = False) -> World:
+    """What can be observed now of tensors that are different objects."""
+    return World(
+        objects=list(range(len(values))),
+        called=_seen(library, list(values)),
+        grads=_gradients(library, list(values)),
+        has_bits=has_bits,
+    )
 
 
 def _distinct(values: list[Any]) -> tuple[list[int], list[Any]]:

@@ -9,14 +9,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.errors import AliasError, UnsupportedError
+from aotlite.testing.checking import REFUSED
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.programs import Program, body_of, is_name
 from aotlite.testing.relations.base import Relation, Traced, Variant
 from aotlite.testing.worlds import Body, World, play_call
-
-REFUSED = (AliasError, UnsupportedError)
-"""What a compiled call may raise where eager goes on (GEN-2)."""
 
 Maker = Callable[..., Body]
 """Makes what is called of a body: `make(body, **options)`."""

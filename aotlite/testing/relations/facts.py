@@ -6,7 +6,7 @@ Whether two tensors meet is asked of `aotlite.ir.overlap`, which is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from aotlite.testing.cells import MULTI, Watcher, kind_of_op
 from aotlite.testing.draws.steps import name_of
 from aotlite.testing.engines import Engine
 from aotlite.testing.programs import Call, Program, Step, resolved, run_steps, setup_of
+from aotlite.testing.worlds import tensors_in
 
 DATA = ("pointwise", "copy", "fill", "setitem", "index")
 """Kinds of writes that change elements, and nothing else."""
@@ -147,21 +148,13 @@ def _traced(
     arguments = tuple(map(look, args))
     values, facts = list(args), []
     for step in program.body:
-        operands = tuple(map(look, _tensors(library, resolved(step.args, values))))
+        operands = tuple(map(look, tensors_in(library, resolved(step.args, values))))
         run_steps(library, [step], values, watcher)
-        results = tuple(map(look, _tensors(library, values[-1])))
+        results = tuple(map(look, tensors_in(library, [values[-1]])))
         grad = call.grad and not step.no_grad
         facts.append(Fact(step, kind_of_op(step.op), operands, results, grad))
-    results = tuple(map(look, _tensors(library, resolved(program.results, values))))
+    results = tuple(map(look, tensors_in(library, resolved(program.results, values))))
     return Trace(call, arguments, tuple(facts), results, (setup, values))
-
-
-def _tensors(library: Engine, value: Any) -> Iterator[Any]:
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(library, item)
-    elif isinstance(value, library.tensor_type):
-        yield value
 
 
 def _looker(library: Engine, watcher: Watcher) -> Callable[[Any], Look]:
