@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -181,7 +180,10 @@ def check_program(
     >>> check_program(Program([["mul_", ["$0", 2]]], ["$1"], [call]), verify=2)
     """
     __tracebackhide__ = True
-    check = partial(differences_of, on=on, compile=compile, **options)
+
+    def check(each: Program) -> list[str]:
+        return differences_of(each, on=on, compile=compile, **options)
+
     found = check(program)
     if found:
         error = _difference("check_program", found)

@@ -61,9 +61,7 @@ def diagonal(x: np.ndarray, offset: int = 0, dim1: int = 0, dim2: int = 1) -> np
 def unfold(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
     """Windows of a dimension, which are one more dimension at the end."""
     windows = np.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=True)
-    places = [slice(None)] * x.ndim
-    places[dim] = slice(None, None, step)
-    return windows[(*places, ...)]
+    return np.moveaxis(np.moveaxis(windows, dim, 0)[::step], 0, dim % x.ndim)
 
 
 def unflatten(x: np.ndarray, dim: int, sizes: Sequence[int]) -> np.ndarray:

@@ -14,7 +14,7 @@ from aotlite.ir.errors import UnsupportedError
 from aotlite.testing.engines import numpy_ops
 from aotlite.testing.engines.base import numbers
 from aotlite.testing.programs import Step
-from aotlite.testing.scripts.language import Language, Name, index_text, nested_text, text_of
+from aotlite.testing.scripts.language import Language, index_text, nested_text, text_of
 
 HELPERS: dict[str, Any] = {
     name: function
