@@ -15,6 +15,7 @@ LIBRARIES: dict[str, str] = {
     "jax": f"{_ADAPTERS}.jax:JAX",
     "cupy": f"{_ADAPTERS}.cupy:CuPy",
     "torch": f"{_ADAPTERS}.torch:Torch",
+    "torch-aot-function": f"{_ADAPTERS}.torch:AOTFunction",
     "aotlite": f"{_ADAPTERS}.aotlite:Aotlite",
 }
 """Name of a shipped adapter -> where its class is."""

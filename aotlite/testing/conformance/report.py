@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from aotlite.testing.conformance.notes import note
 from aotlite.testing.conformance.outcomes import (
     Breaks,
     Dies,
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 _PLAIN_WORDS = ("keeps", "absent", "not run", "yes", "no")
 """What is nobody's fault; everything else stands out."""
+
+
+PREFACE = """# Which library keeps which rule
+
+`aotlite conformance {libraries} --markdown FILE` has written this page.
+
+Each rule is tried on cases from the smallest up. *keeps*: all cases hold. *breaks*: the smallest
+case that does not is below, with what is behind it. *absent*: the library has not what the rule
+needs. *yes* and *no*: what a library does where either is right. A library that cannot run here has
+*not run*. `aotlite conformance --list` says what each rule claims.
+"""
 
 
 def word(result: Result) -> str:
@@ -111,7 +123,8 @@ def rich_table(reports: Sequence[Report]) -> Table:
 
 def markdown(reports: Sequence[Report]) -> str:
     """Tables by group, a column for each library, then the witness of every breach."""
-    shown: list[str] = [f"- {summary(report)}" for report in reports]
+    asked = " ".join(report.library for report in reports)
+    shown = [PREFACE.format(libraries=asked), *(f"- {summary(report)}" for report in reports)]
     ran = [report for report in reports if not report.not_run]
     for group, heading in GROUPS.items():
         rows = list(_rows(ran, group))
@@ -148,3 +161,6 @@ def _markdown_witnesses(report: Report) -> Iterator[str]:
         yield from ("", f"**{result.rule}** {result.title}", "", "```python")
         yield from witness(result).splitlines()
         yield "```"
+        why = note(report.library, result.rule)
+        if why:
+            yield from ("", why)

@@ -9,6 +9,7 @@ from aotlite.testing.conformance.adapters.torch_words import TorchWords
 from aotlite.testing.conformance.libraries import required
 
 torch = required("torch", "aotlite[torch]")
+aot_autograd = required("torch._functorch.aot_autograd", "aotlite[torch]")
 required("torch._dynamo", "aotlite[torch]")  # now, since it takes seconds
 
 
@@ -49,3 +50,11 @@ class Torch(TorchWords):
     def vjp(self, function: Callable[..., Any], arrays: list[Any], gradient: Any) -> Any:
         leaves = [a.detach().requires_grad_() for a in arrays]
         return torch.autograd.grad(function(*leaves), leaves, gradient)
+
+
+class AOTFunction(Torch):
+    """PyTorch without its frontend: `compile` is AOTAutograd alone, which checks no arguments."""
+
+    name = "torch aot_function"
+
+    compile = lambda self, function: aot_autograd.aot_function(function, lambda graph, _: graph)
