@@ -30,8 +30,8 @@ PREFACE = """# Which library keeps which rule
 
 Each rule is tried on cases from the smallest up. *keeps*: all cases hold. *breaks*: the smallest
 case that does not is below, with what is behind it. *absent*: the library has not what the rule
-needs. *yes* and *no*: what a library does where either is right. A library that cannot run here has
-*not run*. `aotlite conformance --list` says what each rule claims.
+needs. *yes* and *no*: what a library does where either is right. *not run*: it cannot run here.
+`aotlite conformance --list` says what each rule claims.
 """
 
 
