@@ -248,7 +248,6 @@ CARELESS: dict[str, tuple[Any, str, Any]] = {
     "clone and copy back": (arguments, "_is_replaceable", lambda *_: True),
     "replay as as_strided": (views, "_geometry", lambda look: (look.shape, look.stride, 0)),
     "merge equal arguments": (arguments, "_are_one", lambda *_: True),
-    "write what is there": (Traced, "is_fragile", lambda *_: False),
 }
 """Conditions under which a relation applies, dropped."""
 
@@ -260,6 +259,18 @@ def test_each_condition_of_a_relation_is_needed(
     where, what, always = CARELESS[name]
     monkeypatch.setattr(where, what, always)
     assert any(found_by(relation(name), [each], subject()) for each in traced)
+
+
+@pytest.mark.rules("TEN-19")
+def test_what_another_write_would_refuse_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of several views is used by the very write before which its base is written again."""
+    setup = [["make", [0, [4], "float64", True]], ["mul", ["$0", 1]]]
+    body = [["narrow", ["$0", 0, 0, 2]], ["split", ["$0", 2]], ["copy_", ["$1", "$2.1"]]]
+    program = Program(body, ["$0"], [Call(setup, ["$1"])])
+    assert not relation("write what is there").applies(program)
+    monkeypatch.setattr(Traced, "is_fragile", lambda *_: False)
+    [found] = check_relation("write what is there", program)
+    assert "AutogradError" in found
 
 
 def test_each_relation_has_a_mistake_that_it_finds() -> None:

@@ -38,10 +38,11 @@ class Traced:
         return [[seen.facts[i] for seen in self.traces] for i in range(len(self.program.body))]
 
     def is_fragile(self, place: int) -> bool:
-        """Whether in some call the memory of a step's first operand is fragile."""
-        pairs = zip(self.traces, self.steps[place], strict=True)
+        """Whether in some call the memory of an operand of a step is fragile."""
         return any(
-            fact.operands and seen.is_fragile(fact.operands[0].storage) for seen, fact in pairs
+            seen.is_fragile(look.storage)
+            for seen, fact in zip(self.traces, self.steps[place], strict=True)
+            for look in fact.operands
         )
 
     def loose(self) -> Loose:

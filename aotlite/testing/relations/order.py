@@ -7,30 +7,55 @@ from collections.abc import Callable, Iterator
 from aotlite.testing.programs import Program
 from aotlite.testing.relations.base import Relation, Same, Traced
 from aotlite.testing.relations.facts import Fact
-from aotlite.testing.relations.rewriting import Node, uses_in
+from aotlite.testing.relations.rewriting import uses_in
 
-Commute = Callable[[Fact, Fact], bool]
+Kind = Callable[[Fact], bool]
 
 
-def _swaps(traced: Traced, commute: Commute, *, fragile: bool = True) -> Iterator[Program]:
-    """The programs in which two neighbouring steps that commute in all calls have changed places.
+def _swaps(traced: Traced, passed: Kind) -> Iterator[Program]:
+    """The programs in which a write has changed places with a step of a kind, with which, and with
+    all steps between the two, it commutes in all calls.
 
-    `fragile=False`: not on memory of which views have a history that may be refused.
+    Not on memory that requires grad and has views which came with others or under no_grad: a write
+    before their next use is an error (TEN-19).
     """
-    steps = traced.steps
-    for i in range(len(steps) - 1):
-        pairs = zip(steps[i], steps[i + 1], strict=True)
-        if not fragile and any(map(traced.is_fragile, (i, i + 1))):
-            continue
-        loose = traced.loose()
-        first, second = loose.nodes[i : i + 2]
-        if not _uses(second, first) and all(commute(a, b) for a, b in pairs):
-            loose.nodes[i : i + 2] = [second, first]
+    count = len(traced.steps)
+    for write in range(count):
+        if _all(traced, write, lambda fact: fact.writes_data) and not traced.is_fragile(write):
+            for direction in (-1, 1):
+                yield from _moved(traced, write, direction, passed)
+
+
+def _moved(traced: Traced, write: int, direction: int, passed: Kind) -> Iterator[Program]:
+    """The programs in which a write is moved past steps before it, or behind it."""
+    other = write + direction
+    while 0 <= other < len(traced.steps) and _commute(traced, write, other):
+        is_write = _all(traced, other, lambda fact: fact.writes_data)
+        if _all(traced, other, passed) and not (is_write and direction > 0):
+            loose = traced.loose()
+            loose.nodes.insert(other, loose.nodes.pop(write))
             yield loose.program()
+        other += direction
 
 
-def _uses(node: Node, other: Node) -> bool:
-    return any(use.source is other for use in uses_in(node.args))
+def _all(traced: Traced, place: int, kind: Kind) -> bool:
+    return all(map(kind, traced.steps[place]))
+
+
+def _commute(traced: Traced, write: int, other: int) -> bool:
+    """Whether a write may change places with a step, if it does with all between the two."""
+    nodes = traced.loose().nodes
+    first, second = (nodes[place] for place in sorted((write, other)))
+    depends = any(use.source is first for use in uses_in(second.args))
+    pairs = zip(traced.steps[write], traced.steps[other], strict=True)
+    return not (depends or traced.is_fragile(other)) and all(_are_apart(*pair) for pair in pairs)
+
+
+def _are_apart(write: Fact, other: Fact) -> bool:
+    """Whether it is all the same which of the two comes first."""
+    if other.writes_data:
+        return _misses(write, other) and _misses(other, write)
+    return other.is_view or (other.is_pure and _misses(write, other))
 
 
 def _misses(write: Fact, other: Fact) -> bool:
@@ -38,61 +63,45 @@ def _misses(write: Fact, other: Fact) -> bool:
     return not any(write.operands[0].meets(each) for each in other.operands)
 
 
-# ------------------------------------------------------------------------------- disjoint writes
 def _disjoint_writes(traced: Traced) -> Iterator[Program]:
-    def commute(a: Fact, b: Fact) -> bool:
-        both = a.writes_data and b.writes_data
-        return both and _misses(a, b) and _misses(b, a)
-
-    return _swaps(traced, commute)
+    return _swaps(traced, lambda fact: fact.writes_data)
 
 
 DISJOINT_WRITES = Relation(
     "reorder disjoint writes",
-    "Two neighbouring writes change places, of which neither writes what the other reads or writes."
-    " All is equal, versions too: each counts once. The counter belongs to the storage, so that"
-    " what the one saved is out of date after the other or before it: either backward may raise"
-    " (TEN-12), and gradients are compared where none does.",
-    ("FUN-4", "FUN-7", "TEN-10", "TEN-12"),
+    "Two writes change places, of which neither writes what the other reads or writes; what is"
+    " between them commutes too. All is equal, versions too: each counts once. A count belongs to a"
+    " storage, so that what the one saved is out of date after the other or before it: either"
+    " backward may raise (TEN-12), and gradients are compared where none does.",
+    ("FUN-4", "FUN-7", "TEN-10", "TEN-12", "TEN-19"),
     _disjoint_writes,
     Same(backward=False),
 )
 
 
-# -------------------------------------------------------------------------- a read past a write
 def _reads_past_writes(traced: Traced) -> Iterator[Program]:
-    def commute(a: Fact, b: Fact) -> bool:
-        if a.writes_data and b.is_pure:
-            return _misses(a, b)
-        return b.writes_data and a.is_pure and _misses(b, a)
-
-    return _swaps(traced, commute)
+    return _swaps(traced, lambda fact: fact.is_pure)
 
 
 READS_PAST_WRITES = Relation(
     "read past a disjoint write",
-    "A step that makes new memory and a neighbouring write change places, where the write meets"
-    " nothing that the other reads. All is equal; either backward may raise, as for two writes.",
-    ("FUN-6", "TEN-12"),
+    "A step that makes new memory and a write change places, where the write meets nothing that the"
+    " other reads. All is equal; either backward may raise, as for two writes.",
+    ("FUN-6", "TEN-12", "TEN-19"),
     _reads_past_writes,
     Same(backward=False),
 )
 
 
-# -------------------------------------------------------------------------- a view past a write
 def _views_past_writes(traced: Traced) -> Iterator[Program]:
-    def commute(a: Fact, b: Fact) -> bool:
-        return (a.writes_data and b.is_view) or (b.writes_data and a.is_view)
-
-    return _swaps(traced, commute, fragile=False)
+    return _swaps(traced, lambda fact: fact.is_view)
 
 
 VIEWS_PAST_WRITES = Relation(
     "take a view before or after a write",
-    "A view and a neighbouring write change places, also where the write goes to what is viewed:"
-    " a view shows what is written later. All is equal. Not on memory that requires grad and has"
-    " views which came with others or under no_grad: a write before their next use is an error"
-    " (TEN-19).",
+    "A view and a write change places, also where the write goes to what is viewed: a view shows"
+    " what is written later. All is equal but which backward raises, where a read is passed too.",
     ("FUN-3", "FUN-6", "TEN-17", "TEN-19"),
     _views_past_writes,
+    Same(backward=False),
 )
