@@ -190,7 +190,7 @@ class Session:
         x = al.tensor([[2.0, -1.0], [1.0, 3.0]], requires_grad=True)
         found = []
         for change in ("nothing", *self.changes):
-            if not (change == "shape" and self.way is of_gradient):  # a gradient has its leaf's shape
+            if not (change == "shape" and self.way is of_gradient):  # its leaf has one shape
                 _change(change, x, made, put)
             found.append(_seen(run, x, made))
             if isinstance(found[-1], type):
