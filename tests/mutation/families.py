@@ -98,7 +98,7 @@ _GIVEN = (
         _RULES + name
         for name in (
             "ali_groups ali_ndarrays ali_overlap cap_places dup_repeats "
-            "fun_backwards fun_chains fun_hidden fun_inputs "
+            "fun_backwards fun_chains fun_hidden fun_inputs fun_moves "
             "fun_lenses fun_memory fun_purity fun_reach fun_values grd_patterns meta_records "
             "meta_sentences rt_effects sav_contexts sav_versions syn_bases tan_arrivals tan_layouts"
         ).split()
@@ -107,6 +107,7 @@ _GIVEN = (
     "tests.stages.test_mincut",
     "tests.end_to_end.test_bad_aliasing",
     "tests.end_to_end.test_compiled_equals_eager",
+    "tests.ir.test_lattice",
     "tests.ir.test_overlap",
     "tests.ir.test_symbolic_layout",
     "tests.eager.test_engine_compiled",

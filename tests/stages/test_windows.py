@@ -14,6 +14,7 @@ from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import ViewOp
 from aotlite.ir.role import Gradient, Primal, Saved
 from aotlite.ir.verify import verify
 from aotlite.stages.s7_simplify import (
@@ -22,7 +23,7 @@ from aotlite.stages.s7_simplify import (
     eliminate_dead_code,
     simplify,
 )
-from aotlite.stages.windows import LOOK_BACK, SCATTERED, see_through_scatters
+from aotlite.stages.windows import LOOK_BACK, SCATTERED, see_through_scatters, write_of
 from tests.stages.journeys import run_graph, same_results
 from tests.stages.window_graphs import Step, graph_of, input_of, roles, steps
 
@@ -88,6 +89,37 @@ def test_the_graph_given_stays_as_it_was(program: list[Step], wanted: list[int])
     before = [(node, node.args, node.meta) for node in graph.nodes]
     simplify(graph)
     assert before == [(node, node.args, node.meta) for node in graph.nodes]
+
+
+def places_of(graph: Graph) -> dict[Node, tuple[Node, int, Any]]:
+    """For each value the node that made its memory, where in it it starts, and its meta."""
+    found: dict[Node, tuple[Node, int, Any]] = {}
+    for node in graph.nodes[:-1]:
+        found[node] = node, 0, node.meta
+        if type(node.target) is ViewOp and not node.target.recasts:
+            memory, before, _ = found[node.args[0]]
+            meta, start = node.target.result(node.args)
+            found[node] = memory, before + start, meta
+    return found
+
+
+@given(steps)
+@settings(max_examples=500)
+@pytest.mark.rules("SIM-5", "SIM-6")
+def test_nothing_needless_is_left(program: list[Step]) -> None:
+    """Of a gradient, whose memory nobody holds: no window twice, no write of nothing or of all."""
+    graph = simplify(graph_of(program, [2]))
+    places = places_of(graph)
+    seen = [(memory, start, meta) for memory, start, meta in places.values()]
+    assert len(seen) == len(set(seen))
+    for node in graph.calls:
+        write = write_of(node)
+        if write is None:
+            continue
+        window, (memory, before, _) = write.window, places[write.operand]
+        assert window.meta.numel
+        assert (memory, before + window.start, window.meta) != places[write.source]
+        assert not (window.start == 0 and window.meta is write.source.meta is write.operand.meta)
 
 
 # -------------------------------------------------------------------------------- rule by rule
