@@ -11,7 +11,7 @@ import pytest
 import aotlite
 
 HEAVY = {"numpy", "networkx", "sympy", "attrs", "ml_dtypes", "optree", "rich"}
-EXTRAS = {"cupy", "mpi4py", "onnx", "torch", "z3", "ziglang"}
+EXTRAS = {"array_api_strict", "cupy", "jax", "mpi4py", "onnx", "torch", "z3", "ziglang"}
 
 IMPORT_WITHOUT_EXTRAS = """
 import importlib, sys

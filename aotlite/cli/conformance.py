@@ -7,7 +7,9 @@ prints it. The status is 0 even where rules are broken, unless `--strict` is giv
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +45,7 @@ def command(args: argparse.Namespace) -> None:
 
     if args.list or not args.libraries:
         return print_rules(args.rules)
-    reports = [ask(library, args) for library in args.libraries]
+    reports = ask(args)
     print_reports(Console(), reports)
     if args.markdown:
         args.markdown.write_text(markdown(reports), "utf-8")
@@ -65,17 +67,23 @@ def print_rules(names: Sequence[str] | None) -> None:
         print(f"  {rule.id}  {rule.title}\n      {rule.claim}")
 
 
-def ask(library: str, args: argparse.Namespace) -> Report:
-    """What one library makes of the rules, with a bar on standard error meanwhile."""
+def ask(args: argparse.Namespace) -> list[Report]:
+    """What the libraries make of the rules, side by side, with bars on standard error meanwhile."""
     from rich.console import Console
     from rich.progress import Progress
 
     from aotlite.testing.conformance.contained import examine
     from aotlite.testing.conformance.rules import select
 
+    count = len(select(args.rules))
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(library, total=len(select(args.rules)))
-        return examine(library, args.rules, args.seconds, lambda _: progress.advance(bar))
+
+        def examined(library: str) -> Report:
+            bar = progress.add_task(library, total=count)
+            return examine(library, args.rules, args.seconds, lambda _: progress.advance(bar))
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(examined, args.libraries))
 
 
 def print_reports(console: object, reports: Sequence[Report]) -> None:

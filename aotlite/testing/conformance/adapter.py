@@ -365,8 +365,12 @@ class Adapter(Differentiable):
         return np.from_dlpack(a)
 
     def numpy_source(self, size: int) -> Any:
-        """NumPy's 0, 1, 2 and so on."""
-        return np.arange(size)
+        """NumPy's 0, 1, 2 and so on, at a multiple of 64 bytes: some libraries share no other."""
+        memory = np.empty(8 * size + 64, "uint8")
+        start = -memory.ctypes.data % 64
+        a = memory[start : start + 8 * size].view("int64")
+        a[:] = range(size)
+        return a
 
     def numpy_read_only(self, size: int) -> Any:
         """The same, which may not be written."""

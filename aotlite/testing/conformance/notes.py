@@ -12,12 +12,12 @@ NOTES: dict[str, dict[str, str]] = {
         "TEN-8a": "The same: which write wins is left to the order of the loop.",
     },
     "array-api-strict": {
-        "COP-11": "`copy=False` sets a shape in place, and NumPy refuses that for some empty ones.",
+        "COP-11": "It asks whether memory is shared, which two empty arrays never do, and refuses.",
     },
     "jax": {
         "IDX-7b": "Documented: a gather outside takes the nearest place (the last one).",
         "IDX-7c": "The same for an integer index.",
-        "IMM-6": "`from_dlpack` shares NumPy's memory, and NumPy goes on writing it.",
+        "IMM-6": "`from_dlpack` shares memory that is aligned to 64 bytes, and NumPy goes on writing it.",
         "IMM-9": "Documented: an update outside is dropped.",
         "CMP-3": "`jit` traces once: an array that is no argument is a constant from then on.",
         "CMP-4": "`jit` traces once: a number that is no argument is a constant from then on.",

@@ -20,7 +20,7 @@ from aotlite.testing.conformance.spelling import source_of, spell, written
 INDENT = "    "
 BLOCKS = ("no_grad", "inference_mode")
 """Methods that give a `with` block."""
-PLAIN = (bool, int, float, complex, str, bytes, slice, type(None), type(...))
+PLAIN = (bool, int, float, complex, str, slice, type(None), type(...))
 
 
 @attrs.frozen(eq=False)

@@ -31,6 +31,11 @@ PREFACE = """# Which library keeps which rule
 Each rule is tried on cases from the smallest up. *keeps*: all cases hold. *breaks*: the smallest
 case that does not is below, with what is behind it. *absent*: the library has not what the rule
 needs. *yes* and *no*: what a library does where either is right. *not run*: it cannot run here.
+*crashes*, *hangs*: it ended its process, or did not come back in time.
+
+*Refused or right*: a library may raise, and then nothing is written; or it gives what would follow
+if all operands were copied first. The drawn rule, MEM-1, compares random chains of views and writes
+with a model of memory in plain Python, and makes the first that fails small.
 `aotlite conformance --list` says what each rule claims.
 """
 

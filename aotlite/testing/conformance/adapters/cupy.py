@@ -27,7 +27,7 @@ class CuPy(Adapter):
         try:
             cupy.cuda.runtime.getDeviceCount()
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise DeviceError(f"conformance: no CUDA device is there: {error}") from error
+            raise DeviceError("conformance: there is no CUDA device, expected one") from error
 
     from_list = lambda self, values, dtype: cupy.array(values, dtype)
     zeros = lambda self, shape, dtype: cupy.zeros(shape, dtype)
