@@ -12,6 +12,7 @@ from aotlite.ir.errors import AotliteError
 COMMANDS: dict[str, str] = {
     "demo": "train a small convolutional network on handwritten digits by two compiled functions",
     "explain": "print what every stage makes of a function: graphs, metadata, what is saved",
+    "fuzz": "run random programs about views, writes and aliases, and shrink what differs",
     "conformance": "say which rules about shared memory an array library keeps",
     "doctor": "say which backends work here, and what to install for the others",
 }

@@ -1,27 +1,23 @@
-"""Random programs about aliasing and mutation: a sample of the long run, and the long run's means.
+"""Random programs about aliasing and mutation: a sample of what `aotlite fuzz` runs.
 
-`python -m tests.end_to_end.alias_programs` is the long run. Rules: GEN-1, GEN-2, GEN-11..GEN-13.
+test_fuzz.py is about the command. Rules: GEN-1, GEN-2, GEN-11..GEN-13.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import aotlite as al
-from aotlite.testing.cells import CELLS, POSSIBLE, impossible
+from aotlite.testing.cells import CELLS, POSSIBLE
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
-from aotlite.testing.fuzzing import running as alias_running
-from aotlite.testing.fuzzing.running import Outcome, options_of, outcome, report, run_chunk
+from aotlite.testing.fuzzing import fuzz, judges
+from aotlite.testing.fuzzing.running import options_of, outcome, report
 from aotlite.testing.programs import Program, body_of, script
 from aotlite.testing.shrinking import shrunk
 from aotlite.testing.worlds import differences, play_call, same_numbers
-from tests.end_to_end import alias_programs
-from tests.end_to_end.alias_programs import Tally, main, read_ledger, run, targets
 from tests.testing.examples import EXAMPLES, program
 
 SAMPLE = 300
@@ -49,10 +45,7 @@ def test_random_programs_are_like_eager() -> None:
 
 @pytest.mark.long
 def test_many_random_programs_are_like_eager() -> None:
-    tally = Tally()
-    for line in run(tally, count=20_000, seed=10**7, jobs=2):
-        tally.add(line)
-    assert [] == tally.different
+    assert [] == fuzz(count=20_000, seed=10**7, jobs=2).failures
 
 
 # ----------------------------------------------------------------------------- a difference is seen
@@ -128,39 +121,7 @@ def test_shrinking_keeps_what_matters() -> None:
     assert "def f(v0):\n    v1 = v0.unbind(" in script(small)
 
 
-# -------------------------------------------------------------------------------------- the ledger
-def test_a_run_is_resumed_where_its_ledger_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(alias_programs, "SIZE", 4)
-    one_relation = [n for n in POSSIBLE if CELLS[n][1] == "fill" and CELLS[n][3] == "alone"]
-    monkeypatch.setattr(alias_programs, "POSSIBLE", tuple(one_relation))
-    ledger = tmp_path / "ledger"
-    assert main(["--count", "8", "--ledger", str(ledger), "--jobs", "1"]) == 0
-    lines = [line for line in ledger.read_text().splitlines() if line]
-    assert [0, 1] == [json.loads(line)["chunk"] for line in lines]
-    ledger.write_text(lines[0] + "\n" + lines[1][:40])
-    assert main(["--count", "12", "--ledger", str(ledger)]) == 0
-    added = ledger.read_text().splitlines()[2:]
-    again = [json.loads(line)["chunk"] for line in added if line]
-    assert [1, 2] == again
-    tally = read_ledger(ledger)
-    assert 12 == tally.counts["programs"]
-    assert main(["--ledger", str(ledger), "--summary", "--cells"]) == 0
-    shown = capsys.readouterr().out
-    assert "made inside" in shown
-    assert all(f"cells impossible: {impossible(c)}" in shown for c in CELLS if impossible(c))
-
-
-def test_targets_are_of_the_rarest_cells() -> None:
-    tally = Tally()
-    tally.cells.update(dict.fromkeys(POSSIBLE[5000:], 3))
-    chosen = targets(tally, 7, 0)
-    assert alias_programs.SIZE == len(set(chosen))
-    assert set(chosen) <= set(POSSIBLE[:5000])
-    assert chosen == targets(tally, 7, 0) != targets(tally, 8, 0)
-
-
+# ------------------------------------------------------------------------------------ the refusals
 def test_a_refused_call_hits_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         def call(*_: Any) -> Any:
@@ -168,21 +129,13 @@ def test_a_refused_call_hits_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    monkeypatch.setattr(alias_running.al, "compile", refuse)
+    monkeypatch.setattr(judges.al, "compile", refuse)
     found = outcome(WRITES, {})
     assert (["UnsupportedError: f: argument _ is met, expected none"], []) == (
         found.refused,
         found.cells,
     )
     assert [] == found.found
-
-
-def test_a_difference_counts_no_cell_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = Outcome(calls=1, cells=[3], found=["call 0: values: 1, eager 2"])
-    monkeypatch.setattr(alias_running, "outcome", lambda *_: wrong)
-    line = run_chunk(alias_running.Chunk(0, 5, (POSSIBLE[0],)))
-    assert [] == line["cells"]
-    assert [5] == [each["seed"] for each in line["different"]]
 
 
 def test_a_view_whose_base_was_put_onto_other_memory_is_refused() -> None:

@@ -1,6 +1,6 @@
 """A sample of the alias programs is run here and in PyTorch, eager both; what may differ is named.
 
-The long run is `python -m tests.end_to_end.alias_programs_torch`. Rules: GEN-11.
+The long run is `aotlite fuzz --against torch`. Rules: GEN-11.
 """
 
 from collections import Counter

@@ -53,10 +53,10 @@ def compared(mine: World, its: World) -> list[str]:
     if mine.error is not None:
         names = type(mine.error).__name__, type(its.error).__name__
         return [] if is_same_error(*names) else [f"class: {mine.error!r}, PyTorch {its.error!r}"]
-    return differences(_unsigned(mine), _in_our_words(_unsigned(its), mine))
+    return differences(unsigned(mine), _in_our_words(unsigned(its), mine))
 
 
-def _unsigned(world: World) -> World:
+def unsigned(world: World) -> World:
     """The world with zeros that have no sign: PyTorch's depend on where they lie in a vector."""
     return attrs.evolve(
         world,
@@ -126,7 +126,7 @@ def aot_difference(torch: Any, program: Program) -> str:
             told = "refused"
             continue
         else:
-            found = differences(_unsigned(compiled), _unsigned(eager))
+            found = differences(unsigned(compiled), unsigned(eager))
         if found:
             return min((_kind(line) for line in found), key=KINDS.index)
     return told

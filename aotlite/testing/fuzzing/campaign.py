@@ -1,0 +1,200 @@
+"""The run: hands chunks of programs to workers, shrinks what fails, and keeps a ledger."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from random import Random
+
+from aotlite.testing.fuzzing.ledger import Ledger
+from aotlite.testing.fuzzing.outcomes import Failure
+from aotlite.testing.fuzzing.plan import Plan
+from aotlite.testing.fuzzing.smaller import made_small
+from aotlite.testing.fuzzing.tally import Chunk, Tally
+from aotlite.testing.fuzzing.workers import Worker
+
+SIZE = 50
+"""Programs in a chunk."""
+REFRESH = 500
+"""Programs that are aimed before the rarest cells are looked up again."""
+ALIKE = 2
+"""Failures of one kind that are shrunk."""
+PROGRAMS = 10_000
+"""What a process runs before a fresh one takes its place."""
+
+Listener = Callable[["Campaign"], None]
+
+
+def run(plan: Plan, told: Listener = lambda _: None) -> Tally:
+    """Runs a plan; `told` hears of it a few times a second. Ctrl-C ends it early, and the tally
+    says so."""
+    tally = Tally(targets=plan.targets())
+    ledger = Ledger(plan, tally)
+    try:
+        return Campaign(plan, tally, ledger).run(told)
+    finally:
+        ledger.close()
+
+
+class Campaign:
+    """A run that is going on. Each of its threads has a worker, and does one task after another."""
+
+    def __init__(self, plan: Plan, tally: Tally, ledger: Ledger) -> None:
+        self.plan = plan
+        self.tally = tally
+        self.ledger = ledger
+        self.begun = time.monotonic()
+        self.before = tally.programs
+        self.handed_out = tally.programs
+        self.next_seed = plan.seed + tally.end
+        self.aims: deque[int] = deque()
+        self.to_shrink: deque[Failure] = deque()
+        self.shrunk: Counter[str] = Counter()
+        self.shrinking = 0
+        """Failures that are being shrunk."""
+        self.lock = threading.RLock()
+        self.is_stopped = False
+        self.error: BaseException | None = None
+        self.workers = [Worker(plan) for _ in range(plan.jobs)]
+        for failure in tally.failures:
+            self._queue(failure)
+
+    def run(self, told: Listener) -> Tally:
+        """Runs all threads to their end."""
+        threads = [threading.Thread(target=self._work, args=(each,)) for each in self.workers]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.2)
+                    told(self)
+        except KeyboardInterrupt:
+            self.tally.is_interrupted = True
+        finally:
+            self._stop()
+            for thread in threads:
+                thread.join()
+        if self.error is not None:
+            raise self.error
+        if not self.tally.is_interrupted:
+            told(self)
+        return self.tally
+
+    def _stop(self) -> None:
+        self.is_stopped = True
+        for worker in self.workers:
+            worker.close()
+
+    # --- the tasks
+    def _work(self, worker: Worker) -> None:
+        """What a thread does."""
+        done = 0
+        try:
+            while (task := self._next()) is not None:
+                if isinstance(task, Failure):
+                    self._shrink(worker, task)
+                    continue
+                self._play(worker, task)
+                done += len(task.programs)
+                if done >= PROGRAMS:
+                    worker.stop()
+                    done = 0
+        except BaseException as error:
+            self.error = self.error or error
+            self._stop()
+        finally:
+            worker.stop()
+
+    def _next(self) -> Chunk | Failure | None:
+        with self.lock:
+            if self.is_stopped:
+                return None
+            if self.to_shrink:
+                return self.to_shrink.popleft()
+            size = min(SIZE, self._left())
+            if size <= 0:
+                return None
+            seeds = range(self.next_seed, self.next_seed + size)
+            self.next_seed += size
+            self.handed_out += size
+            programs = tuple((seed, self._aim()) for seed in seeds)
+            return Chunk(seeds[0] - self.plan.seed, programs)
+
+    def _left(self) -> int:
+        """How many programs are to be begun."""
+        if self.seconds_left() <= 0:
+            return 0
+        return SIZE if self.plan.count is None else self.plan.count - self.handed_out
+
+    def seconds_left(self) -> float:
+        """The time in which programs are begun."""
+        minutes = 1.0 if self.plan.is_endless else self.plan.minutes
+        if minutes is None:
+            return float("inf")
+        return self.begun + 60 * minutes - time.monotonic()
+
+    def share_done(self) -> float:
+        """How much of the run is done, 0 to 1."""
+        minutes = 1.0 if self.plan.is_endless else self.plan.minutes
+        shares = [0.0]
+        if minutes is not None:
+            shares.append(1 - self.seconds_left() / (60 * minutes))
+        if self.plan.count is not None:
+            begun = self.plan.count - self.before
+            shares.append((self.tally.programs - self.before) / begun if begun > 0 else 1.0)
+        return min(max(shares), 1.0)
+
+    def _aim(self) -> int:
+        """A cell: of the rarest ones, any."""
+        if not self.aims:
+            rng = Random(f"{self.plan.seed}:{self.next_seed}")
+            self.aims.extend(aims(self.tally, rng))
+        return self.aims.popleft()
+
+    def _play(self, worker: Worker, chunk: Chunk) -> None:
+        for played in worker.play(chunk.programs):
+            failure = chunk.add(played)
+            if failure is None:
+                continue
+            with self.lock:
+                self._queue(failure)
+            if self.seconds_left() <= 0:
+                worker.stop()  # what is left of the chunk may hang, too
+                break
+        if chunk.counts["programs"]:
+            self._keep(chunk.line())
+
+    def _keep(self, line: dict[str, object]) -> None:
+        with self.lock:
+            self.ledger.write(line)
+            self.tally.add(line)
+
+    # --- the failures
+    def _queue(self, failure: Failure) -> None:
+        """Remembers to shrink a failure, unless there are enough like it."""
+        has_program = failure.program is not None and not failure.is_small
+        enough = self.shrunk[failure.kind] >= ALIKE or self.shrunk.total() >= self.plan.shrink
+        if failure.is_small or (has_program and not enough):
+            self.shrunk[failure.kind] += 1
+        if has_program and not enough:
+            self.to_shrink.append(failure)
+
+    def _shrink(self, worker: Worker, failure: Failure) -> None:
+        self.shrinking += 1
+        small = made_small(worker, failure)
+        self.shrinking -= 1
+        if not self.is_stopped:
+            self._keep({"failures": [small.to_dict()]})
+
+
+def aims(tally: Tally, rng: Random) -> list[int]:
+    """Cells for the next programs, any of the rarest ones."""
+    hits = tally.coverage.hits
+    mixed = rng.sample(tally.targets, len(tally.targets))
+    rarest = sorted(mixed, key=hits.__getitem__)[: 2 * REFRESH]
+    if len(rarest) <= REFRESH:
+        return rarest
+    return rng.sample(rarest, REFRESH)

@@ -1,0 +1,118 @@
+"""The file in which a run is kept and goes on from: JSON lines.
+
+    {"format": "aotlite fuzz", "version": 1, "aotlite": ..., "seed": ..., ...}   what it is of
+    {"first": 0, "programs": 50, "cells": [[17, 2], ...], "failures": [...], ...}   a chunk
+    {"failures": [...]}   failures of earlier chunks, made small
+
+Lines are only ever added, each in one write, by one process at a time, which holds a lock. A last
+line that was cut off is dropped, and a note says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+from typing import Any
+
+from aotlite.ir.errors import ArgumentError, FormatError
+from aotlite.testing.fuzzing.plan import VERSION, Plan
+from aotlite.testing.fuzzing.tally import Tally
+
+FORMAT = "aotlite fuzz"
+
+
+class Ledger:
+    """A ledger that is open for writing. Without a path it keeps nothing."""
+
+    def __init__(self, plan: Plan, tally: Tally) -> None:
+        """Reads what there is into the tally. *Err* `FormatError`, `ArgumentError` where another
+        run writes it."""
+        self.file = None
+        if plan.ledger is None:
+            return
+        try:
+            self.file = plan.ledger.open("a+b")
+        except OSError as error:
+            raise _wrong(plan.ledger, f"gives {error}", "a file that can be written") from error
+        try:
+            self._lock(plan.ledger)
+            end = _read(plan.ledger, plan.identity(), tally)
+            self.file.truncate(end)
+            if not end:
+                self.write(plan.identity())
+        except Exception:
+            self.close()
+            raise
+
+    def _lock(self, path: Path) -> None:
+        assert self.file is not None
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _wrong(path, "being written by another run", "one for each run") from error
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Adds a line."""
+        if self.file is not None:
+            self.file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+            self.file.flush()
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+def read(path: Path, tally: Tally) -> dict[str, Any]:
+    """Adds what a ledger has to a tally; what it is of. *Err* `FormatError`."""
+    if not path.is_file():
+        raise _wrong(path, "no file", "one that a run has written")
+    _read(path, None, tally)
+    first = path.read_bytes().split(b"\n", 1)[0]
+    identity: dict[str, Any] = json.loads(first)
+    return identity
+
+
+def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
+    """Adds what there is to the tally; the bytes that are whole lines."""
+    *lines, rest = path.read_bytes().split(b"\n")
+    if rest:
+        text = f"{path}: its last line was cut off and is dropped: {len(rest)} bytes"
+        tally.notes.append(text)
+    for number, line in enumerate(lines, 1):
+        try:
+            told = json.loads(line)
+            if number > 1:
+                tally.add(told)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _wrong(path, f"damaged in line {number}", "what a run wrote") from error
+        if number == 1:
+            _check(path, told, identity)
+    if not lines and identity is None:
+        raise _wrong(path, "without a line", "what a run wrote")
+    return sum(len(line) + 1 for line in lines)
+
+
+def _check(path: Path, told: Any, identity: dict[str, Any] | None) -> None:
+    """Raises `FormatError` unless a header is of this version, and of the plan, if there is one."""
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise _wrong(path, "of another format", "what `aotlite fuzz` wrote")
+    if told.get("version") != VERSION:
+        found = told.get("version")
+        raise _wrong(path, f"of version {found}", f"version {VERSION}: begin another ledger")
+    for name, value in (identity or {}).items():
+        if told.get(name) != value:
+            raise _wrong(path, f"of {name} {told.get(name)!r}", f"{value!r}: {_advice(name)}")
+
+
+def _advice(name: str) -> str:
+    if name in ("aotlite", "table"):
+        return "counts of other programs do not add up; begin another ledger"
+    return f"give that {name}, or another ledger"
+
+
+def _wrong(path: Path, got: str, expected: str) -> Exception:
+    kind = ArgumentError if got.startswith(("being", "gives")) else FormatError
+    return kind(f"fuzz: the ledger {str(path)!r} is {got}, expected {expected}")

@@ -1,0 +1,88 @@
+"""What became of one program, and what is kept of one that failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.testing.checking import kind_of
+from aotlite.testing.programs import Program
+
+
+@attrs.define
+class Outcome:
+    """What became of one program."""
+
+    calls: int = 0
+    raised: int = 0
+    refused: list[str] = attrs.field(factory=list)
+    """Why calls were refused (GEN-2), and the names of rules by which calls differ."""
+    cells: list[int] = attrs.field(factory=list)
+    """Those that calls hit which were compared whole."""
+    found: list[str] = attrs.field(factory=list)
+    """What differs; or one that hangs, crashes, raises or is nondeterministic, in words."""
+
+
+@attrs.frozen
+class Played:
+    """A program of a run and its outcome."""
+
+    seed: int
+    target: int
+    program: Program | None
+    """None where not even the drawing of it came to an end."""
+    outcome: Outcome
+    seconds: float = 0.0
+    """Of processor time."""
+
+
+def _program(given: Program | str | None) -> Program | None:
+    return Program.from_json(given) if isinstance(given, str) else given
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
+@attrs.frozen
+class Failure:
+    """A program that failed."""
+
+    seed: int
+    target: int
+    found: tuple[str, ...] = attrs.field(converter=_texts)
+    program: Program | None = attrs.field(default=None, converter=_program)
+    is_small: bool = False
+    """Whether the program is shrunk."""
+    picture: str = ""
+    """The drawing of the alias groups of a shrunk program."""
+
+    @property
+    def kind(self) -> str:
+        """What it is about, without names and numbers."""
+        return kind_of_failure(self.found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, of which `Failure(**data)` is the failure."""
+        program = None if self.program is None else self.program.to_json()
+        return {**attrs.asdict(self, recurse=False), "program": program}
+
+
+ENDINGS = ("hang", "crash", "raised", "nondeterministic")
+
+
+def kind_of_failure(found: Sequence[str]) -> str:
+    """What a failure is about; of one that is no difference, the first words.
+
+    >>> kind_of_failure(["call 0: nondeterministic: compiled gives values of object 1 ..."])
+    'nondeterministic: compiled'
+    >>> kind_of_failure(["call 0: backward: None, eager AutogradError"])
+    'backward: None, eager AutogradError'
+    """
+    words = re.sub(r"^call \d+: ", "", found[0]).split() if found else []
+    if words and words[0].rstrip(":") in ENDINGS:
+        return " ".join(words[:1] if words[0] == "hang:" else words[:2])
+    return kind_of(found)

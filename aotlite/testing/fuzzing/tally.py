@@ -1,0 +1,121 @@
+"""The sums of a run: what came of all programs of a ledger, and of this run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import attrs
+
+from aotlite.testing.coverage import Coverage
+from aotlite.testing.fuzzing.outcomes import Failure, Played
+
+COUNTS = ("programs", "calls", "steps", "raised")
+
+
+@attrs.define
+class Tally:
+    """What came of programs."""
+
+    targets: tuple[int, ...] = ()
+    """The cells that they aimed at."""
+    counts: Counter[str] = attrs.field(factory=Counter)
+    reasons: Counter[str] = attrs.field(factory=Counter)
+    """Of calls that were refused, excused or left out."""
+    coverage: Coverage = attrs.field(factory=Coverage)
+    failed: dict[int, Failure] = attrs.field(factory=dict)
+    """By seed."""
+    seconds: float = 0.0
+    """Of processor time, over all processes."""
+    end: int = 0
+    """The seeds from the first one on that programs were begun of."""
+    notes: list[str] = attrs.field(factory=list)
+    """What a reader should know of how it came about."""
+    is_interrupted: bool = False
+
+    @property
+    def programs(self) -> int:
+        """How many programs were played."""
+        return self.counts["programs"]
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The programs that failed, by seed."""
+        return [self.failed[seed] for seed in sorted(self.failed)]
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Counts a line of a ledger: a chunk of programs, or a failure made small."""
+        for each in line.get("failures", []):
+            failure = Failure(**each)
+            self.failed[failure.seed] = failure
+        if "first" in line:
+            self.counts.update({name: line[name] for name in COUNTS})
+            self.reasons.update(line["reasons"])
+            self.coverage.add_hits(line["cells"], line["programs"])
+            self.seconds += line["seconds"]
+            self.end = max(self.end, line["first"] + line["programs"])
+
+    def hit(self, enough: int = 1) -> int:
+        """How many of the cells that programs aimed at were hit by so many."""
+        return sum(self.coverage.hits[cell] >= enough for cell in self.targets)
+
+    def rate(self) -> float:
+        """Programs a minute of a core's time."""
+        return 60 * self.programs / self.seconds if self.seconds else 0.0
+
+    def last_line(self) -> str:
+        """The run in a line.
+
+        >>> Tally(targets=(1, 2)).last_line()
+        '0 programs, 0 of 2 cells, 0 failures (0 programs a minute a core)'
+        """
+        count = len(self.failed)
+        return (
+            f"{self.programs:,} {_plural('program', self.programs)}, "
+            f"{self.hit():,} of {len(self.targets):,} cells, "
+            f"{count:,} {_plural('failure', count)} ({self.rate():,.0f} programs a minute a core)"
+        )
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"
+
+
+@attrs.define
+class Chunk:
+    """Sums up programs that follow each other, to a line of a ledger."""
+
+    first: int
+    programs: tuple[tuple[int, int], ...]
+    """Seeds and targets."""
+    counts: Counter[str] = attrs.field(factory=Counter)
+    reasons: Counter[str] = attrs.field(factory=Counter)
+    cells: Counter[int] = attrs.field(factory=Counter)
+    failures: list[Failure] = attrs.field(factory=list)
+    seconds: float = 0.0
+
+    def add(self, played: Played) -> Failure | None:
+        """Counts a program, which is the next one; the failure, if it is one."""
+        outcome, program = played.outcome, played.program
+        self.counts.update(programs=1, calls=outcome.calls, raised=outcome.raised)
+        self.counts.update(steps=len(program.body) if program else 0)
+        self.reasons.update(outcome.refused)
+        self.seconds += played.seconds
+        if not outcome.found:
+            # A program counts once for a cell, whichever of its calls hit it.
+            self.cells.update(set(outcome.cells))
+            return None
+        failure = Failure(played.seed, played.target, outcome.found[:4], program)
+        self.failures.append(failure)
+        return failure
+
+    def line(self) -> dict[str, Any]:
+        """The chunk's line."""
+        return {
+            "first": self.first,
+            **{name: self.counts[name] for name in COUNTS},
+            "seconds": round(self.seconds, 3),
+            "reasons": dict(self.reasons),
+            "failures": [each.to_dict() for each in self.failures],
+            "cells": sorted(self.cells.items()),
+        }
