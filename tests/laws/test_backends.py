@@ -6,8 +6,11 @@ import pytest
 import aotlite as al
 from aotlite.backends.reference import REFERENCE, ReferenceBackend
 from aotlite.compilers import nop
+from aotlite.ir.op import OPS, PureOp, ViewOp
 from aotlite.ir.transform import Transformer
 from aotlite.testing import laws
+from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from tests.samples import samples_of
 
 EVERY = tuple(law.name for law in laws.BACKEND_LAWS)
 
@@ -32,6 +35,17 @@ def test_the_reference_obeys_the_laws_on_graphs_of_single_ops(name):
     samples = None if name not in ("select",) else [laws.Sample((np.ones((2, 3)), 0, 1))]
     found = laws.check_backend("reference", laws.graphs_of(name, samples)[:12])
     assert EVERY[:-1] == found.laws
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [n for n, op in OPS.items() if isinstance(op, (PureOp, ViewOp))])
+def test_the_reference_obeys_the_laws_on_graphs_of_every_op(name):
+    if name in WITHOUT_SAMPLES:
+        return
+    cases = laws.graphs_of(name, samples_of(name)[:30])
+    for backend in ("reference", ReferenceBackend(list_calls=0)):
+        found = laws.check_backend(backend, cases)
+        assert (len(cases), ()) == (found.cases, found.refused)
 
 
 class Around:

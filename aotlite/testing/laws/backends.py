@@ -40,8 +40,9 @@ __all__ = ["BACKEND_LAWS", "BackendLaw", "check_backend"]
 
 CALLS = 4
 """Calls in a row: what a backend makes may change with the number of calls."""
-MARGIN = 3
-"""Elements in front of an input in its buffer."""
+MARGIN = 16
+"""Elements in front of an input in its buffer; so many that it may be seen as any other dtype: pure
+graphs have copies where memory would have to start at a multiple (OPS-6)."""
 
 
 @attrs.frozen
@@ -203,10 +204,15 @@ def _keeps_results_apart(backend: Backend, case: GraphCase) -> None:
         for _ in range(CALLS - 1):
             first = _called(run, case.graph, inputs.fresh())
             kept = Ran((), tuple(_copied(value) for value in first.results))
-            others = [a.array * 0 for a in inputs.fresh()]
-            _called(run, case.graph, Given(inputs.metas, tuple(others)).fresh())
+            _called(run, case.graph, _others(case, inputs).fresh())
             names = [f"{role} after another call" for role in case.graph.output_roles]
             _fail(same_results(names, kept.results, first.results), case, inputs)
+
+
+def _others(case: GraphCase, inputs: Given) -> Given:
+    """Inputs of zeros; the same ones where ops of the graph refuse zeros."""
+    zeros = Given(inputs.metas, tuple(a * 0 for a in inputs.arrays))
+    return inputs if _error(lambda: _expected(case, zeros)) else zeros
 
 
 def _copied(value: Any) -> Any:
