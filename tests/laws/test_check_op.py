@@ -1,5 +1,8 @@
 """`check_op`: an own op through the laws, on samples given or made from its schema."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -185,3 +188,13 @@ def test_pending_laws_are_listed_and_wait_for_something():
 def test_a_law_error_is_an_assertion_and_one_of_ours():
     assert issubclass(laws.LawError, AssertionError)
     assert issubclass(laws.LawError, al.AotliteError)
+
+
+def test_a_python_without_assertions_is_refused():
+    """Every law of ops would hold there."""
+    program = "from aotlite.testing import laws\nlaws.check_op('exp')"
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "UnsupportedError: laws: Python runs with -O, which drops assertions" in done.stderr
