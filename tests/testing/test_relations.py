@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -31,6 +33,7 @@ from aotlite.testing.relations import (
     subject,
     views,
 )
+from aotlite.testing.relations.__main__ import main
 from aotlite.testing.relations.checking import halves
 from aotlite.testing.relations.rewriting import Loose
 from aotlite.testing.worlds import World
@@ -339,7 +342,7 @@ def test_both_sides_may_raise_eagerly() -> None:
 
 def test_a_difference_names_its_relation_and_call() -> None:
     [line] = check_relation("permute arguments", two_arguments(), make=first_is_copied)[:1]
-    assert line.startswith("permute arguments: call 0: ")
+    assert "permute arguments: call 0: objects: [0, 1, 2], unchanged [0, 1, 1]" == line
     assert check(two_arguments(), make=first_is_copied)
 
 
@@ -351,6 +354,28 @@ def two_arguments() -> Program:
 def test_an_unknown_relation_is_refused() -> None:
     with pytest.raises(ArgumentError, match="the name is 'split', expected one of 'clone and"):
         relation("split")
+
+
+def test_the_command_counts_what_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--programs", "2", "--seed", "5"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in NAMES)
+    assert re.search(r"^2 programs, \d\d calls compared, 0 differences$", printed, re.MULTILINE)
+
+
+def test_the_command_lists_what_differs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(al, "compile", lambda body, **_: first_is_copied(body))
+    assert 1 == main(["--programs", "3", "--partition", "min_cut"])
+    printed = capsys.readouterr().out
+    assert re.search(r"^seed \d: duplicate an argument: call \d: ", printed, re.MULTILINE)
+    assert re.search(r" calls compared, [1-9]\d* differences$", printed)
+
+
+def test_the_page_about_testing_names_each_relation() -> None:
+    page = (Path(__file__).parents[2] / "specs" / "testing.md").read_text("utf-8")
+    assert NAMES == [n for n in re.findall(r"^\| ([^|`]+?) \|", page, re.MULTILINE) if n in NAMES]
 
 
 def test_every_relation_says_what_it_claims_and_by_which_rules() -> None:

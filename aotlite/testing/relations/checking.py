@@ -157,6 +157,12 @@ def _compare(
             mine, its = (attrs.evolve(each, untouched=True) for each in (mine, its))
         result.compared += 1
         found = relation.same.differences(mine, its)
-        result.found += [f"{relation.name}: call {number}: {each}" for each in found]
+        result.found += [f"{relation.name}: call {number}: {_worded(each)}" for each in found]
     if result.found:
         result.failing = variant
+
+
+def _worded(line: str) -> str:
+    """A difference, in which the second world is that of the program as it was."""
+    mine, comma, its = line.rpartition(", eager ")
+    return f"{mine}, unchanged {its}" if comma else line
