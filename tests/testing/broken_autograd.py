@@ -123,6 +123,17 @@ class GeometryIsNotInHistory(Aotlite):
         return a.detach().unsqueeze_(dim)
 
 
+class ResizesAnything(Aotlite):
+    resize_ = lambda self, a, shape: a.detach().resize_(shape)
+
+
+class OwnGradients(Aotlite):
+    """Gradients that share nothing: a choice that aotlite does not make."""
+
+    def vjp(self, function, arrays, gradient):
+        return [each.clone() for each in super().vjp(function, arrays, gradient)]
+
+
 class SavedValuesAreNotChecked(Aotlite):
     """Writes that no version counter sees."""
 

@@ -4,12 +4,12 @@ import pytest
 
 from aotlite.testing.conformance import all_rules, check
 from aotlite.testing.conformance.adapters.aotlite import Aotlite
-from aotlite.testing.conformance.outcomes import Breaks, Lacks
+from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks
 from tests.testing import broken_autograd as broken
 
 GROUPS = ("autograd", "gradients", "vjp", "versions", "compilation", "training", "outside")
 RULES = [rule for rule in all_rules() if rule.group in GROUPS]
-CHOSEN_OTHERWISE = {"CMP-4b", "CMP-5a"}  # by aotlite: it looks at no plain object
+CHOSEN_OTHERWISE = {"AUT-9", "CMP-4b", "CMP-5a"}  # by aotlite
 
 FOUND = {
     "TEN-4a": broken.DetachCopies,
@@ -41,6 +41,7 @@ FOUND = {
     "TEN-23b": broken.BaseBecomesALeafToo,
     "TEN-24a": broken.GeometryIsNotInHistory,
     "TEN-24b": broken.GeometryIsNotInHistory,
+    "TEN-25a": broken.ResizesAnything,
     "TEN-17z": broken.WritesHaveNoHistory,
     "TEN-12a": broken.SavedValuesAreNotChecked,
     "TEN-12b": broken.BackwardTwiceIsZero,
@@ -70,6 +71,10 @@ FOUND = {
     "AUT-5": broken.VjpIsTransposed,
     "AUT-6": broken.DetachKeepsHistory,
     "AUT-7": broken.VjpMerges,
+    "AUT-9": broken.Compiled,
+    "FUN-38": broken.BehindNoGrad,
+    "META-8": broken.BehindNoGrad,
+    "TEN-31d": broken.BehindNoGrad,
     "AUT-8": broken.BehindNoGrad,
     "TEN-10a": broken.CountsTwice,
     "TEN-10b": broken.CountsNothing,
@@ -202,3 +207,8 @@ def test_a_witness_shows_what_changes_around_a_function():
         "b = compiled(a)",
         "b.tolist()",
     )
+
+
+def test_a_library_may_choose_gradients_of_their_own():
+    (result,) = check(broken.OwnGradients, ["AUT-9"]).results
+    assert isinstance(result.outcome, Keeps)

@@ -411,6 +411,17 @@ def geometry_history(on: Adapter, case: tuple[Any, ...]) -> None:
     expect(on.to_list(on.grad(x)), expected, "the gradient")
 
 
+@rule("TEN-25a", "what requires a gradient is not resized", ("leaf", "computed"))
+def resized(on: Adapter, case: str) -> None:
+    """`resize_` is refused where it would take elements from a history, under no_grad too."""
+    x = leaf(on, (2,))
+    a = x if case == "leaf" else on.mul(x, 1.0)
+    with on.no_grad():
+        error = attempt(on.resize_, a, (3,))
+    expect(error is not None, True, "whether it is refused")
+    expect(on.to_list(a), [1.0, 2.0], "the array")
+
+
 # --- drawn
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.effects import (
+    Body,
     Given,
+    Make,
+    compare,
     gradients,
     histories,
     identity,
@@ -35,6 +39,7 @@ from aotlite.testing.conformance.programs import (
     view_with_history,
 )
 from aotlite.testing.conformance.rules import attempt, expect, rule
+from aotlite.testing.conformance.rules_gradients import copied, doubled_in_place, tenfold
 from aotlite.testing.conformance.stories import leaf, see
 
 
@@ -211,3 +216,43 @@ def functional(on: Adapter, case: int) -> None:
     found = on.vjp(on.compile(function), [a, b], given)
     plain = on.vjp(function, [a, b], given)
     expect([*map(on.to_list, found)], [*map(on.to_list, plain)], "the gradients")
+
+
+# --- functions with a gradient of their own, compiled
+
+
+def as_it_is(ctx: Any, a: Array) -> Array:
+    """Forward of a custom function: a view."""
+    return a.view(a.shape)
+
+
+def _custom(on: Adapter, forward: Callable[..., Any], body: Body, make: Make) -> None:
+    """Compares a program that calls a custom function, the backward of which is `tenfold`."""
+    function = on.custom(forward, tenfold)
+    facets = (values, identity, histories, gradients)
+    compare(on, program(lambda on, a: body(on, a, function), make), facets)
+
+
+CUSTOM: dict[str, Body] = {
+    "returned": lambda on, a, f: on.call(f, [a]),
+    "used": lambda on, a, f: on.mul(on.call(f, [a]), 3.0),
+    "viewed": lambda on, a, f: on.narrow(on.call(f, [a]), 0, 1, 1),
+}
+
+
+@rule("FUN-38", "what a custom function writes has its gradient, compiled too", tuple(CUSTOM))
+def custom_dirty(on: Adapter, case: str) -> None:
+    """An argument that a custom function writes keeps the function's backward."""
+    _custom(on, doubled_in_place, CUSTOM[case], computed)
+
+
+@rule("META-8", "a custom function's view has its gradient, compiled too", tuple(CUSTOM))
+def custom_view(on: Adapter, case: str) -> None:
+    """A view of the argument that a custom function returns keeps the function's backward."""
+    _custom(on, as_it_is, CUSTOM[case], computed)
+
+
+@rule("TEN-31d", "a custom function's gradient is used, compiled too", tuple(CUSTOM))
+def custom_used(on: Adapter, case: str) -> None:
+    """So does a result of its own."""
+    _custom(on, copied, CUSTOM[case], only_leaf)

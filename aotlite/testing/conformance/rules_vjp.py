@@ -100,3 +100,15 @@ def two_arguments(on: Adapter, case: int) -> None:
     of_a, of_b = on.vjp(function, [a, a], ones(on, case))
     see(on, of_a, [2.0] * case, "the gradient of the first argument")
     see(on, of_b, [3.0] * case, "the gradient of the second argument")
+
+
+@rule("AUT-9", "gradients that a call gives are memory of their own", SIZES[:2], choice=True)
+def own_gradients(on: Adapter, case: int) -> None:
+    """A write of one gradient shows in no other, nor in the one that was given."""
+    a, b = (on.from_list(numbers((case,), first), "float64") for first in (1.0, 5.0))
+    function, _ = defined(on, lambda on, a, b: on.add(a, b), [a, b])
+    given = ones(on, case)
+    of_a, of_b = on.vjp(function, [a, b], given)
+    on.fill_(of_a, 9.0)
+    see(on, of_b, [1.0] * case, "the other gradient after the write")
+    see(on, given, [1.0] * case, "the gradient that was given, after the write")
