@@ -11,7 +11,9 @@ import pytest
 import aotlite
 
 HEAVY = {"numpy", "networkx", "sympy", "attrs", "ml_dtypes", "optree", "rich"}
-EXTRAS = {"array_api_strict", "cupy", "jax", "mpi4py", "onnx", "torch", "z3", "ziglang"}
+EXTRAS = {
+    "array_api_strict", "cupy", "hypothesis", "jax", "mpi4py", "onnx", "torch", "z3", "ziglang",
+}  # fmt: skip
 
 IMPORT_WITHOUT_EXTRAS = """
 import importlib, sys

@@ -37,7 +37,7 @@ class Setup:
         return f"${len(self.steps) - 1}"
 
     def chance(self, share: float) -> bool:
-        return self.rng.random() < share
+        return self.rng.chance(share)
 
     def fresh(self, shape: Shape, dtype: str, history: str) -> str:
         """A tensor on memory of its own."""

@@ -14,11 +14,13 @@ from aotlite.testing.engines import Engine
 from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
 
 TRIES = 4
+OF_ONE = ("alone", "separate", "expanded", "made inside")
+"""Relations of a memory on which one argument lies, or none."""
 
 
 def made_call(rng: Source, made: tuple[list[Step], list[str]], *, grad: bool) -> Call:
     """A call with these arguments, after which a result is written, mostly."""
-    if rng.random() >= 0.95:
+    if not rng.chance(0.95):
         return Call(*made, grad=grad)
     return Call(*made, grad=grad, write=(rng.randrange(4), rng.choice(["mul_", "add_", "fill_"])))
 
@@ -43,12 +45,12 @@ def another_call(
     none is found. `order` is the order in which the body takes `slots`."""
     for _ in range(TRIES):
         wanted = slots
-        if rng.random() < 0.08:
+        if rng.chance(0.08):
             wanted = [Slot([3 if n == 2 else n for n in s.shape], s.dtype) for s in slots]
         made = _other_arguments(rng, wanted, limits)
-        call = ordered(made_call(rng, made, grad=rng.random() >= 0.15), order)
+        call = ordered(made_call(rng, made, grad=not rng.chance(0.15)), order)
         runs = _runs_exactly(limits.library, program, call)
-        if runs or (runs is None and rng.random() < 0.04):
+        if runs or (runs is None and rng.chance(0.04)):
             return [call]
     return []
 
@@ -71,8 +73,15 @@ def _other_arguments(
     rng: Source, slots: list[Slot], limits: Limits
 ) -> tuple[list[Step], list[str]]:
     """Some of the slots on one memory, the others on memory of their own."""
-    count = rng.randint(1, len(slots))
-    wanted = [r for r in limits.relations if (r in ("alone", "expanded")) == (count == 1)]
-    wanted = [r for r in wanted if r not in ("separate", "made inside")]
-    relation = rng.choice(wanted or ["alone" if count == 1 else "same object"])
+    apart = "alone" if len(slots) == 1 else "separate"
+    of_many = [r for r in limits.relations if r not in OF_ONE]
+    of_many = of_many if len(slots) > 1 else []
+    of_one = [r for r in limits.relations if r in (apart, "expanded")]
+    is_many = of_many and (not of_one or rng.chance(0.7))
+    relation = rng.choice(of_many if is_many else of_one or [apart])
+    if relation in of_many:
+        least = 2 if apart in limits.relations else len(slots)
+        count = rng.randint(least, len(slots))
+    else:
+        count = 1 if relation == apart else len(slots)
     return arguments(rng, relation, slots[:count], slots[count:], limits)

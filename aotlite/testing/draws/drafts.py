@@ -43,7 +43,7 @@ class Draft:
             self.names.setdefault(id(arg), f"${place}")
 
     def chance(self, share: float) -> bool:
-        return self.rng.random() < share
+        return self.rng.chance(share)
 
     def room(self) -> int:
         """How many steps may follow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -24,22 +25,31 @@ T = TypeVar("T")
 DTYPES = ("float64", "complex128", "int64", "float32")
 """Of tensors in programs; masks of bool and indices of int64 come besides."""
 STEPS = 12
-"""The most steps of a body."""
+"""The most steps of a body, unless others are asked for."""
+MOST_STEPS = 40
 
 
 class Source(Protocol):
-    """What draws ask for choices: `random.Random`, or `aotlite.testing.strategies.Choices`.
+    """What draws ask for choices: `Seeded`, or `aotlite.testing.strategies.Choices`.
 
     A source that makes programs simpler prefers the first of several options, numbers next to 0,
-    and `random()` next to 1: draws put what is simplest there.
+    and what has a chance not to happen: draws put what is simplest there.
     """
 
-    def random(self) -> float: ...
+    def chance(self, share: float) -> bool: ...
     def choice(self, seq: Sequence[T], /) -> T: ...
     def choices(self, population: Sequence[T], weights: Any = None, *, k: int = 1) -> list[T]: ...
     def randrange(self, start: int, stop: int | None = None, /) -> int: ...
     def randint(self, a: int, b: int, /) -> int: ...
     def sample(self, population: Sequence[T], /, k: int) -> list[T]: ...
+
+
+class Seeded(Random):
+    """The choices of a seed."""
+
+    def chance(self, share: float) -> bool:
+        """True for this share of the times."""
+        return self.random() < share
 
 
 def times(source: Source, mean: float, most: int = 6) -> Iterator[int]:
@@ -48,19 +58,20 @@ def times(source: Source, mean: float, most: int = 6) -> Iterator[int]:
     It is asked anew each time, so that a source can leave out any single turn.
     """
     for count in range(most):
-        if source.random() >= mean / (1 + mean):
+        if not source.chance(mean / (1 + mean)):
             return
         yield count
 
 
 # ------------------------------------------------------------------------------------ the limits
-def _chosen(name: str, known: Sequence[str], given: Any) -> tuple[str, ...]:
-    """What is given of the known names, all of them for None."""
+def chosen(where: str, name: str, known: Sequence[str], given: Any) -> tuple[str, ...]:
+    """What is given of the known names, all of them for None; `where` and `name` are for the
+    `ArgumentError` that other names raise."""
     found = tuple(known) if given is None else (given,) if isinstance(given, str) else tuple(given)
     unknown = [each for each in found if each not in known]
     if unknown or not found:
-        got = repr(unknown[0]) if unknown else "empty"
-        raise ArgumentError(f"programs: {name} is {got}, expected some of {', '.join(known)}")
+        got = repr(unknown[0]) if unknown else "none"
+        raise ArgumentError(f"{where}: {name} has {got}, expected some of {', '.join(known)}")
     return found
 
 
@@ -91,9 +102,14 @@ class Limits:
     def cell(self, source: Source) -> Cell:
         """Some cell within, each of its names a choice of its own."""
         view, write = source.choice(self.views), source.choice(self.writes)
-        relation = source.choice(self.relations)
-        outputs = [o for o in self.outputs if not impossible((view, write, o, relation))]
-        return view, write, source.choice(outputs or self.outputs), relation
+        # An input is the simplest result: it needs no step.
+        simple = sorted(self.outputs, key=lambda output: output != "input")
+        ends = {
+            relation: [o for o in simple if not impossible((view, write, o, relation))]
+            for relation in self.relations
+        }
+        relation = source.choice([relation for relation in ends if ends[relation]])
+        return view, write, source.choice(ends[relation]), relation
 
     def allows(self, op: str, args: Sequence[Any]) -> bool:
         """Whether programs may have this step."""
@@ -110,6 +126,7 @@ OF_COMPLEX = ("view_as_real", "real", "imag", "view_as_complex")
 
 
 def limits_of(
+    where: str,
     *,
     views: Any = None,
     writes: Any = None,
@@ -121,25 +138,25 @@ def limits_of(
 ) -> Limits:
     """Limits of these names; None stands for all that the dtypes allow.
 
-    Raises `ArgumentError` for unknown names, and for views or relations that the dtypes rule out.
+    Raises `ArgumentError`, which says `where`, for unknown names, and for those that the dtypes
+    rule out.
     """
-    dtypes = _chosen("dtypes", DTYPES, dtypes)
-    if not isinstance(max_steps, int) or not 1 <= max_steps <= 40:
-        raise ArgumentError(f"programs: max_steps is {max_steps!r}, expected 1 to 40")
-    possible = _views_of(dtypes), _relations_of(dtypes)
+    dtypes = chosen(where, "dtypes", DTYPES, dtypes)
+    if not isinstance(max_steps, int) or not 1 <= max_steps <= MOST_STEPS:
+        raise ArgumentError(f"{where}: max_steps is {max_steps!r}, expected 1 to {MOST_STEPS}")
     found = Limits(
-        _chosen("views", possible[0], views),
-        _chosen("writes", WRITES, writes),
-        _chosen("outputs", OUTPUTS, outputs),
-        _chosen("relations", possible[1], relations),
+        chosen(where, "views", _views_of(dtypes), views),
+        chosen(where, "writes", WRITES, writes),
+        chosen(where, "outputs", OUTPUTS, outputs),
+        chosen(where, "relations", _relations_of(dtypes), relations),
         dtypes,
         max_steps,
         engine(on),
     )
     if not found.cells():
         raise ArgumentError(
-            f"programs: outputs are {found.outputs} with relations {found.relations}, expected "
-            "some that can meet: see aotlite.testing.cells.impossible"
+            f"{where}: outputs {found.outputs} with relations {found.relations} are impossible, "
+            "expected some that can meet: see aotlite.testing.cells.impossible"
         )
     return found
 

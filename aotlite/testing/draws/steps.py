@@ -47,7 +47,7 @@ def _permute(rng: Source, x: Any) -> Args:
 
 def _expand(rng: Source, x: Any) -> Args:
     shape = [rng.randint(2, 3) if size == 1 else size for size in x.shape]
-    if rng.random() < 0.3 and len(shape) < 3:
+    if rng.chance(0.3) and len(shape) < 3:
         shape = [2, *shape]
     return [shape]
 
@@ -63,7 +63,7 @@ def _select(rng: Source, x: Any) -> Args:
     if dim is None:
         return None
     size = x.shape[dim]
-    return [dim - x.dim() * (rng.random() < 0.3), rng.randrange(-size, size)]
+    return [dim - x.dim() * rng.chance(0.3), rng.randrange(-size, size)]
 
 
 def _narrow(rng: Source, x: Any) -> Args:
@@ -71,7 +71,7 @@ def _narrow(rng: Source, x: Any) -> Args:
     if dim is None:
         return None
     start = rng.randrange(x.shape[dim])
-    return [dim, start, rng.randint(int(rng.random() >= 0.1), x.shape[dim] - start)]
+    return [dim, start, rng.randint(int(not rng.chance(0.1)), x.shape[dim] - start)]
 
 
 def _getitem(rng: Source, x: Any) -> Args:
@@ -79,15 +79,15 @@ def _getitem(rng: Source, x: Any) -> Args:
         return None
     choices = ["1:", ":-1", ":", "0:1", "::2", ":2"]
     items: list[Any] = [rng.choice(choices) for _ in range(rng.randint(1, x.dim()))]
-    if rng.random() < 0.2:
+    if rng.chance(0.2):
         items.insert(rng.randrange(len(items) + 1), "none")
-    if rng.random() < 0.2 and len(items) < x.dim():
+    if rng.chance(0.2) and len(items) < x.dim():
         items.insert(0, "...")
     return [items]
 
 
 def _squeeze(rng: Source, x: Any) -> Args:
-    return [] if not x.dim() or rng.random() >= 0.6 else [rng.randrange(x.dim())]
+    return [] if not x.dim() or not rng.chance(0.6) else [rng.randrange(x.dim())]
 
 
 def _unsqueeze(rng: Source, x: Any) -> Args:
@@ -117,7 +117,7 @@ def _unflatten(rng: Source, x: Any) -> Args:
 
 
 def _flatten(rng: Source, x: Any) -> Args:
-    return [] if x.dim() < 2 or rng.random() >= 0.4 else [rng.randrange(x.dim())]
+    return [] if x.dim() < 2 or not rng.chance(0.4) else [rng.randrange(x.dim())]
 
 
 def window(rng: Source, x: Any) -> Args:
@@ -132,7 +132,7 @@ def window(rng: Source, x: Any) -> Args:
         size.append(rng.randint(1, most))
         stride.append(step)
         span -= (size[-1] - 1) * step
-    if rng.random() < 0.3:
+    if rng.chance(0.3):
         size, stride = size[::-1], stride[::-1]
     return [size, stride]
 

@@ -6,22 +6,19 @@ A program depends on nothing but its seed and its target.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from random import Random
 from typing import Any
 
 import attrs
 
 from aotlite.testing.cells import CELLS, Cell, Memory
 from aotlite.testing.draws.arguments import HISTORIES, Slot, arguments
-from aotlite.testing.draws.calls import another_call, given_to, made_call, ordered
+from aotlite.testing.draws.calls import OF_ONE, another_call, given_to, made_call, ordered
 from aotlite.testing.draws.drafts import Draft
 from aotlite.testing.draws.exact import has_exact_gradients
-from aotlite.testing.draws.sources import ANYTHING, Limits, Source, times
+from aotlite.testing.draws.sources import ANYTHING, Limits, Seeded, Source, times
 from aotlite.testing.programs import Call, Program
 
 ATTEMPTS = 8
-OF_ONE = ("alone", "separate", "expanded", "made inside")
-"""Relations of a memory on which one argument lies, or none."""
 OF_LEAVES = ("no_grad", "detached", "hidden", "resize", "set", "geometry")
 """Kinds of write that a leaf that requires grad allows."""
 
@@ -31,7 +28,7 @@ def draw(seed: int, target: int | None = None, limits: Limits = ANYTHING) -> Pro
 
     It is exact (`aotlite.testing.exactness`), and nearly always hits the cell.
     """
-    rng = Random(f"{seed}:{target}")
+    rng = Seeded(f"{seed}:{target}")
     target = rng.choice(limits.cells()) if target is None else target
     found = None
     for _ in range(ATTEMPTS):
@@ -62,7 +59,7 @@ def attempted(rng: Source, cell: Cell, limits: Limits) -> tuple[Program, set[int
     program = Program(draft.steps, [draft.name(value) for value in results], [call])
     if not (draft.has_raised or has_exact_gradients(limits.library, given[0], results)):
         return None
-    if rng.random() < 0.95:
+    if rng.chance(0.95):
         second = another_call(rng, program, slots + extra, order, limits)
         program = attrs.evolve(program, calls=[call, *second])
     return program, hits
@@ -72,19 +69,20 @@ def attempted(rng: Source, cell: Cell, limits: Limits) -> tuple[Program, set[int
 def _slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[Slot], list[Slot]]:
     """Arguments for the target's memory, and further ones."""
     relation = cell[3]
-    shape, dtype = _kind_of_slots(rng, cell, limits)
+    shape, dtype = kind_of_slots(rng, cell, limits)
     count = 1 if relation in OF_ONE else rng.choice([2, 2, 2, 3])
     if relation == "two leaves" and cell[1] not in OF_LEAVES:
         count = 3
-    same = relation == "same object" or rng.random() >= 0.4
+    same = relation == "same object" or not rng.chance(0.4)
     slots = [Slot(shape if same or not i else _shape(rng), dtype) for i in range(count)]
-    more = 0 if relation == "alone" else 1 if relation == "separate" else rng.choice([0, 0, 1])
+    others = [0, 0, 1] if "separate" in limits.relations else [0]
+    more = 0 if relation == "alone" else 1 if relation == "separate" else rng.choice(others)
     other = "float64" if "float64" in limits.dtypes else dtype
-    wanted = [shape if rng.random() >= 0.3 else _shape(rng) for _ in range(more)]
+    wanted = [shape if not rng.chance(0.3) else _shape(rng) for _ in range(more)]
     return slots, [Slot(each, other) for each in wanted]
 
 
-def _kind_of_slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[int], str]:
+def kind_of_slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[int], str]:
     """A shape and a dtype for which the cell can be hit."""
     view, write, _, relation = cell
     shape = _shape(rng)
@@ -118,7 +116,7 @@ def _first_call(
     rng: Source, cell: Cell, slots: list[Slot], extra: list[Slot], limits: Limits
 ) -> Call:
     _, write, _, relation = cell
-    grad = write == "tracked" or rng.random() >= 0.12
+    grad = write == "tracked" or not rng.chance(0.12)
     histories = [h for h in HISTORIES if write in OF_LEAVES or h != "leaf"]
     if write in ("resize", "set"):
         histories.append("plain")
@@ -142,7 +140,8 @@ def _body(draft: Draft, cell: Cell, focus: Any) -> Memory | None:
     acts += [(draft.view, draft.any_view()) for _ in times(rng, 1, 2)]
     acts += [(draft.write, rng.choice(draft.limits.writes)) for _ in times(rng, 0.8, 2)]
     for action, name in rng.sample(acts, len(acts)):
-        action(memory, name)
+        if rng.chance(0.98):  # a source that makes programs simpler leaves it out
+            action(memory, name)
     for _ in times(rng, 2.6, 7):
         if draft.room() > 3:
             draft.act(memory)

@@ -1,0 +1,36 @@
+"""Hypothesis strategies for aliasing: memory, layouts, aliased inputs, view chains, programs.
+
+    storages()          memory, as `Storage`
+    layouts()           a tensor's shape, stride, offset and dtype on a storage, as `Layout`
+    aliased_inputs()    a setup and arguments that are related on one memory, as `Call`
+    view_chains()       a view of a view of ..., as `Program`
+    programs()          whole programs of views and writes, as `Program`
+    calls_of(program)   further calls of a program, as `Call`
+    exact_numbers()     numbers whose sums and products are exact
+    Choices             Hypothesis as a source of choices, for draws of one's own
+
+All are plain data: they print as Python that makes them again, and run on any engine. All shrink
+towards fewer steps, smaller shapes, plain arguments; `aotlite.testing.shrunk` takes away what is
+left. Hypothesis' phase `explain` traces a hundred variants of each failure, which takes longer than
+all the rest: `settings(phases=...)` leaves it out. Needs Hypothesis.
+"""
+
+try:
+    import hypothesis as _hypothesis  # noqa: F401
+except ImportError as _error:
+    from aotlite.ir.errors import MissingExtraError
+
+    raise MissingExtraError(
+        "aotlite.testing.strategies: Hypothesis is not installed, expected: pip install hypothesis"
+    ) from _error
+
+from aotlite.testing.layouts import Layout as Layout
+from aotlite.testing.layouts import Storage as Storage
+from aotlite.testing.strategies.choices import Choices as Choices
+from aotlite.testing.strategies.memory import exact_numbers as exact_numbers
+from aotlite.testing.strategies.memory import layouts as layouts
+from aotlite.testing.strategies.memory import storages as storages
+from aotlite.testing.strategies.whole import aliased_inputs as aliased_inputs
+from aotlite.testing.strategies.whole import calls_of as calls_of
+from aotlite.testing.strategies.whole import programs as programs
+from aotlite.testing.strategies.whole import view_chains as view_chains
