@@ -42,7 +42,7 @@ def _add_sides(parser: argparse.ArgumentParser) -> None:
         "--against",
         default="eager",
         help="eager: the engine's compiled functions against its eager ones (default); "
-        "torch, aotlite or module:Class: both eager",
+        "torch, numpy, aotlite or module:Class: both eager",
     )
     add(
         "--function",

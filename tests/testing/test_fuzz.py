@@ -380,6 +380,15 @@ def test_a_library_of_ones_own_is_fuzzed_with_its_compiler():
     assert found[0].startswith("call 0: version of object 1 after the call")
 
 
+def test_numpy_is_an_oracle_of_values_and_memory():
+    judge = child.judge_of(Plan(against="numpy"))
+    assert [] == judged(judge, VIEW, {}, 1).found
+    wrong = attrs.evolve(judge, engine=Other())
+    found = judged(wrong, VIEW, {}, 0).found
+    assert found[0].startswith("call 0: numpy gives values of object 2 after the call: [")
+    assert ", other [" in found[0]
+
+
 @pytest.mark.torch
 def test_a_run_against_pytorch_names_its_excuses(torch):
     tally = fuzz(count=25, jobs=1, against="torch", seed=3, cell="any,set,any,any")

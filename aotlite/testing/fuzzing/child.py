@@ -138,7 +138,8 @@ def judge_of(plan: Plan) -> judges.Judge:
         if (plan.engine, plan.against) == ("aotlite", "torch"):
             return pytorch.across()
     if plan.against != EAGER:
-        return judges.Across(library_of(plan.engine), library_of(plan.against))
+        across = judges.AgainstMemory if plan.against == "numpy" else judges.Across
+        return across(library_of(plan.engine), library_of(plan.against))
     library = library_of(plan.engine)
     return judges.Compiled(library) if compile is None else judges.Compiled(library, compile)
 

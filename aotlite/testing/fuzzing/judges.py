@@ -19,6 +19,7 @@ from aotlite.testing.cells import Watcher
 from aotlite.testing.checking import REFUSED
 from aotlite.testing.engines import Engine
 from aotlite.testing.fuzzing.outcomes import Outcome
+from aotlite.testing.memory import memory_differences
 from aotlite.testing.programs import Program, body_of
 from aotlite.testing.worlds import World, differences, play_call
 
@@ -221,6 +222,17 @@ class Across(Judge):
             return Verdict([f"error: {mine.error!r}, {name} {its.error!r}"] if differs else [])
         found = differences(in_plain_words(mine, its), in_plain_words(its, mine))
         return Verdict([line.replace(", eager ", f", {name} ") for line in found])
+
+
+@attrs.frozen
+class AgainstMemory(Across):
+    """The other one is an oracle of values and memory alone, which has no histories: NumPy."""
+
+    def verdict(self, program: Program, number: int, sides: Sides) -> Verdict:
+        del program, number
+        found = memory_differences(sides.its, sides.mine)
+        its, mine = self.other.name, self.engine.name
+        return Verdict([f"{its} gives {line.replace(', eager ', f', {mine} ')}" for line in found])
 
 
 def in_plain_words(world: World, other: World) -> World:

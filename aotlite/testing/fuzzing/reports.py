@@ -56,6 +56,10 @@ def _options(plan: Plan, failure: Failure) -> dict[str, object]:
 def script_of(plan: Plan, failure: Failure) -> str:
     """The failure's program as a file of Python that runs."""
     assert failure.program is not None
+    if plan.against == "numpy":
+        return failure.program.to_numpy()
+    if "torch" in (plan.engine, plan.against):
+        return failure.program.to_torch(compiled=plan.against == EAGER)
     options = {} if plan.against != EAGER else _options(plan, failure)
     if plan.function is None or not plan.function.rpartition(":")[0].endswith(".py"):
         return failure.program.to_script(compile=plan.function, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -52,6 +53,8 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.connection: Connection | None = None
         self.errors: IO[bytes] | None = None
+        self.mark = 0
+        """The bytes on standard error that were there before the order that it works on."""
         self.is_closed = False
 
     # --- the process
@@ -154,10 +157,15 @@ class Worker:
     def _send(self, order: Any) -> None:
         if self.connection is None:
             raise Died([STOPPED])
+        self.mark = self._size()
         try:
             self.connection.send(order)
         except OSError:
             raise Died(self._end("crash")) from None
+
+    def _size(self) -> int:
+        """The bytes that the process has written to standard error so far."""
+        return 0 if self.errors is None else os.fstat(self.errors.fileno()).st_size
 
     def _answer(self, seconds: float) -> Any:
         connection = self.connection
@@ -181,8 +189,7 @@ class Worker:
             with suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGUSR1)
             time.sleep(0.2)
-        self.errors.seek(0, 2)
-        self.errors.seek(max(0, self.errors.tell() - TAIL))
+        self.errors.seek(max(self.mark, self._size() - TAIL))
         said = self.errors.read().decode(errors="replace").splitlines()
         self.stop()
         return [how, *_telling(said)]
