@@ -118,10 +118,25 @@ def renamed(value: Any, dropped: int, instead: str) -> Any:
 
 # ----------------------------------------------------------------------------------- the arguments
 def fewer_arguments(program: Program) -> Iterator[Program]:
-    """The program without an argument that the body does not use, or uses another one for."""
+    """The program without an argument that the body does not use, or uses another one for.
+
+    That other one stays where it is, or takes the place of the one that goes.
+    """
     for place in reversed(range(program.arity)):
-        others = [NOTHING, *(f"${i - (i > place)}" for i in range(program.arity) if i != place)]
-        yield from (_without_argument(program, place, other) for other in others)
+        yield _without_argument(program, place, NOTHING)
+        for other in range(program.arity):
+            if other != place:
+                yield _without_argument(program, place, f"${other - (other > place)}")
+                moved = [_moved(call, other, place) for call in program.calls]
+                changed = attrs.evolve(program, calls=moved)
+                yield _without_argument(changed, other, f"${place - (place > other)}")
+
+
+def _moved(call: Call, source: int, place: int) -> Call:
+    """A call that passes one argument in the place of another, too."""
+    args = list(call.args)
+    args[place] = args[source]
+    return attrs.evolve(call, args=args)
 
 
 def _without_argument(program: Program, place: int, instead: str) -> Program:

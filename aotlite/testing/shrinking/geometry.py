@@ -25,10 +25,11 @@ SHAPES = {
 
 def smaller_shapes(program: Program) -> Iterator[Program]:
     """One size made smaller everywhere, one dimension less everywhere, then in one place."""
-    sizes = sorted({n for step in _all(program) for n in _shape(step) if n > 1}, reverse=True)
+    sizes = sorted({n for step in _all(program) for n in _sizes(step) if n > 1}, reverse=True)
     for size in sizes:
         for smaller in (1, 2, size - 1):
             yield _changed(program, partial(_replaced, size=size, smaller=smaller))
+            yield _changed(program, partial(_lowered, above=smaller, by=size - smaller))
     for dim in (0, -1, 1):
         yield _changed(program, partial(_without_dim, dim=dim))
     for number, call in enumerate(program.calls):
@@ -44,6 +45,10 @@ def _all(program: Program) -> Iterator[Step]:
     yield from program.body
     for call in program.calls:
         yield from call.setup
+
+
+def _sizes(step: Step) -> tuple[int, ...]:
+    return step.args[2:] if step.op == "narrow" else _shape(step)
 
 
 def _shape(step: Step) -> tuple[int, ...]:
@@ -80,6 +85,18 @@ def _numbers_replaced(value: Any, size: int, smaller: int) -> Any:
     if isinstance(value, tuple):
         return tuple(_numbers_replaced(item, size, smaller) for item in value)
     return smaller if type(value) is int and value == size else value
+
+
+def _lowered(step: Step, above: int, by: int) -> Step:
+    """A step with all sizes and starts lower that are above a number: windows stay in order."""
+    if step.op == "narrow":
+        return attrs.evolve(step, args=(*step.args[:2], *_less(step.args[2:], above, by)))
+    shape = _shape(step)
+    return _with_shape(step, _less(shape, above, by)) if shape else step
+
+
+def _less(numbers: tuple[int, ...], above: int, by: int) -> tuple[int, ...]:
+    return tuple([max(n - by, 0) if n > above else n for n in numbers])
 
 
 def _without_dim(step: Step, dim: int) -> Step:
