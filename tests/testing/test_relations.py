@@ -233,6 +233,7 @@ FAULTS: dict[str, Callable[[], Subject]] = {
     "write what is there": lambda: fault("clone", lambda result, _: al.zeros_like(result)),
     "call twice": lambda: subject(make=third_call_is_other),
     "calls in another order": lambda: subject(make=first_call_decides),
+    "several at once": lambda: subject(make=results_are_copied),
     "clone and copy back": lambda: fault("clone", lambda result, _: result.detach()),
 }
 """An engine or a compiler that is wrong, of which the relation shows it."""

@@ -32,6 +32,7 @@ from aotlite.testing.relations.arguments import COPY_BACK, DUPLICATE, MERGE, PER
 from aotlite.testing.relations.base import Relation, Same, Traced, Variant
 from aotlite.testing.relations.checking import Examined, Maker, Subject, examined, subject
 from aotlite.testing.relations.compilers import PARTITIONED, REVERSED, SPLIT, TWICE
+from aotlite.testing.relations.mixed import MIXED
 from aotlite.testing.relations.order import DISJOINT_WRITES, READS_PAST_WRITES, VIEWS_PAST_WRITES
 from aotlite.testing.relations.views import LOOKED_AT, READ, STRIDED, THROUGH_ALIAS
 from aotlite.testing.relations.writes import COPIED_IN, NAMED_ANEW, NO_GRAD, WRITTEN_AGAIN
@@ -72,6 +73,7 @@ RELATIONS: tuple[Relation, ...] = (
     WRITTEN_AGAIN,
     TWICE,
     REVERSED,
+    MIXED,
 )
 
 

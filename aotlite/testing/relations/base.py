@@ -19,7 +19,8 @@ from aotlite.testing.worlds import Gradient, Seen, World, differences
 class Traced:
     """A program whose calls run to their end, and what each of their steps does."""
 
-    def __init__(self, program: Program, traces: list[Trace]) -> None:
+    def __init__(self, library: Engine, program: Program, traces: list[Trace]) -> None:
+        self.library = library
         self.program = program
         self.traces = traces
 
@@ -28,9 +29,8 @@ class Traced:
         """The program with those of its calls that run eagerly."""
         found = [(call, trace(library, program, i)) for i, call in enumerate(program.calls)]
         calls = [call for call, seen in found if seen is not None]
-        return Traced(
-            attrs.evolve(program, calls=calls), [seen for _, seen in found if seen is not None]
-        )
+        traces = [seen for _, seen in found if seen is not None]
+        return Traced(library, attrs.evolve(program, calls=calls), traces)
 
     @cached_property
     def steps(self) -> list[list[Fact]]:
@@ -54,7 +54,7 @@ class Traced:
         yield self
         if len(self.traces) > 1:
             for call, seen in zip(self.program.calls, self.traces, strict=True):
-                yield Traced(attrs.evolve(self.program, calls=[call]), [seen])
+                yield Traced(self.library, attrs.evolve(self.program, calls=[call]), [seen])
 
 
 @attrs.frozen
