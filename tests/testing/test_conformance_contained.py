@@ -7,7 +7,7 @@ import pytest
 
 from aotlite.cli import main
 from aotlite.ir.errors import ArgumentError, MissingExtraError
-from aotlite.testing.conformance import check
+from aotlite.testing.conformance import Adapter, check
 from aotlite.testing.conformance.contained import examine
 from aotlite.testing.conformance.libraries import LIBRARIES, adapter_of, required
 from aotlite.testing.conformance.outcomes import Dies, Keeps, Lacks
@@ -87,6 +87,31 @@ def test_a_library_that_cannot_run_is_not_run(name, reason):
 def test_what_is_no_library_is_refused(library, message):
     with pytest.raises(ArgumentError, match=message):
         examine(library, RULES)
+
+
+def test_a_misspelt_method_is_refused():
+    """It would make rules absent, and nobody would look for it."""
+
+    class Misspelt(Adapter):
+        def setitm(self, a, key, value):
+            a[key] = value
+
+    message = r"method is 'setitm', expected one of Adapter's, or _setitm \(is 'setitem' meant\?\)"
+    with pytest.raises(ArgumentError, match=message):
+        check(Misspelt)
+
+
+def test_a_method_with_other_parameters_is_refused():
+    class Short(Adapter):
+        def narrow(self, a, dim):
+            return a
+
+        def _helper(self):
+            return None
+
+    message = r"Short.narrow: its parameters are \(a, dim\), expected \(a, dim, start, length\)"
+    with pytest.raises(ArgumentError, match=message):
+        check(Short)
 
 
 def test_an_unknown_rule_is_refused():

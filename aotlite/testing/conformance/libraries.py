@@ -7,6 +7,7 @@ from typing import Any
 
 from aotlite.ir.errors import ArgumentError, MissingExtraError
 from aotlite.testing.conformance.adapter import Adapter
+from aotlite.testing.conformance.signatures import checked
 
 _ADAPTERS = "aotlite.testing.conformance.adapters"
 LIBRARIES: dict[str, str] = {
@@ -56,4 +57,4 @@ def adapter_of(library: str) -> Adapter:
         raise ArgumentError(
             f"conformance: {library!r} is {found!r}, expected a subclass of conformance.Adapter"
         )
-    return found()
+    return checked(found())

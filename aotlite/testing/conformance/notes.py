@@ -17,7 +17,7 @@ NOTES: dict[str, dict[str, str]] = {
     "jax": {
         "IDX-7b": "Documented: a gather outside takes the nearest place (the last one).",
         "IDX-7c": "The same for an integer index.",
-        "IMM-6": "`from_dlpack` shares memory that is aligned to 64 bytes, and NumPy goes on writing it.",
+        "IMM-6": "`from_dlpack` shares memory at multiples of 64 bytes; NumPy goes on writing it.",
         "IMM-9": "Documented: an update outside is dropped.",
         "CMP-3": "`jit` traces once: an array that is no argument is a constant from then on.",
         "CMP-4": "`jit` traces once: a number that is no argument is a constant from then on.",

@@ -11,15 +11,17 @@ from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks, Outcome, Report, Result
 from aotlite.testing.conformance.recording import Recorder
 from aotlite.testing.conformance.rules import NEEDS, Rule, RuleBroken, select
+from aotlite.testing.conformance.signatures import checked
 
 
 def check(adapter: Adapter | type[Adapter], rules: Sequence[str] | None = None) -> Report:
     """What a library makes of the rules, found out in this process.
 
     `rules` are ids or groups, None for all. A library that may crash or hang is better asked by
-    `aotlite conformance module:Class`, which gives it a process of its own.
+    `aotlite conformance module:Class`, which gives it a process of its own. *Err* `ArgumentError`
+    for an unknown rule, and for a method that no rule would call, or not with its parameters.
     """
-    asked = adapter() if isinstance(adapter, type) else adapter
+    asked = checked(adapter() if isinstance(adapter, type) else adapter)
     results = [result_of(rule, run_rule(rule, asked)) for rule in select(rules)]
     return Report(name_of(asked), asked.version, tuple(results))
 
