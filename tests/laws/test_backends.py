@@ -257,3 +257,14 @@ def test_graphs_that_a_backend_refuses_are_counted():
     assert 0 < len(found.refused) < len(subset())
     assert len(subset()) == found.cases + len(found.refused)
     assert f"it refuses {len(found.refused)} more" in str(found)
+
+
+def test_a_backend_that_refuses_all_is_not_said_to_obey():
+    def shy(graph):
+        raise al.UnsupportedError("shy: no")
+
+    with pytest.raises(al.ArgumentError) as caught:
+        laws.check_backend(shy)
+    assert "laws: backend 'shy' refuses all of 75 graphs, expected it to take one" == str(
+        caught.value
+    )

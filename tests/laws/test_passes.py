@@ -228,6 +228,22 @@ def test_what_is_no_graph_is_refused(graphs, text):
     assert text == str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ((), "are none, expected float32[2] as its inputs"),
+        ((np.ones(3, np.float32),), "are float32[3], expected float32[2] as its inputs"),
+        ((np.ones(2),), "are float64[2], expected float32[2] as its inputs"),
+    ],
+)
+def test_arrays_that_are_no_inputs_of_the_graph_are_refused(arrays, text):
+    build = Builder("own")
+    x = build.placeholder(tensor_meta((2,)))
+    with pytest.raises(al.ArgumentError) as caught:
+        laws.check_pass(rebuild, [laws.GraphCase("mine", build.finish([x * 2.0]), arrays)])
+    assert f"laws: the arrays of 'mine' {text}" == str(caught.value)
+
+
 def test_an_unknown_stage_is_refused():
     with pytest.raises(al.ArgumentError, match="^laws: the stage is 'sixth', expected capture, jo"):
         laws.graphs("sixth")

@@ -8,7 +8,7 @@ Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
 from aotlite.testing.laws.backends import BACKEND_LAWS, BackendLaw, check_backend
 from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Checked, LawError
-from aotlite.testing.laws.failing import graphs_of
+from aotlite.testing.laws.op_graphs import graphs_of
 from aotlite.testing.laws.ops import check_op, of
 from aotlite.testing.laws.partitioners import PARTITIONER_LAWS, check_partitioner
 from aotlite.testing.laws.passes import PASS_LAWS, GraphLaw, check_pass

@@ -25,15 +25,15 @@ import attrs
 import numpy as np
 
 from aotlite.backends.protocol import Backend, Run, Window, backend_from
-from aotlite.ir.errors import AotliteError, BackendError
+from aotlite.ir.errors import AotliteError, ArgumentError, BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import ArrayValue
 from aotlite.ir.role import IntermediateBase, Output
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Broken, Checked, broken, running
-from aotlite.testing.laws.failing import failing_graphs
 from aotlite.testing.laws.graph_runs import Given, Ran, copied, given, picture, same_results
+from aotlite.testing.laws.op_graphs import failing_graphs
 from aotlite.testing.laws.passes import cases_of
 
 __all__ = ["BACKEND_LAWS", "BackendLaw", "check_backend"]
@@ -72,6 +72,10 @@ def check_backend(backend: Any, graphs: Iterable[Graph | GraphCase] | None = Non
     subject = f"backend {found.name!r}"
     cases = _default_cases() if graphs is None else cases_of(graphs)
     refused = [case.name for case in map(copied, cases) if not _obeys(found, subject, case)]
+    if len(refused) == len(cases):
+        raise ArgumentError(
+            f"laws: {subject} refuses all of {len(cases)} graphs, expected it to take one"
+        )
     failing = failing_graphs() if graphs is None else ()
     for case in failing:
         for law in BACKEND_LAWS:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
@@ -80,6 +81,8 @@ def cases_of(
     cases = [each if isinstance(each, GraphCase) else _case(each) for each in given_]
     if not cases:
         raise ArgumentError("laws: there are no graphs, expected at least one")
+    for case in cases:
+        _check_arrays(case)
     return tuple(sorted(cases, key=lambda case: len(case.graph)))
 
 
@@ -87,6 +90,19 @@ def _case(graph: Any) -> GraphCase:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"laws: a graph is {graph!r}, expected a Graph or a GraphCase")
     return GraphCase(graph.name, graph)
+
+
+def _check_arrays(case: GraphCase) -> None:
+    """Raises ArgumentError where the arrays of a case are not those of its graph's inputs."""
+    if case.arrays is None:
+        return
+    wanted: list[Any] = [(n.meta.shape, n.meta.dtype.numpy) for n in case.graph.placeholders]  # type: ignore[union-attr]
+    got = [(np.shape(a), np.asarray(a).dtype) for a in case.arrays]
+    if got != wanted:
+        texts = [", ".join(f"{d}{list(s)}" for s, d in each) or "none" for each in (got, wanted)]
+        raise ArgumentError(
+            f"laws: the arrays of {case.name!r} are {texts[0]}, expected {texts[1]} as its inputs"
+        )
 
 
 # ------------------------------------------------------------------------------------------ laws

@@ -20,11 +20,16 @@ ALL = (*NUMERIC, "bool")
 
 @attrs.frozen(eq=False, repr=False)
 class Sample:
-    """One call: arguments with arrays for tensors and tuples of arrays for lists of them."""
+    """One call: arguments with arrays for tensors and tuples of arrays for lists of them.
+
+    >>> Sample((np.zeros((2, 3)), 1), {"keepdim": True}, smooth=True)
+    (float64[2, 3][3, 1], 1, keepdim=True)
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = attrs.field(factory=dict)
     smooth: bool = False
+    """All floats are float64 and away from kinks, so that differences say what the gradient is."""
 
     def __repr__(self) -> str:
         words = [_shown(a) for a in self.args] + [

@@ -83,6 +83,10 @@ def check_subclass(
         found = _check_function(wrapper, subject, laws, function)
         cases += found or 0
         refused += [] if found is not None else [function.name]
+    if chosen and len(refused) == len(chosen):
+        raise ArgumentError(
+            f"laws: {subject} refuses all of {len(chosen)} functions, expected it to take one"
+        )
     return Checked(subject, tuple(law.name for law in laws), cases, refused=tuple(refused))
 
 
@@ -102,7 +106,7 @@ def _check_alone(wrapper: Wrapper, subject: str, laws: list[WrapperLaw]) -> int:
     for (tensor,) in every:
         for law in laws:
             if not law.kinds:
-                with running(law.name, law.claim, f"{subject} of {_shown(tensor)}", str(tensor)):
+                with running(law.name, law.claim, f"{subject} of {_shown(tensor)}", tensor):
                     law.check(wrapper, tensor)
     return len(every)
 
