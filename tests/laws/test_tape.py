@@ -87,6 +87,23 @@ def test_a_function_without_gradients_is_refused(function, text):
     assert str(caught.value).startswith(text)
 
 
+def test_the_arguments_themselves_are_what_it_runs_on():
+    """A matrix that has a root: numbers drawn anyhow would have none."""
+    x = (al.eye(3) * 2.0).requires_grad_()
+    assert 1 == laws.check_tape(lambda x: al.linalg.cholesky(x).sum(), x).cases
+    assert 1 == laws.check_tape(lambda pair: pair["x"] * 2.0, {"x": x}).cases
+
+
+def test_a_geometry_in_place_is_refused():
+    with pytest.raises(al.ArgumentError, match="^laws: turned changes a geometry in place, exp"):
+        laws.check_tape(turned, al.ones(2, 3, requires_grad=True))
+
+
+def turned(x):
+    y = x * 2.0
+    return y.t_()
+
+
 def test_arguments_that_overlap_are_refused():
     x = al.ones(4) * al.ones(1, requires_grad=True)
 

@@ -27,6 +27,7 @@ __all__ = [
     "Given",
     "Ran",
     "copied",
+    "drawn",
     "given",
     "is_functional",
     "picture",
@@ -85,20 +86,21 @@ def given(case: GraphCase) -> list[Given]:
     found = []
     for stream in STREAMS:
         for integers in ((-3, 3), (0, 1), (0, 0)):  # they may be indices
-            drawn = _drawn(case.graph, attrs.evolve(DRAWS[0], stream=stream), integers)
+            inputs = drawn(case.graph, attrs.evolve(DRAWS[0], stream=stream), integers)
             try:
-                run(case.graph, drawn.fresh())
+                run(case.graph, inputs.fresh())
             except Exception as raised:
                 error = raised
                 continue
-            found.append(drawn)
+            found.append(inputs)
             break
     if not found:
         raise broken(f"the graph itself cannot be run: {error}, expected arrays with the case")
     return found
 
 
-def _drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
+def drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
+    """Inputs of a graph by role; ints are from this range."""
     inputs = Inputs(draw, integers)
     nodes: Any = graph.placeholders
     values = [inputs.value(node.role, node.meta) for node in nodes]

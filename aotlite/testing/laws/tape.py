@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import optree
 
 import aotlite as al
 from aotlite.eager.dispatch import dispatch
@@ -22,13 +23,13 @@ from aotlite.inspect import stages_of
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, Interpreter
-from aotlite.ir.op import Op
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Role, Tangent
+from aotlite.ir.op import GeometryOp, Op
+from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Primal, Role, Tangent
 from aotlite.testing.laws import graph_runs
-from aotlite.testing.laws.corpus import FUNCTIONS, GraphCase, Subject
+from aotlite.testing.laws.corpus import FUNCTIONS, GraphCase
 from aotlite.testing.laws.errors import Checked, broken, running
-from aotlite.testing.laws.graph_runs import Given, given, same_results
-from aotlite.verification import OFFSET, SEED
+from aotlite.testing.laws.graph_runs import Given, drawn, given, same_results
+from aotlite.verification import DRAWS, OFFSET, SEED
 
 __all__ = ["TAPE_LAW", "check_tape", "gradients_of_graph"]
 
@@ -40,8 +41,8 @@ def check_tape(function: Callable[..., Any] | None = None, *args: Any) -> Checke
     """What the function went through; every function of a corpus where none is given.
 
     Raises LawError where differentiating the captured graph gives other gradients than the function
-    has: it holds Python that only its tape knows. Raises ArgumentError where nothing of it requires
-    grad, or arguments overlap.
+    has at these arguments: it holds Python that only its tape knows. Raises ArgumentError where
+    nothing of it requires grad, where arguments overlap, and where a geometry is changed in place.
 
     >>> import aotlite as al
     >>> from aotlite.testing import laws
@@ -63,29 +64,47 @@ def check_tape(function: Callable[..., Any] | None = None, *args: Any) -> Checke
     """
     if function is not None:
         name = getattr(function, "__name__", "function")
-        _check(name, stages_of(function, *args))
+        stages = stages_of(function, *args)
+        _check(name, stages, [_with_values(stages["joint"], args)])
         return Checked(name, TAPE_LAW[:1], 1)
     subjects = [subject for subject in FUNCTIONS if not subject.overlap]
     for subject in subjects:
-        _check(subject.name, stages_of(subject.function, *_args(subject)))
+        stages = stages_of(subject.function, *subject.args())
+        _check(subject.name, stages, given(GraphCase(subject.name, stages["joint"])))
     return Checked("the corpus", TAPE_LAW[:1], len(subjects))
 
 
-def _args(subject: Subject) -> Sequence[Any]:
-    return subject.args()
+def _with_values(joint: Graph, args: Sequence[Any]) -> Given:
+    """Inputs of the joint graph: the arguments themselves, and tangents that are drawn."""
+    inputs = drawn(joint, DRAWS[0], (0, 1))
+    leaves: list[Any] = optree.tree_leaves(args)  # type: ignore[arg-type]
+    roles = [node.role for node in joint.placeholders]
+    arrays = [
+        np.array(leaves[role.index].detach().array) if isinstance(role, Primal) else array
+        for role, array in zip(roles, inputs.arrays, strict=True)
+    ]
+    return Given(inputs.metas, tuple(arrays))
 
 
-def _check(name: str, stages: Any) -> None:
+def _check(name: str, stages: Any, every: Sequence[Given]) -> None:
     captured, joint = stages["capture"], stages["joint"]
-    if not joint.outputs_with(Gradient):
-        raise ArgumentError(f"laws: {name} has no gradient, expected arguments that require grad")
-    kept = {node.role for node in joint.placeholders}
-    if not kept.issuperset(node.role for node in captured.placeholders):
-        raise ArgumentError(f"laws: arguments of {name} overlap, expected memory of their own")
+    _check_takes(name, captured, joint)
     case = GraphCase(name, joint)
     with running(*TAPE_LAW, name, case):
-        for inputs in given(case):
+        for inputs in every:
             _compare(captured, case, inputs)
+
+
+def _check_takes(name: str, captured: Graph, joint: Graph) -> None:
+    """Raises ArgumentError where the two graphs cannot be compared."""
+    if not joint.outputs_with(Gradient):
+        raise ArgumentError(f"laws: {name} has no gradient, expected arguments that require grad")
+    roles: list[Any] = [node.role for node in joint.placeholders]
+    if not set(roles).issuperset(node.role for node in captured.placeholders):
+        raise ArgumentError(f"laws: arguments of {name} overlap, expected memory of their own")
+    # A gradient arrives in the geometry that its result was made with, and not in the one seen.
+    if any(isinstance(node.target, GeometryOp) for node in captured.calls):
+        raise ArgumentError(f"laws: {name} changes a geometry in place, expected views instead")
 
 
 def _compare(captured: Graph, case: GraphCase, inputs: Given) -> None:
