@@ -72,13 +72,14 @@ def _stored(item: pytest.Item, error: Any) -> str:
     program = getattr(error, "program", None)
     if program is None:
         file, text = folder / f"{file_name(item.nodeid)}.txt", str(error.report)
+        more = ""
     else:
         small = _smallest(error, config.getoption("--aotlite-shrink"))
         file = folder / f"{file_name(item.nodeid)}.py"
-        text = script_of(small, error)
+        text, more = script_of(small, error), f"\n{drawn(small)}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, "utf-8")
-    return f"stored in {_relative(file, config.rootpath)}:\n\n{text}"
+    return f"stored in {_relative(file, config.rootpath)}:\n\n{text}{more}"
 
 
 def file_name(nodeid: str) -> str:
@@ -115,6 +116,16 @@ def script_of(program: Program, error: Any) -> str:
         lines += f"# {unspoken}\n"
         text = program.to_script()
     return f"{lines}{text}"
+
+
+def drawn(program: Program) -> str:
+    """The picture of a program's memory; why there is none, where it cannot be drawn."""
+    from aotlite.testing.drawing import drawing
+
+    try:
+        return drawing(program)
+    except Exception as error:  # a program of another library, or one that does not run
+        return f"no drawing: {type(error).__name__}: {error}"
 
 
 def _relative(file: Path, root: Path) -> str:

@@ -94,6 +94,7 @@ def test_failing_tests_leave_the_smallest_scripts(pytester: pytest.Pytester) -> 
     assert text.startswith("# call 0: ")
     result.stdout.re_match_lines([r"-* aotlite -*", r"stored in \.aotlite/scripts/test_it\.py_tes"])
     assert SCRIPT in result.stdout.str()
+    result.stdout.re_match_lines([r" *memory 1: 4 of float64", r" *x +0 +1 +2 +3 +argument 0.*"])
     last = files["test_it.py_test_hypothesis.py"]
     assert "x = al.tensor([-3.0], dtype=al.float64)" in last
     assert "neg" not in last

@@ -29,7 +29,9 @@ def cost(program: Program) -> tuple[int, ...]:
 
 def _call_cost(call: Call) -> int:
     spread = len({str(arg) for arg in call.args})
-    around = 4 * (call.write is not None) + 3 * (not call.grad)
+    around = 3 * (not call.grad)
+    if call.write is not None:
+        around += 4 + call.write[0] + (call.write[1] != "mul_")
     return around + spread + sum(map(step_cost, call.setup))
 
 

@@ -20,7 +20,8 @@ def simpler_calls(program: Program) -> Iterator[Program]:
     for number, call in enumerate(program.calls):
         if call.write is not None:
             yield with_call(program, number, attrs.evolve(call, write=None))
-            yield with_call(program, number, attrs.evolve(call, write=(0, "mul_")))
+            for write in ((0, "mul_"), (0, call.write[1])):
+                yield with_call(program, number, attrs.evolve(call, write=write))
         yield with_call(program, number, attrs.evolve(call, grad=True))
 
 
@@ -146,6 +147,37 @@ def joined_writes(program: Program) -> Iterator[Program]:
                         part = Step("setitem", (step.args[0], index, 2), write.no_grad)
                         body = (*program.body[:later], part, *program.body[later + 1 :])
                         yield from without_steps(attrs.evolve(program, body=body), None, [number])
+
+
+def written_in_bases(program: Program) -> Iterator[Program]:
+    """Writes of part of an argument, in the place of an argument that is that part."""
+    if len(program.calls) > 1:
+        return
+    (call,) = program.calls
+    for slot, arg in enumerate(call.args):
+        place = arg[1:] if is_name(arg) else ""
+        index = _index_of(call.setup[int(place)]) if place.isdecimal() else None
+        if index is not None:
+            base = call.setup[int(place)].args[0]
+            args = (*call.args[:slot], base, *call.args[slot + 1 :])
+            body = [
+                Step("setitem", (step.args[0], index, 2), step.no_grad)
+                if kind_of_op(step.op) and step.args[0] == f"${slot}"
+                else step
+                for step in program.body
+            ]
+            changed = Program(body, program.results, [attrs.evolve(call, args=args)])
+            yield from _without_unused(changed, 0)
+
+
+def _index_of(step: Step) -> tuple[Any, ...] | None:
+    """The index that gives what a window of the first dimension is."""
+    match step.op, *step.args:
+        case "select", _, 0, int(place):
+            return (place,)
+        case "narrow", _, 0, int(start), int(length):
+            return (f"{start}:{start + length}",)
+    return None
 
 
 def dropped_and_changed(program: Program) -> Iterator[Program]:
