@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import aotlite as al
 from aotlite.testing.engines.base import Engine
 
@@ -18,9 +20,9 @@ class Aotlite(Engine):
         self.tensor_type: type = al.Tensor
 
     def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
-        made = al.tensor(values, dtype=self.dtype(dtype))
-        # A view of the list's tensor would have a base; a clone has memory of its own.
-        made = made if tuple(made.shape) == tuple(shape) else made.view(tuple(shape)).clone()
+        # By NumPy: a view of the list's tensor would have a base, and its clone takes long.
+        array = np.array(values, None if values else "float64").reshape(tuple(shape))
+        made = al.tensor(array, dtype=self.dtype(dtype))
         return made.requires_grad_() if grad else made
 
     def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
