@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aotlite.testing.draws.whole import draw as draw
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
+    from aotlite.testing.fuzzing import fuzz as fuzz
     from aotlite.testing.programs import Call as Call
     from aotlite.testing.programs import Program as Program
     from aotlite.testing.programs import Step as Step
@@ -46,6 +47,7 @@ _LAZY: dict[str, str] = {
         "differences_of",
         "draws.whole": "draw",
         "engines": "Engine engine",
+        "fuzzing": "fuzz",
         "programs": "Call Program Step",
         "shrinking": "shrunk",
         "worlds": "World differences",
@@ -53,8 +55,8 @@ _LAZY: dict[str, str] = {
     for name in names.split()
 }
 _SUBMODULES = frozenset(
-    "cells checking conformance coverage draws engines fuzzing laws machines programs relations "
-    "scripts shrinking strategies worlds".split()
+    "cells checking conformance coverage drawing draws engines fuzzing laws machines programs "
+    "relations scripts shrinking strategies worlds".split()
 )
 
 

@@ -3,7 +3,6 @@
 `pytest --update-goldens` rewrites tests/goldens/drawing_*.txt.
 """
 
-import doctest
 from pathlib import Path
 
 import pytest
@@ -88,7 +87,3 @@ def test_every_element_of_random_programs_is_where_the_tensor_has_it():
     cells = picture([whole]).splitlines()[1].split()[1:]
     assert [".", "0", "2", "4", "1", "3", "5"] == cells
     assert [1, 4, 2, 5, 3, 6] == module.addresses(whole)
-
-
-def test_the_examples_of_the_drawing_run():
-    assert 0 == doctest.testmod(module).failed < doctest.testmod(module).attempted

@@ -69,7 +69,7 @@ class Campaign:
         try:
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(0.2)
+                    thread.join(0.5)
                     told(self)
         except KeyboardInterrupt:
             self.tally.is_interrupted = True
