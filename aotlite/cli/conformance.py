@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rules", metavar="ID", nargs="+", help="only these rules or groups")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there too")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="a case that takes longer hangs (default 10)"
+        "--seconds", type=float, default=30.0, help="a case that takes longer hangs (default 30)"
     )
     parser.add_argument("--list", action="store_true", help="print the rules, and end")
     parser.add_argument("--strict", action="store_true", help="status 1 where a rule is broken")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from aotlite.testing import conformance
+from aotlite.testing.conformance.adapters.aotlite import Aotlite
 from aotlite.testing.conformance.adapters.numpy import NumPy
 from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks
 from aotlite.testing.conformance.rules import GROUPS, all_rules
@@ -79,3 +80,12 @@ def test_a_drawn_witness_is_small():
     found = outcome(Wrong, "MEM-1")
     assert len(found.lines) <= 5
     assert found.expected == "[[0, 2], [1, 3]]"
+
+
+@pytest.mark.rules(
+    "TEN-1", "TEN-2", "TEN-6", "TEN-7", "TEN-8", "TEN-9", "TEN-24", "IDX-1", "IDX-6", "IDX-7"
+)
+def test_aotlite_breaks_no_rule_about_memory():
+    report = conformance.check(Aotlite, rules=MEMORY)
+    assert [] == [(each.rule, each.outcome) for each in report.broken]
+    assert len(report.kept) >= 80

@@ -32,7 +32,7 @@ main(sys.argv[2:])
 def examine(
     library: str,
     rules: Sequence[str] | None = None,
-    seconds: float = 10.0,
+    seconds: float = 30.0,
     found: Callable[[Result], None] = lambda _: None,
 ) -> Report:
     """What a library makes of the rules; a case that takes more than `seconds` hangs.
