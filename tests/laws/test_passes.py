@@ -53,6 +53,19 @@ def test_a_pass_may_be_asked_to_keep_writes_and_views():
     assert 150 == laws.check_pass(rebuild, imperative=True).cases
 
 
+def tenths(graph):
+    """Rounded otherwise: products are computed by way of a tenth."""
+    return rewriting(mul=lambda a, b: a * b * 0.1 * 10.0 if isinstance(b, float) else a * b)(graph)
+
+
+def test_rounding_is_a_difference_unless_it_may_be():
+    with pytest.raises(laws.LawError, match="^G5 .same values, bit for bit.: pass 'tenths' on "):
+        laws.check_pass(tenths)
+    assert 100 == laws.check_pass(tenths, exact=False).cases
+    with pytest.raises(laws.LawError, match="^G5 .same values, up to rounding.: .*expected about"):
+        laws.check_pass(scales_products, exact=False)
+
+
 # --------------------------------------------------------------------------------- wrong passes
 def gives_nothing(graph):
     return None

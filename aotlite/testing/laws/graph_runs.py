@@ -107,6 +107,15 @@ def drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
     return Given(tuple(v.meta for v in values), tuple(np.array(v.array) for v in values))
 
 
+def by_role(graph: Graph, inputs: Given) -> Inputs:
+    """The inputs in the form in which `aotlite.verification` runs graphs."""
+    found = Inputs(DRAWS[0], DRAWS[0].integers)
+    nodes: Any = graph.placeholders
+    for node, value in zip(nodes, inputs.fresh(), strict=True):
+        found.drawn[node.role], found.metas[node.role] = value.buffer, value.meta
+    return found
+
+
 # ------------------------------------------------------------------------------------------- runs
 @attrs.frozen(eq=False)
 class Ran:
