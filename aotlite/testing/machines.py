@@ -16,6 +16,7 @@ Needs Hypothesis. Rules: GEN-1, GEN-2, GEN-11, GEN-13.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -59,6 +60,13 @@ histories = st.sampled_from(["plain", "grown", "leaf"])
 drawn = st.sampled_from(["plain", "grown"])
 """The same, without leaves, which bodies cannot write."""
 grads = st.sampled_from([True, True, True, False])
+
+OPS: dict[str, tuple[Any, ...]] = {
+    "alias": (), "detach": (), "select": (0, 0), "narrow": (0, 0, 1), "transpose": (0, -1),
+    "mul_": (2,), "add_": (2,), "fill_": (2,), "t_": (), "squeeze_": (), "unsqueeze_": (0,),
+}  # fmt: skip
+"""What a user does to values between calls."""
+NEED_ELEMENTS = ("select", "narrow", "transpose")
 
 
 class RepeatedCalls(RuleBasedStateMachine):
@@ -136,15 +144,6 @@ class RepeatedCalls(RuleBasedStateMachine):
         assert program is not None
         self.twins.setup(program.calls[number % len(program.calls)].setup)
 
-    @precondition(lambda self: self._live())
-    @rule(which=picks, op=st.sampled_from(["alias", "detach", "select", "narrow", "transpose"]))
-    def view(self, which: int, op: str) -> None:
-        """A view of a value."""
-        source = self._pick(which)
-        args = {"select": (0, 0), "narrow": (0, 0, 1), "transpose": (0, -1)}.get(op, ())
-        if source.its.dim() and source.its.shape[0] or not args:
-            self.twins.do(op, source, *args)
-
     @rule(
         form=st.integers(0, 3),
         which=st.lists(picks, min_size=4, max_size=4),
@@ -159,27 +158,44 @@ class RepeatedCalls(RuleBasedStateMachine):
             self.last.append(self._fitting(argument, pick, history))
         self.twins.call(self.last, grad=grad)
 
-    @precondition(lambda self: self._has_last())
-    @rule(place=st.integers(0, 3), which=picks, history=drawn, grad=grads)
-    def call_again(self, place: int, which: int, history: str, grad: bool) -> None:
-        """The last call, with one argument changed."""
-        place %= len(self.last)
-        before = self.last[place].its
-        argument = tuple(before.shape), name_of(before.dtype)
-        self.last[place] = self._fitting(argument, which, history)
-        self.twins.call(self.last, grad=grad)
+    @rule(form=st.integers(0, 3), history=drawn, grad=grads)
+    def call_anew(self, form: int, history: str, grad: bool) -> None:
+        """A call with new arguments, each on memory of its own."""
+        self.call(form, [0], history, grad)
 
-    @precondition(lambda self: self._has_last())
+    @rule(place=st.integers(0, 3), which=picks, history=drawn, grad=grads)
+    def call_changed(self, place: int, which: int, history: str, grad: bool) -> None:
+        """The last call, with one argument changed."""
+        if not self._has_last():
+            self.call(0, [0], "plain", grad)
+        else:
+            before = self.last[place % len(self.last)].its
+            argument = tuple(before.shape), name_of(before.dtype)
+            self.last[place % len(self.last)] = self._fitting(argument, which, history)
+            self.twins.call(self.last, grad=grad)
+
     @rule(grad=grads)
-    def call_as_before(self, grad: bool) -> None:
+    def call_again(self, grad: bool) -> None:
         """The last call once more."""
-        self.twins.call(self.last, grad=grad)
+        if self._has_last():
+            self.twins.call(self.last, grad=grad)
+        else:
+            self.call(0, [0], "plain", grad)
 
     @precondition(lambda self: self._live())
-    @rule(which=picks, op=st.sampled_from(["mul_", "add_", "fill_"]), no_grad=st.booleans())
-    def write(self, which: int, op: str, no_grad: bool) -> None:
-        """A write between calls."""
-        self.twins.do(op, self._pick(which), 2, no_grad=no_grad)
+    @rule(which=picks, op=st.sampled_from(list(OPS)), no_grad=st.sampled_from([False, False, True]))
+    def meddle(self, which: int, op: str, no_grad: bool) -> None:
+        """A value is viewed, written or turned between calls."""
+        source = self._pick(which)
+        if op not in NEED_ELEMENTS or (source.its.dim() and source.its.shape[0]):
+            self.twins.do(op, source, *OPS[op], no_grad=no_grad)
+
+    @precondition(lambda self: self._alone())
+    @rule(which=picks, flag=st.booleans())
+    def require_grad(self, which: int, flag: bool) -> None:
+        """A leaf that is alone on its memory begins to require grad, or ends."""
+        alone = self._alone()
+        self.twins.do("requires_grad_", alone[-1 - which % len(alone)], flag)
 
     @precondition(lambda self: self._tracked())
     @rule(which=picks)
@@ -195,16 +211,13 @@ class RepeatedCalls(RuleBasedStateMachine):
         self.twins.backward(self._tracked(), retain=False)
 
     @precondition(lambda self: self._live())
-    @rule()
-    def clear(self) -> None:
-        """No gradients any more."""
-        self.twins.clear()
-
-    @precondition(lambda self: self._live())
-    @rule(which=picks)
+    @rule(which=st.integers(-1, 5))
     def forget(self, which: int) -> None:
-        """A value is gone."""
-        self.twins.forget(self._pick(which))
+        """A value is gone, or all gradients."""
+        if which < 0:
+            self.twins.clear()
+        else:
+            self.twins.forget(self._pick(which))
 
     # --- after each rule
     @invariant()
@@ -243,6 +256,11 @@ class RepeatedCalls(RuleBasedStateMachine):
     def _tracked(self) -> list[Pair]:
         return [p for p in self._live() if p.its.requires_grad and not is_leaf(p.its)]
 
+    def _alone(self) -> list[Pair]:
+        live, storage_of = self._live(), engine(self.on).storage_of
+        counts = Counter(storage_of(pair.its) for pair in live)
+        return [p for p in live if counts[storage_of(p.its)] == 1 and _is_base(self.on, p)]
+
     def _argument(self, form: int, place: int) -> Argument:
         arguments = self.forms[form % len(self.forms)]
         return arguments[place % len(arguments)] if arguments else ((2,), "float64")
@@ -253,6 +271,12 @@ class RepeatedCalls(RuleBasedStateMachine):
         made: Pair = self.twins.do("make", seed, list(shape), dtype, grad)
         grown: Pair = self.twins.do("mul", made, 1) if history == "grown" else made
         return grown
+
+
+def _is_base(on: str | Engine, pair: Pair) -> bool:
+    """Whether a floating leaf is no view."""
+    is_real = name_of(pair.its.dtype).startswith(("float", "complex"))
+    return is_real and is_leaf(pair.its) and engine(on).base_of(pair.its) is None
 
 
 def _count(shape: Sequence[int]) -> int:

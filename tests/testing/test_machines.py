@@ -24,13 +24,15 @@ from aotlite.testing.twins import Twins
 PAIR = [((2,), "float64"), ((2,), "float64")]
 SIZES = [PAIR, [((3, 2), "float64"), ((3, 2), "float64")]]
 
+SHORT = settings(USUAL, max_examples=40, stateful_step_count=10)
+
 Body = Callable[..., Any]
 
 
 # ------------------------------------------------------------------------------------ clean runs
 @pytest.mark.rules("GEN-1", "GEN-2", "GEN-11", "GEN-13")
 def test_random_bodies_are_like_eager_however_they_are_called() -> None:
-    run_machine(settings=settings(USUAL, max_examples=40), verify=0)
+    run_machine(settings=settings(USUAL, max_examples=20), verify=0)
 
 
 @pytest.mark.rules("GEN-13")
@@ -181,7 +183,7 @@ BUGS: dict[str, tuple[Body, Body, Any, int]] = {
 def test_a_planted_bug_is_found_and_its_session_is_short(name: str) -> None:
     wrong, body, arguments, most = BUGS[name]
     with pytest.raises(Difference) as raised:
-        run_machine(body, arguments=arguments, compile=wrong)
+        run_machine(body, arguments=arguments, compile=wrong, settings=SHORT)
     head, session = str(raised.value).split("\n\n")
     assert head.startswith("Twins: compiled differs from eager, expected the same")
     assert len(session.split("\n")) <= most, session
