@@ -49,7 +49,7 @@ NOTES: dict[str, dict[str, str]] = {
         "FUN-23": "One write in the graph counts twice.",
         "FUN-19": "A write through `.data` is compiled into an ordinary one.",
         "RT-2": "The value after the write is what is saved, so that the backward refuses it.",
-        "FUN-38": "The compiled call gives another object; the argument keeps its old history.",
+        "FUN-38": "The function's backward is lost, silently; the result is another object.",
         "META-8": "A view of a custom view is replayed as plain views: a silent wrong gradient.",
         "GRD-1b": "The same: `x.mul_(w)` where only `w` requires a gradient has no backward.",
         "TAN-8": "A compiled backward is one graph: gradients that do not arrive are zeros.",

@@ -229,7 +229,7 @@ def as_it_is(ctx: Any, a: Array) -> Array:
 def _custom(on: Adapter, forward: Callable[..., Any], body: Body, make: Make) -> None:
     """Compares a program that calls a custom function, the backward of which is `tenfold`."""
     function = on.custom(forward, tenfold)
-    facets = (values, identity, histories, gradients)
+    facets = (values, gradients, histories, identity)
     compare(on, program(lambda on, a: body(on, a, function), make), facets)
 
 
