@@ -366,12 +366,12 @@ def tensors(arrays):
 
 
 class Compiled(Aotlite):
-    """Compiles by `wrap`, around the plain function: what it wrote before an error is written."""
+    """Compiles by `_wrap`, around the plain function: what it wrote before an error is written."""
 
-    wrap = lambda self, function, *arrays: function(*arrays)
+    _wrap = lambda self, function, *arrays: function(*arrays)
 
     def compile(self, function):
-        return lambda *arrays: self.wrap(function, *arrays)
+        return lambda *arrays: self._wrap(function, *arrays)
 
     compile_donating = compile
 
@@ -388,11 +388,11 @@ class Compiled(Aotlite):
 
 
 class ArgumentsAreCopied(Compiled):
-    wrap = lambda self, function, *arrays: function(*(each.clone() for each in arrays))
+    _wrap = lambda self, function, *arrays: function(*(each.clone() for each in arrays))
 
 
 class ResultsAreCopied(Compiled):
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         result = function(*arrays)
         if isinstance(result, list | tuple):
             return [each.clone() for each in result]
@@ -400,13 +400,13 @@ class ResultsAreCopied(Compiled):
 
 
 class ResultsAreOff(Compiled):
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         result = function(*arrays)
         return result + 1.0 if isinstance(result, aotlite.Tensor) else result
 
 
 class ResultsAreContiguous(Compiled):
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         result = function(*arrays)
         return result.contiguous() if isinstance(result, aotlite.Tensor) else result
 
@@ -426,7 +426,7 @@ class RunsOnce(Compiled):
 
 
 class VersionsMove(Compiled):
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         result = function(*arrays)
         for each in tensors(arrays):
             with aotlite.no_grad():
@@ -435,7 +435,7 @@ class VersionsMove(Compiled):
 
 
 class RefusesNothing(Compiled):
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         try:
             return function(*arrays)
         except Exception:
@@ -443,7 +443,7 @@ class RefusesNothing(Compiled):
 
 
 class BehindNoGrad(Compiled):
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         with aotlite.no_grad():
             return function(*arrays)
 
@@ -451,7 +451,7 @@ class BehindNoGrad(Compiled):
 class EverythingRequiresGradients(Compiled):
     """All that is there leads to every leaf."""
 
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         result = function(*arrays)
         zero = sum((each.sum() * 0.0 for each in tensors(arrays)), start=aotlite.zeros(()))
         if isinstance(result, tuple):
@@ -462,7 +462,7 @@ class EverythingRequiresGradients(Compiled):
 class SavesWhatIsNotChecked(Compiled):
     """Gradients by values that are read when the backward runs."""
 
-    def wrap(self, function, *arrays):
+    def _wrap(self, function, *arrays):
         return function(*[arrays[0], *(each.hidden_alias() for each in arrays[1:])])
 
 
