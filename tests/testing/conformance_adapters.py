@@ -63,6 +63,13 @@ class Silent(NumPy):
         sys.exit("no licence")
 
 
+class Slow(NumPy):
+    """Never comes to be asked."""
+
+    def __init__(self):
+        time.sleep(600)
+
+
 class Deviceless(NumPy):
     """Needs a device that is absent."""
 

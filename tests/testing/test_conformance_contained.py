@@ -7,7 +7,7 @@ import pytest
 
 from aotlite.cli import main
 from aotlite.ir.errors import ArgumentError, MissingExtraError
-from aotlite.testing.conformance import Adapter, check
+from aotlite.testing.conformance import Adapter, check, contained
 from aotlite.testing.conformance.contained import examine
 from aotlite.testing.conformance.libraries import LIBRARIES, adapter_of, required
 from aotlite.testing.conformance.outcomes import Dies, Keeps, Lacks
@@ -32,20 +32,40 @@ def test_a_library_without_ops_breaks_nothing():
 def test_a_crash_ends_one_rule_only():
     report = examine(f"{HERE}:Crashing", RULES)
     assert ["Keeps", "Dies", "Keeps", "Dies"] == words(report)
-    assert Dies("crashes (signal 11)", "((1, 1), (('diagonal',),))") == report.results[1].outcome
+    assert (
+        Dies("crashes (signal 11)", "((1, 1), (('diagonal',),))", "diagonal")
+        == report.results[1].outcome
+    )
 
 
 def test_an_exit_is_a_crash():
     report = examine(f"{HERE}:Leaving", ["TEN-2i", "TEN-2n"])
     assert "crashes (exit status 3)" == report.results[0].outcome.how
-    assert "TEN-2i  diagonal is a view: crashes (exit status 3) at case" in report.table()
+    assert (
+        "TEN-2i  diagonal is a view: crashes (exit status 3) in diagonal at case" in report.table()
+    )
 
 
 def test_a_hang_ends_one_rule_only():
     report = examine(f"{HERE}:Hanging", ["TEN-2a", "TEN-2i", "TEN-2n"], seconds=2)
     assert ["Keeps", "Dies", "Keeps"] == words(report)
-    expected = Dies("hangs (> 2 s)", "((1, 2), (('transpose', 0, 1), ('diagonal',)))")
+    expected = Dies("hangs (> 2 s)", "((1, 2), (('transpose', 0, 1), ('diagonal',)))", "diagonal")
     assert expected == report.results[1].outcome
+
+
+def test_a_deadly_method_is_absent_after_three_rules():
+    report = examine(f"{HERE}:Crashing", ["TEN-2i", "TEN-1a", "TEN-1b", "TEN-1c", "WRT-9"])
+    assert ["Dies"] * 3 + ["Keeps", "Lacks"] == words(report)
+    missing = "diagonal, which crashes (signal 11)"
+    assert (missing in report.results[3].outcome.without, report.results[4].outcome) == (
+        True,
+        Lacks((missing,)),
+    )
+
+
+def test_an_import_that_hangs_is_not_run(monkeypatch):
+    monkeypatch.setattr(contained, "START_SECONDS", 3)
+    assert "its import hangs (> 3 s)" == examine(f"{HERE}:Slow", RULES).not_run
 
 
 def test_what_a_library_prints_is_no_message():

@@ -29,4 +29,4 @@ def optional(method: MethodT) -> MethodT:
 
 def is_missing(adapter: object, name: str) -> bool:
     """Whether an adapter leaves this method to the base class, which only documents it."""
-    return getattr(getattr(type(adapter), name, None), "is_missing", False)
+    return getattr(getattr(adapter, name, None), "is_missing", False)

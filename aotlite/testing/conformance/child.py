@@ -1,20 +1,24 @@
 """The process in which a library is asked; `contained` starts it.
 
-Arguments are the library and the ids of the rules. What it finds goes to standard output, one
-message a line; what the library prints there goes to standard error instead.
+Arguments are the library, methods that have ended such a process, and the ids of the rules.
+What it finds goes to standard output, one message a line; what the library prints there goes to
+standard error instead.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from aotlite.ir.errors import ArgumentError, DeviceError, MissingExtraError
+from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.libraries import adapter_of
 from aotlite.testing.conformance.messages import encode, pack
 from aotlite.testing.conformance.rules import select
 from aotlite.testing.conformance.runner import name_of, run_rule
+from aotlite.testing.conformance.watched import Watched
 
 Tell = Callable[..., None]
 
@@ -22,7 +26,7 @@ Tell = Callable[..., None]
 def main(arguments: Sequence[str]) -> None:
     """Asks a library about rules, and tells the parent."""
     tell = _messenger()
-    library, *ids = arguments
+    library, deadly, *ids = arguments
     try:
         adapter = adapter_of(library)
     except (MissingExtraError, DeviceError) as error:
@@ -30,8 +34,9 @@ def main(arguments: Sequence[str]) -> None:
     except ArgumentError as error:
         return tell(refused=str(error))
     tell(name=name_of(adapter), version=adapter.version)
+    watched = cast(Adapter, Watched(adapter, json.loads(deadly), lambda name: tell(call=name)))
     for rule in select(ids):
-        outcome = run_rule(rule, adapter, lambda case: tell(case=case))
+        outcome = run_rule(rule, watched, lambda case: tell(case=case))
         tell(rule=rule.id, outcome=pack(outcome))
     tell(done=True)
 
@@ -45,4 +50,3 @@ def _messenger() -> Tell:
         channel.write(encode(**message))
 
     return tell
-

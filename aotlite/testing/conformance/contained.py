@@ -8,7 +8,8 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError
@@ -20,6 +21,8 @@ from aotlite.testing.conformance.runner import result_of
 START_SECONDS = 120.0
 """What a library may take to be imported."""
 BEFORE_ANY_CASE = "the start"
+PATIENCE = 3
+"""How many rules a method may end; after that it counts as absent."""
 BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -49,21 +52,35 @@ def examine(
         found(result_of(rule, outcome))
 
     while left := [rule for rule in asked if rule.id not in outcomes]:
-        if not_run := _Child(library, left, seconds).listen(about, note):
+        deadly = deadly_methods(outcomes.values())
+        if not_run := _Child(library, deadly, left, seconds).listen(about, note):
             return Report(about["name"], about["version"], (), not_run)
     results = tuple(result_of(rule, outcomes[rule.id]) for rule in asked)
     return Report(about["name"], about["version"], results)
 
 
+def deadly_methods(outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """Method -> what it did, for those that have ended `PATIENCE` processes.
+
+    >>> deadly_methods([Dies("crashes (signal 11)", "()", "flip")] * 3 + [Dies("hangs", "()")])
+    {'flip': 'crashes (signal 11)'}
+    """
+    deaths = [each for each in outcomes if isinstance(each, Dies) and each.method]
+    counts = Counter(each.method for each in deaths)
+    return {each.method: each.how for each in deaths if counts[each.method] >= PATIENCE}
+
+
 class _Child:
     """One process, the rules it is asked, and what it says."""
 
-    def __init__(self, library: str, rules: Sequence[Rule], seconds: float) -> None:
+    def __init__(
+        self, library: str, deadly: dict[str, str], rules: Sequence[Rule], seconds: float
+    ) -> None:
         path = json.dumps([*sys.path, os.getcwd()])
-        command = [sys.executable, "-P", "-c", BOOT, path, library]
+        command = [sys.executable, "-P", "-c", BOOT, path, library, json.dumps(deadly)]
         self.rules = list(rules)
         self.seconds = seconds
-        self.case = BEFORE_ANY_CASE
+        self.case, self.method = BEFORE_ANY_CASE, ""
         self.process = subprocess.Popen(
             [*command, *(rule.id for rule in rules)],
             stdin=subprocess.DEVNULL,
@@ -97,10 +114,12 @@ class _Child:
                         about.update(name=name, version=version)
                         started = True
                     case {"case": case}:
-                        self.case = case
+                        self.case, self.method = case, ""
+                    case {"call": method}:
+                        self.method = method
                     case {"rule": _, "outcome": outcome}:
                         note(self.rules.pop(0), unpack(outcome))
-                        self.case = BEFORE_ANY_CASE
+                        self.case, self.method = BEFORE_ANY_CASE, ""
                     case {"not_run": reason}:
                         return str(reason)
                     case {"refused": reason}:
@@ -110,8 +129,9 @@ class _Child:
                     case None:
                         return self._died(started, note)
         except queue.Empty:
-            note(self.rules.pop(0), Dies(f"hangs (> {self.seconds:g} s)", self.case))
-            return ""
+            if not started:
+                return f"its import hangs (> {START_SECONDS:g} s)"
+            return self._note_death(f"hangs (> {self.seconds:g} s)", note)
         finally:
             self.process.kill()
             self.process.wait()
@@ -123,5 +143,8 @@ class _Child:
         if not started:
             last = self.errors[-1].decode(errors="replace").strip() if self.errors else ""
             return f"its import ended with {how}: {last}"
-        note(self.rules.pop(0), Dies(f"crashes ({how})", self.case))
+        return self._note_death(f"crashes ({how})", note)
+
+    def _note_death(self, how: str, note: Callable[[Rule, Outcome], None]) -> str:
+        note(self.rules.pop(0), Dies(how, self.case, self.method))
         return ""

@@ -45,10 +45,14 @@ class Lacks:
 
 @attrs.frozen
 class Dies:
-    """The library took the process with it, or did not come back: `how`, and in which case."""
+    """The library took the process with it, or did not come back: `how`, in which case and method.
+
+    The method is '' where none was called yet.
+    """
 
     how: str
     case: str
+    method: str = ""
 
 
 Outcome: TypeAlias = Keeps | Breaks | Lacks | Dies

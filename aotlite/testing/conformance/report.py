@@ -67,8 +67,8 @@ def line(result: Result) -> str:
             return f"{word(result)}: {what} is {got}, expected {expected}"
         case Lacks(missing=missing):
             return f"absent: needs {', '.join(missing) or 'a case'}"
-        case Dies(how=how, case=case):
-            return f"{how} at case {case}"
+        case Dies(how=how, case=case, method=method):
+            return f"{how} {f'in {method} ' if method else ''}at case {case}"
 
 
 def summary(report: Report) -> str:
