@@ -21,7 +21,7 @@ from aotlite.testing.memory import memory_differences
 from aotlite.testing.programs import setup_of
 from aotlite.testing.scripts import numpy_language
 from aotlite.testing.scripts.files import inputs_name
-from aotlite.testing.worlds import same_numbers
+from aotlite.testing.worlds import NOT_EXACT, same_numbers
 from tests.testing.examples import EXAMPLES, program
 
 SEEDS = range(40)
@@ -85,9 +85,14 @@ def test_scripts_find_what_the_program_finds(drawn: list[Program]) -> None:
         told = found_by(each.to_script(compile=HERE))
         if not found and any("Error(" in line for line in told):
             continue
-        assert sorted(map(_unnamed, told)) == sorted(map(_unnamed, found))
+        assert _told(told) == _told(found)
         several += bool(found)
     assert several > len(drawn) // 2
+
+
+def _told(lines: list[str]) -> list[str]:
+    """What was found; that numbers are bits of others is known of programs alone."""
+    return sorted(_unnamed(line) for line in lines if not line.endswith(NOT_EXACT))
 
 
 def _unnamed(line: str) -> str:
