@@ -52,12 +52,14 @@ def are_exact(arrays: Iterable[np.ndarray]) -> bool:
     sizes = []
     for array in arrays:
         bits = BITS.get(array.dtype.name)
-        if bits is not None and array.size:
-            size, found = largest(array), _fineness(_parts(array))
-            if found is None or not size < 2.0**bits:
-                return False
-            finest = max(finest, found)
-            sizes.append(size / 2.0**bits)
+        if bits is None or not array.size:
+            continue
+        size = largest(array)
+        found = _fineness(_parts(array)) if size < 2.0**bits else None
+        if found is None:
+            return False
+        finest = max(finest, found)
+        sizes.append(size / 2.0**bits)
     return max(sizes, default=0.0) * 2.0**finest < 1
 
 
@@ -75,8 +77,7 @@ def _parts(array: np.ndarray) -> np.ndarray:
 
 
 def _fineness(parts: np.ndarray) -> int | None:
-    """How often 1 is halved for a unit of which all are whole multiples; None for no unit.
-    Infinities are multiples, nan is none."""
+    """How often 1 is halved for a unit of which all are whole multiples; None for no unit."""
     for halved in range(FINEST + 1):
         scaled = parts * 2.0**halved if halved else parts
         if (scaled == np.rint(scaled)).all():

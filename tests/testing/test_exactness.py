@@ -12,7 +12,7 @@ import pytest
 from aotlite.testing import Program, differences, exactness
 from aotlite.testing.cells import CELLS, POSSIBLE
 from aotlite.testing.draws import drafts
-from aotlite.testing.draws.exact import COMPUTE, Exactly, stays_exact
+from aotlite.testing.draws.exact import COMPUTE, Exactly, has_exact_gradients, stays_exact
 from aotlite.testing.draws.sources import LIBRARY
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.exactness import are_exact
@@ -131,6 +131,13 @@ def test_a_run_is_watched_for_what_is_not_exact() -> None:
         watch = Exactly(LIBRARY)
         body_of(LIBRARY, body, watch)(made(number))
         assert broken == watch.is_broken
+
+
+@pytest.mark.parametrize("factor, exact", [(3, True), (0.1, False), (2.0**51, False)])
+def test_gradients_are_looked_at_in_the_end(factor: float, exact: bool) -> None:
+    leaf = made(1.0, 2.0, grad=True)
+    assert exact == has_exact_gradients(LIBRARY, [leaf], [leaf * factor])
+    assert has_exact_gradients(LIBRARY, [leaf.detach()], [leaf.detach() * factor])
 
 
 # ------------------------------------------------------------------------------------ comparing

@@ -53,7 +53,8 @@ class Seeded(Random):
 
 
 def times(source: Source, mean: float, most: int = 6) -> Iterator[int]:
-    """Counts 0, 1, ... so often as a source wants: `mean` times on average, `most` at most.
+    """Counts 0, 1, ... so often as a source wants: at most `most` times, and on average `mean`
+    times if there were no `most`.
 
     It is asked anew each time, so that a source can leave out any single turn.
     """

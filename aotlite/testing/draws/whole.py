@@ -137,12 +137,12 @@ def _body(draft: Draft, cell: Cell, focus: Any) -> Memory | None:
             return None
     memory = draft.watcher.objects[id(focus)].memory
     acts = [(draft.view, view), (draft.write, write)]
-    acts += [(draft.view, draft.any_view()) for _ in times(rng, 1, 2)]
-    acts += [(draft.write, rng.choice(draft.limits.writes)) for _ in times(rng, 0.8, 2)]
+    acts += [(draft.view, draft.any_view()) for _ in times(rng, 2, 2)]
+    acts += [(draft.write, rng.choice(draft.limits.writes)) for _ in times(rng, 1, 2)]
     for action, name in rng.sample(acts, len(acts)):
         if rng.chance(0.98):  # a source that makes programs simpler leaves it out
             action(memory, name)
-    for _ in times(rng, 2.6, 7):
+    for _ in times(rng, 3.6, 8):
         if draft.room() > 3:
             draft.act(memory)
     return memory
@@ -155,7 +155,7 @@ def _results(draft: Draft, cell: Cell, memory: Memory) -> list[Any]:
     outside = ("input", "view of an input")
     kinds = [k for k in draft.limits.outputs if memory.is_given or k not in outside] or [wanted]
     closed = wanted in ("unsafe view", "two views of an intermediate")
-    for _ in times(rng, 1.2, 3):
+    for _ in times(rng, 1.5, 3):
         for each in draft.output(memory, rng.choice(kinds)):
             here = each is not None and id(each) in draft.watcher.objects
             if not (closed and here and memory in draft.watcher.objects[id(each)].memories()):
