@@ -7,7 +7,7 @@ and decides nothing about what may differ. Rules: GEN-1, GEN-2, GEN-11. Spec: sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -63,6 +63,10 @@ class Difference(ProgramError):
     """What differs, one line each."""
 
 
+def _as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(values)
+
+
 @attrs.frozen
 class Inputs:
     """Arguments of a call, and other tensors that are looked at after it.
@@ -73,8 +77,8 @@ class Inputs:
     (tensor([1., 1., 1.], requires_grad=True),)
     """
 
-    args: tuple[Any, ...] = attrs.field(converter=tuple)
-    also: tuple[Any, ...] = attrs.field(default=(), converter=tuple)
+    args: tuple[Any, ...] = attrs.field(converter=_as_tuple)
+    also: tuple[Any, ...] = attrs.field(default=(), converter=_as_tuple)
 
 
 # ------------------------------------------------------------------------------------- functions

@@ -17,7 +17,9 @@ import optree
 from aotlite.testing.checking import REFUSED, Difference
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.base import numbers
-from aotlite.testing.programs import Program, Step, is_name, resolved, script
+from aotlite.testing.programs import Program, Step, is_name, resolved
+from aotlite.testing.scripts.files import function_text
+from aotlite.testing.scripts.language import Own
 from aotlite.testing.worlds import Seen, World, differences, observed, shows_bits
 
 Function = Callable[..., Any]
@@ -247,8 +249,7 @@ class Twins:
 
 def definition(program: Program) -> list[str]:
     """The lines of a program's function."""
-    lines = script(program).split("\n")
-    return lines[: 1 + next(i for i, line in enumerate(lines) if line.startswith("    return"))]
+    return function_text(program, Own()).split("\n")
 
 
 def _outcome(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:

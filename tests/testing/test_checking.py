@@ -22,7 +22,7 @@ def halves(x: Any) -> dict[str, Any]:
 
 def grown() -> Inputs:
     leaf = al.ones(4, requires_grad=True)
-    return Inputs((leaf * 1,), also=[leaf])
+    return Inputs((leaf * 1,), also=(leaf,))
 
 
 def found(*args: Any, **options: Any) -> str:
@@ -95,7 +95,7 @@ def test_a_program_that_differs_is_carried_with_what_finds_it_again() -> None:
     def wrong(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return lambda x: [function(x)[0].clone()]
 
-    whole = program([*DOUBLED.body, ["neg", ["$0"]]], ["$1"], PLAIN, PLAIN)
+    whole = program([["mul_", ["$0", 2]], ["neg", ["$0"]]], ["$1"], PLAIN, PLAIN)
     with pytest.raises(ProgramError) as raised:
         check_program(whole, compile=wrong, verify=2)
     error = raised.value
@@ -104,7 +104,7 @@ def test_a_program_that_differs_is_carried_with_what_finds_it_again() -> None:
     assert {"compile", "verify"} == set(error.options)
     small = error.smallest()
     assert small is not None
-    assert [] == list(small.body)
+    assert () == small.body
     assert kind_of(error.found) == kind_of(differences_of(small, compile=wrong))
 
 

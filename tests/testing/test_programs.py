@@ -15,7 +15,7 @@ from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.fuzzing import fuzz, judges
 from aotlite.testing.fuzzing.running import options_of, outcome, report
-from aotlite.testing.programs import Program, body_of, script
+from aotlite.testing.programs import Program, body_of
 from aotlite.testing.shrinking import shrunk
 from aotlite.testing.worlds import differences, play_call, same_numbers
 from tests.testing.examples import EXAMPLES, program
@@ -118,7 +118,7 @@ def test_shrinking_keeps_what_matters() -> None:
     small = shrunk(whole, fails)
     assert ["unbind"] == [step.op for step in small.body]
     assert ((), 1) == (small.results, len(small.calls))
-    assert "def f(v0):\n    v1 = v0.unbind(" in script(small)
+    assert "def f(x):\n    parts = x.unbind(" in small.to_script()
 
 
 # ------------------------------------------------------------------------------------ the refusals

@@ -11,7 +11,6 @@ import pytest
 
 from aotlite.testing import Call, Program, Step
 from aotlite.testing.draws.whole import draw
-from aotlite.testing.programs import script
 from aotlite.testing.pytorch import excuses
 from aotlite.testing.pytorch.comparing import aot_difference, compared, is_same_error, worlds
 from aotlite.testing.pytorch.excuses import detached_leaves, excuse, unturned
@@ -149,7 +148,7 @@ def test_what_no_rule_demands_is_not_excused(torch, monkeypatch):
         broken = attrs.evolve(example, body=body, results=[f"${first}"])
         # What raises in both after the mistake cannot show it.
         excused = {excuses.EXACT, excuses.EMPTY, excuses.PICKED}
-        assert name in excused or excuse(torch, broken, 0) is None, script(broken)
+        assert name in excused or excuse(torch, broken, 0) is None, broken.to_script()
 
 
 def _shifted(step, first):
@@ -173,7 +172,7 @@ def test_a_sample_of_programs_gives_the_world_of_pytorch(torch):
             counts["calls"] += 1
             if found:
                 counts["excused"] += 1
-                assert excuse(torch, drawn, number), f"{seed}: {found}\n{script(drawn)}"
+                assert excuse(torch, drawn, number), f"{seed}: {found}\n{drawn.to_script()}"
                 break
     assert counts["calls"] > 1.5 * SAMPLE
     assert 0 < counts["excused"] < 0.2 * SAMPLE
