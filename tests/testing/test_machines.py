@@ -194,7 +194,7 @@ def test_the_session_of_a_program_tells_its_body() -> None:
     program = Program([["mul_", ["$0", 2]]], ["$1"], [call])
     with pytest.raises(Difference) as raised:
         run_machine(program, compile=lambda body: lambda x: body(x.clone()), settings=QUICK)
-    assert "def f(v0):\n    v1 = v0.mul_(2)\n    return [v1]\n\n" in str(raised.value)
+    assert "def f(x):\n    x.mul_(2)\n    return [x]\n\n" in str(raised.value)
     assert program == raised.value.program
 
 
