@@ -90,6 +90,8 @@ class RepeatedCalls(RuleBasedStateMachine):
     """Shape and dtype of each argument of a function, or several lists of these: other sizes that
     it can be called with. Those of a program are those of its calls."""
     on: str | Engine = "aotlite"
+    atomic: bool = True
+    """Whether a compiled call that raises has to leave all as it was (GEN-2)."""
 
     def compile(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled form of a body."""
@@ -108,7 +110,7 @@ class RepeatedCalls(RuleBasedStateMachine):
         self.program = body if isinstance(body, Program) else None
         eager = body.function_of(library) if isinstance(body, Program) else body
         self.forms = _forms(library, self.program) if self.program else _given(self.arguments)
-        self.twins = Twins(library, eager, self.compile(eager), self.program)
+        self.twins = Twins(library, eager, self.compile(eager), self.program, atomic=self.atomic)
 
     # --- the rules
     @rule(
@@ -320,12 +322,14 @@ def run_machine(
     arguments: Sequence[Any] = (),
     compile: Callable[..., Any] | None = None,
     on: str | Engine = "aotlite",
+    atomic: bool = True,
     settings: settings | None = None,
     **options: Any,
 ) -> None:
     """Runs `RepeatedCalls`; raises `Difference` with the shortest session that shows one.
 
-    `compile(body, **options)` is `aotlite.compile` unless it is given. With the settings that are
+    `compile(body, **options)` is `aotlite.compile` unless it is given; `atomic=False` lets it write
+    before it raises. With the settings that are
     usual here a run is the same each time, of 60 sessions of up to 25 steps.
 
     >>> run_machine(lambda x: x.t().mul_(2), arguments=[((2, 3), "float64")], settings=QUICK)
@@ -341,7 +345,7 @@ def run_machine(
 
     Machine.body = staticmethod(body) if callable(body) else body
     Machine.arguments = arguments
-    Machine.on = on
+    Machine.on, Machine.atomic = on, atomic
     run_state_machine_as_test(Machine, settings=settings or USUAL)
 
 

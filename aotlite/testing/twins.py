@@ -54,12 +54,16 @@ class Twins:
         eager: Function,
         compiled: Function,
         program: Program | None = None,
+        *,
+        atomic: bool = True,
     ) -> None:
         self.library = library
         self.eager = eager
         self.compiled = compiled
         self.program = program
         """Of which the function is the body."""
+        self.atomic = atomic
+        """Whether a compiled call that raises has to leave all as it was (GEN-2)."""
         self.live: list[Pair] = []
         self.lines: list[str] = []
         """What was done, as Python-like text."""
@@ -150,7 +154,7 @@ class Twins:
             self.refused += 1
             self.lines[-1] += "  # refused"
             return []
-        touched = error is not None and self.differences()
+        touched = error is not None and self.atomic and self.differences()
         its, raised = self._called(self.eager, [pair.its for pair in args], grad)
         self._agree("the call", error, raised)
         if error is not None:

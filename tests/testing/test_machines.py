@@ -241,8 +241,19 @@ def test_a_call_that_raises_must_not_have_written() -> None:
 
     twins = twins_of(touching, touching)
     x = twins.do("make", 0, [3], "float64", False)
+    y = twins.do("make", 0, [2], "float64", False)
     with pytest.raises(Difference, match="touched: the call raised"):
-        twins.call([x, twins.do("make", 0, [2], "float64", False)])
+        twins.call([x, y])
+    lenient = Twins(engine("aotlite"), touching, touching, atomic=False)
+    made = [lenient.do("make", 0, [count], "float64", False) for count in (3, 2)]
+    assert [] == lenient.call(made)
+
+
+@pytest.mark.torch
+def test_eager_pytorch_is_like_itself(torch: Any) -> None:
+    del torch
+    settled = settings(USUAL, max_examples=5)
+    run_machine(on="torch", compile=lambda body: body, atomic=False, settings=settled)
 
 
 @pytest.mark.parametrize(
