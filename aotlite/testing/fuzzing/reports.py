@@ -109,14 +109,15 @@ def figures(tally: Tally) -> rich.table.Table:
 
 
 def lines(plan: Plan, tally: Tally, show: int) -> Iterator[str]:
-    """The reasons of calls that were not compared, and the failures: `show` of them in full."""
+    """The reasons of calls that were not compared, and the failures: `show` of them in full, of
+    those that are small if there are any."""
     yield from tally.notes
     for reason, count in tally.reasons.most_common():
         yield f"{count} x {reason}"
     small = [each for each in tally.failures if each.is_small]
     rest = [each for each in tally.failures if not each.is_small]
-    full = [*small, *rest][:show]
-    for failure in [*small, *rest][show:]:
+    full = (small or rest)[:show]
+    for failure in [each for each in tally.failures if each not in full]:
         yield f"{head(plan, failure)} {failure.found[0]}"
     for number, failure in enumerate(full, 1):
         yield f"\nfailure {number} of {len(tally.failed)}: {text_of(plan, failure)}"
