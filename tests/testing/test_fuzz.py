@@ -25,6 +25,7 @@ from aotlite.testing.fuzzing.forking import in_fork
 from aotlite.testing.fuzzing.ledger import Ledger, read
 from aotlite.testing.fuzzing.outcomes import Failure, Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
+from aotlite.testing.fuzzing.reports import script_of
 from aotlite.testing.fuzzing.smaller import made_small
 from aotlite.testing.fuzzing.tally import Chunk, Tally
 from aotlite.testing.fuzzing.workers import Worker
@@ -306,6 +307,19 @@ def test_the_summary_of_a_ledger_runs_nothing(tmp_path, capsys):
     assert "cells impossible: a view on an argument's memory is a view of an input" in told
     assert re.fullmatch(LAST_LINE, told.splitlines()[-1])
     assert 1 == main(["fuzz", "--summary"])
+
+
+def test_a_failure_without_a_script_for_its_library_is_told_as_data():
+    plan = Plan(against="numpy")
+    grown = program(2, [["resize_", ["$0", [4]]]])
+    text = script_of(plan, Failure(0, 0, ["call 0: x"], grown))
+    assert text.startswith("# to_numpy: a step is 'resize_', expected one that arrays can do")
+    given = {}
+    exec(text, given)
+    assert grown == given["program"]
+    assert "import numpy" in script_of(plan, Failure(0, 0, ["call 0: x"], program(2)))
+    torch = script_of(Plan(against="torch"), Failure(0, 0, ["call 0: x"], program(2)))
+    assert "import torch" in torch
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,7 @@ def test_nothing_changes_its_geometry_in_an_unturned_program():
     "ours, theirs, same",
     [
         ("AliasError", "RuntimeError", True),
+        ("DTypeError", "NotImplementedError", True),
         ("AliasError", "IndexError", False),
         ("IndexOutOfRangeError", "RuntimeError", False),
         ("KeyError", "RuntimeError", False),

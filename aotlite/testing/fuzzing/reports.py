@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotlite.ir.errors import AotliteError
 from aotlite.testing.cells import CELLS
 from aotlite.testing.coverage import ENOUGH
 from aotlite.testing.fuzzing.outcomes import Failure
@@ -54,7 +55,22 @@ def _options(plan: Plan, failure: Failure) -> dict[str, object]:
 
 
 def script_of(plan: Plan, failure: Failure) -> str:
-    """The failure's program as a file of Python that runs."""
+    """The failure's program as a file of Python that runs; where there is no way to write one in
+    the words of the library, one that runs it as it is."""
+    assert failure.program is not None
+    try:
+        return _script(plan, failure)
+    except AotliteError as error:
+        text = repr(failure.program).replace("Step(", "\n    Step(").replace("Call(", "\n    Call(")
+        names = "from aotlite.testing import Call, Program, Step"
+        return f"# {error}\n{names}\n\nprogram = {text}\nprint(program.run({_engine(plan)!r}))\n"
+
+
+def _engine(plan: Plan) -> str:
+    return plan.engine if plan.against == EAGER else plan.against
+
+
+def _script(plan: Plan, failure: Failure) -> str:
     assert failure.program is not None
     if plan.against == "numpy":
         return failure.program.to_numpy()

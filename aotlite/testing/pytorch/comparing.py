@@ -22,7 +22,7 @@ OURS = engine("aotlite")
 CLASSES = {
     "ShapeError": ("RuntimeError", "ValueError", "IndexError"),
     "ArgumentError": ("RuntimeError", "ValueError", "TypeError"),
-    "DTypeError": ("RuntimeError", "TypeError"),
+    "DTypeError": ("RuntimeError", "TypeError", "NotImplementedError"),
     "IndexOutOfRangeError": ("IndexError",),
     "AliasError": ("RuntimeError",),
     "AutogradError": ("RuntimeError",),
