@@ -7,8 +7,10 @@ import pytest
 
 from aotlite.testing.conformance import Adapter
 from aotlite.testing.conformance.adapters.numpy import NumPy
+from aotlite.testing.conformance.functions import library_of
 from aotlite.testing.conformance.recording import Recorder
 from aotlite.testing.conformance.spelling import along, index_text, spell, written
+from aotlite.testing.conformance.watched import Watched
 
 xp: Any = None  # a library that is named only
 
@@ -108,3 +110,13 @@ def test_arguments_are_written_as_they_were_given():
     on.from_list(values, "int64")
     values[0] = 7
     assert ["a = np.array([1, 2], 'int64')"] == on.lines()
+
+
+def test_functions_that_a_library_traces_call_it_directly():
+    """What is wrapped around an adapter would be traced as well, or end the trace."""
+    adapter, called = NumPy(), []
+    on = Recorder(Watched(adapter, {}, called.append))
+    assert library_of(on) is library_of(adapter) is adapter
+    on.to_list(on.zeros((1,), "int64"))
+    assert ["zeros", "to_list"] == called
+    assert ["a = np.zeros((1,), 'int64')", "a.tolist()"] == on.lines()

@@ -8,11 +8,13 @@ from typing import Any
 from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.recording import Definition, Recorder
+from aotlite.testing.conformance.watched import Watched
 
 
 def library_of(on: Adapter | Recorder) -> Adapter:
-    """The adapter itself, without the recorder around it."""
-    return on.adapter if isinstance(on, Recorder) else on
+    """The adapter itself, with nothing around it that a library could trace into."""
+    found = on.adapter if isinstance(on, Recorder) else on
+    return found.unwatched if isinstance(found, Watched) else found
 
 
 def tried(

@@ -14,19 +14,19 @@ class Watched:
     """Stands for an `Adapter`. `deadly`: method -> what it did to an earlier process.
 
     A library in which one method hangs would hang in every rule that needs it; after a few of them
-    the method counts as absent.
+    the method counts as absent. Functions that a library traces call `unwatched`, the adapter.
     """
 
     def __init__(
         self, adapter: Adapter, deadly: Mapping[str, str], calling: Callable[[str], None]
     ) -> None:
-        self._adapter = adapter
+        self.unwatched = adapter
         self._deadly = deadly
         self._calling = calling
 
     def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._adapter, name)
-        if not callable(attribute) or is_missing(self._adapter, name):
+        attribute = getattr(self.unwatched, name)
+        if not callable(attribute) or is_missing(self.unwatched, name):
             return attribute
         return self._watched(name, attribute)
 
