@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aotlite.testing.programs import Program as Program
     from aotlite.testing.programs import Step as Step
     from aotlite.testing.shrinking import shrunk as shrunk
+    from aotlite.testing.shrinking import smallest as smallest
     from aotlite.testing.worlds import World as World
     from aotlite.testing.worlds import differences as differences
 
@@ -49,14 +50,14 @@ _LAZY: dict[str, str] = {
         "engines": "Engine engine",
         "fuzzing": "fuzz",
         "programs": "Call Program Step",
-        "shrinking": "shrunk",
+        "shrinking": "shrunk smallest",
         "worlds": "World differences",
     }.items()
     for name in names.split()
 }
 _SUBMODULES = frozenset(
-    "cells checking conformance coverage drawing draws engines fuzzing laws machines programs "
-    "relations scripts shrinking strategies worlds".split()
+    "cells checking conformance coverage drawing draws engines fuzzing laws machines memory plugin "
+    "programs relations scripts shrinking strategies worlds".split()
 )
 
 

@@ -31,7 +31,7 @@ WRONG = """
         check_program(program, compile=copies)
 """
 TESTS = f"""{WRONG}
-    from hypothesis import given, settings, strategies as st
+    from hypothesis import Phase, given, settings, strategies as st
     from aotlite.testing.laws.errors import LawError
 
     def test_views():
@@ -40,7 +40,9 @@ TESTS = f"""{WRONG}
     def test_nothing_is_wrong():
         check_program(PROGRAM)
 
-    @settings(database=None, deadline=None, max_examples=20)
+    PHASES = (Phase.generate, Phase.shrink)
+
+    @settings(database=None, deadline=None, max_examples=20, phases=PHASES)
     @given(st.integers(1, 40), st.integers(0, 5))
     def test_hypothesis(size, unused):
         call = Call([["make", [0, [size], "float64", False]]], ["$0"])
@@ -52,7 +54,9 @@ TESTS = f"""{WRONG}
         raise error
 
     def test_local():
-        check_program(PROGRAM, compile=lambda function: copies(function))
+        call = Call([["make", [0, [1], "float64", False]]], ["$0"])
+        small = Program([["alias", ["$0"]]], ["$1"], [call])
+        check_program(small, compile=lambda function: copies(function))
 """
 SCRIPT = """\
 def inputs():
