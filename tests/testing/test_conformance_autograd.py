@@ -104,6 +104,8 @@ FOUND = {
     "GRD-1b": broken.RunsOnce,
     "RT-3": broken.ArgumentsAreCopied,
     "CMP-10": broken.ResultsAreOff,
+    "CMP-11": broken.ArgumentsAreCopied,
+    "CMP-12": broken.BehindNoGrad,
     "FUN-8": broken.RefusesNothing,
     "RT-10": broken.Compiled,
     "FUN-23": broken.VersionsMove,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.model import View, dense
 
 Program: TypeAlias = tuple[int, tuple[tuple[Any, ...], ...], int]
@@ -20,6 +22,29 @@ def drawn() -> Iterator[Program]:
     for length in range(1, LONGEST + 1):
         for seed in range(PER_LENGTH):
             yield program(random.Random(1000 * length + seed), length)
+
+
+def few() -> Iterator[Program]:
+    """Every fourth of them, for rules that take a second a case."""
+    return itertools.islice(drawn(), 0, None, 4)
+
+
+def enact(on: Adapter, program: Program, base: Array, w: Array) -> Array:
+    """Does what a program says, from a base of its size, with a second array to read."""
+    _, steps, result = program
+    live = [base]
+    for kind, source, name, operand in steps:
+        act = getattr(on, name)
+        match kind:
+            case "view":
+                live.append(act(live[source], *operand))
+            case "write":
+                act(live[source], operand)
+            case "leaf":
+                act(live[source], on.select(w, *operand))
+            case "copy":
+                act(live[source], on.clone(live[operand]))
+    return live[result]
 
 
 def smaller(program: Program) -> Iterator[Program]:
@@ -70,7 +95,7 @@ def _write(draw: random.Random, live: list[View], source: int, size: int) -> tup
             return "write", source, name, float(draw.randint(2, 5))
         case "leaf":
             name = draw.choice(("mul_", "add_", "copy_"))
-            return "leaf", source, name, (("select", 0, draw.randrange(size)),)
+            return "leaf", source, name, (0, draw.randrange(size))
     others = [i for i, each in enumerate(live) if each.shape == live[source].shape]
     return "copy", source, draw.choice(("add_", "copy_")), draw.choice(others)
 

@@ -37,6 +37,9 @@ needs. *yes* and *no*: what a library does where either is right. *not run*: it 
 if all operands were copied first. The drawn rule, MEM-1, compares random chains of views and writes
 with a model of memory in plain Python, and makes the first that fails small.
 `aotlite conformance --list` says what each rule claims.
+
+Compiled is what `aotlite.compile`, `jax.jit` and `torch.compile(backend="aot_eager")` give; the
+library `torch-aot-function` is PyTorch's AOTAutograd without the frontend.
 """
 
 

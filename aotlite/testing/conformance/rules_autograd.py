@@ -9,7 +9,7 @@ import itertools
 from typing import Any
 
 from aotlite.testing.conformance.adapter import Adapter, Array
-from aotlite.testing.conformance.drawn_writes import drawn, smaller
+from aotlite.testing.conformance.drawn_writes import Program, drawn, enact, smaller
 from aotlite.testing.conformance.rules import attempt, expect, rule
 from aotlite.testing.conformance.stories import (
     VIEWS,
@@ -426,23 +426,11 @@ def resized(on: Adapter, case: str) -> None:
 
 
 @rule("TEN-17z", "drawn views and writes have right gradients", drawn, smaller=smaller)
-def drawn_writes(on: Adapter, case: tuple[Any, ...]) -> None:
+def drawn_writes(on: Adapter, case: Program) -> None:
     """Any sequence of views, and of writes through any of them, has the gradients of the model."""
     agree(on, _drawn_story, case)
 
 
-def _drawn_story(on: Adapter, case: tuple[Any, ...]) -> tuple[Array, list[Array]]:
-    size, steps, result = case
-    x, w = leaf(on, (size,)), leaf(on, (size,), 10.0)
-    live = [on.mul(x, 1.0)]
-    for kind, source, name, operand in steps:
-        match kind:
-            case "view":
-                live.append(viewed(on, live[source], [(name, *operand)]))
-            case "write":
-                written(on, live[source], (name, operand), None)
-            case "leaf":
-                getattr(on, name)(live[source], viewed(on, w, operand))
-            case "copy":
-                getattr(on, name)(live[source], on.clone(live[operand]))
-    return live[result], [x, w]
+def _drawn_story(on: Adapter, case: Program) -> tuple[Array, list[Array]]:
+    x, w = leaf(on, case[:1]), leaf(on, case[:1], 10.0)
+    return enact(on, case, on.mul(x, 1.0), w), [x, w]

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.testing.conformance.adapter import Adapter, Array
+from aotlite.testing.conformance.drawn_writes import Program, enact, few, smaller
 from aotlite.testing.conformance.effects import (
     Given,
+    compare,
     counts,
     identity,
     program,
@@ -300,6 +302,17 @@ def updates() -> Programs:
             lambda on, a: on.set_at(a, slice(1, None), on.narrow(a, 0, 0, 2)), one(3)
         ),
     }
+
+
+@rule("CMP-11", "drawn programs do compiled what they do plain", few, smaller=smaller)
+def drawn(on: Adapter, case: Program) -> None:
+    """Any sequence of views, and of writes through any of them, leaves the values of the plain."""
+
+    def make(on: Adapter) -> Given:
+        return Given([new(on, case[:1]), new(on, case[:1], 10.0)])
+
+    facets = (values, shapes, identity)
+    compare(on, program(lambda on, a, b: enact(on, case, a, b), make), facets)
 
 
 # --- what is refused

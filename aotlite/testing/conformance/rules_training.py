@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.testing.conformance.adapter import Adapter, Array
+from aotlite.testing.conformance.drawn_writes import Program, enact, few, smaller
 from aotlite.testing.conformance.effects import (
     Body,
     Given,
@@ -216,6 +217,18 @@ def functional(on: Adapter, case: int) -> None:
     found = on.vjp(on.compile(function), [a, b], given)
     plain = on.vjp(function, [a, b], given)
     expect([*map(on.to_list, found)], [*map(on.to_list, plain)], "the gradients")
+
+
+@rule("CMP-12", "drawn programs have the gradients of the plain ones", few, smaller=smaller)
+def drawn(on: Adapter, case: Program) -> None:
+    """So do their gradients, through whatever was written."""
+
+    def make(on: Adapter) -> Given:
+        x, w = leaf(on, case[:1]), leaf(on, case[:1], 10.0)
+        return Given([on.mul(x, 1.0), w], leaves=[x, w])
+
+    facets = (values, histories, gradients)
+    compare(on, program(lambda on, a, b: enact(on, case, a, b), make), facets)
 
 
 # --- functions with a gradient of their own, compiled
