@@ -23,7 +23,9 @@ VERSION = 1
 
 
 def _jobs() -> int:
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):  # what this process may use of the machine
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _path(given: str | Path | None) -> Path | None:
