@@ -109,8 +109,8 @@ def test_programs_aim_at_the_rarest_cells_of_those_asked_for():
 def test_a_failure_counts_no_cell_and_is_kept():
     chunk = Chunk(0, ((5, 3), (6, 3)))
     wrong = Outcome(calls=1, cells=[3], found=["call 0: values: 1, eager 2"])
-    failure = chunk.add(Played(5, 3, VIEW, wrong, 0.25))
-    assert chunk.add(Played(6, 3, VIEW, Outcome(calls=2, cells=[3, 4, 4]), 0.25)) is None
+    failure = chunk.add(Played(5, 3, VIEW.to_json(), wrong, 0.25))
+    assert chunk.add(Played(6, 3, None, Outcome(calls=2, cells=[3, 4, 4]), 0.25)) is None
     line = json.loads(json.dumps(chunk.line()))
     assert [[3, 1], [4, 1]] == line["cells"]
     tally = Tally(targets=(3, 4, 7))
@@ -292,8 +292,8 @@ def test_the_summary_of_a_ledger_runs_nothing(tmp_path, capsys):
     plan = Plan(ledger=tmp_path / "ledger", seed=3)
     ledger = Ledger(plan, Tally())
     chunk = Chunk(0, ((3, 9), (4, 9)))
-    chunk.add(Played(3, 9, VIEW, Outcome(found=["crash: SIGSEGV"])))
-    chunk.add(Played(4, 9, VIEW, Outcome(cells=[9], refused=["AliasError: x"])))
+    chunk.add(Played(3, 9, VIEW.to_json(), Outcome(found=["crash: SIGSEGV"])))
+    chunk.add(Played(4, 9, None, Outcome(cells=[9], refused=["AliasError: x"])))
     ledger.write(chunk.line())
     small = Failure(3, 9, ["crash: SIGSEGV"], VIEW, is_small=True, picture="memory 1")
     ledger.write({"failures": [small.to_dict()]})

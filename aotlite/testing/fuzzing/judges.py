@@ -73,6 +73,7 @@ class Judge(ABC):
         if reason is not None:
             result.refused.append(reason)
             return result
+        result.steps = len(program.body)
         play = self.player(program, options)
         for number in range(len(program.calls)):
             sides = play(number)

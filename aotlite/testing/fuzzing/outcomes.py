@@ -16,6 +16,8 @@ from aotlite.testing.programs import Program
 class Outcome:
     """What became of one program."""
 
+    steps: int = 0
+    """Of the program's body."""
     calls: int = 0
     raised: int = 0
     refused: list[str] = attrs.field(factory=list)
@@ -32,8 +34,8 @@ class Played:
 
     seed: int
     target: int
-    program: Program | None
-    """None where not even the drawing of it came to an end."""
+    text: str | None
+    """The program as JSON, None where not even the drawing of it came to an end."""
     outcome: Outcome
     seconds: float = 0.0
     """Of processor time."""

@@ -96,16 +96,16 @@ class Chunk:
 
     def add(self, played: Played) -> Failure | None:
         """Counts a program, which is the next one; the failure, if it is one."""
-        outcome, program = played.outcome, played.program
+        outcome = played.outcome
         self.counts.update(programs=1, calls=outcome.calls, raised=outcome.raised)
-        self.counts.update(steps=len(program.body) if program else 0)
+        self.counts.update(steps=outcome.steps)
         self.reasons.update(outcome.refused)
         self.seconds += played.seconds
         if not outcome.found:
             # A program counts once for a cell, whichever of its calls hit it.
             self.cells.update(set(outcome.cells))
             return None
-        failure = Failure(played.seed, played.target, outcome.found[:4], program)
+        failure = Failure(played.seed, played.target, outcome.found[:4], played.text)
         self.failures.append(failure)
         return failure
 

@@ -121,17 +121,17 @@ class Worker:
                     yield ended.played
 
     def _played(self, seed: int, target: int) -> Played:
-        program = None
+        text = None
         try:
             answer = self._answer(self.plan.seconds)
             if isinstance(answer, Drawn):
-                program = answer.program
+                text = answer.text
                 answer = self._answer(self.plan.seconds)
         except Died as died:
             outcome = Outcome(found=died.found)
-            raise _Ended(Played(seed, target, program, outcome)) from None
+            raise _Ended(Played(seed, target, text, outcome)) from None
         assert isinstance(answer, Told)
-        return Played(seed, target, program, answer.outcome, answer.seconds)
+        return Played(seed, target, text, answer.outcome, answer.seconds)
 
     def judged(self, order: Judge, seconds: float) -> Outcome:
         """The outcome of a program that is asked for."""
