@@ -32,7 +32,7 @@ CACHES = (".*cache", ".hypothesis", "__pycache__", "typecheck")
 IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.egg-info", *CACHES)
 EXTRAS = {
     *("cc", "cuda12", "cuda13", "torch", "distributed", "verify", "onnx"),
-    *("test", "mutation", "dev"),
+    *("test", "mutation", "conformance", "dev"),
 }
 
 

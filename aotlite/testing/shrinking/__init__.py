@@ -27,6 +27,7 @@ from aotlite.testing.shrinking.dropping import (
 from aotlite.testing.shrinking.geometry import smaller_shapes
 from aotlite.testing.shrinking.simplifying import (
     dropped_and_changed,
+    joined_views,
     joined_writes,
     made_at_once,
     simpler_calls,
@@ -45,6 +46,7 @@ PASSES: tuple[Callable[[Program], Iterator[Program]], ...] = (
     smaller_shapes,
     joined_writes,
     written_in_bases,
+    joined_views,
     pairs_of_steps,
     dropped_and_changed,
 )

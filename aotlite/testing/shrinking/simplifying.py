@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import attrs
@@ -135,6 +136,10 @@ def _simpler_arguments(value: Any) -> Iterator[Any]:
 
 
 # ------------------------------------------------------------------------- two changes at once
+PARTS = ((0,), (1,), ("1:",), (":1",), (":", 0), (":", 1))
+"""Indices to try for part of a tensor."""
+
+
 def joined_writes(program: Program) -> Iterator[Program]:
     """A write of part of a tensor, in the place of a view and a write of it."""
     for number, step in enumerate(program.body):
@@ -143,10 +148,47 @@ def joined_writes(program: Program) -> Iterator[Program]:
             for later in range(number + 1, len(program.body)):
                 write = program.body[later]
                 if write.args and str(write.args[0]).partition(".")[0] == f"${place}":
-                    for index in ((0,), (1,), ("1:",), (":1",)):
+                    for index in PARTS:
                         part = Step("setitem", (step.args[0], index, 2), write.no_grad)
                         body = (*program.body[:later], part, *program.body[later + 1 :])
                         yield from without_steps(attrs.evolve(program, body=body), None, [number])
+
+
+ITEMS = (0, 1, "1:", ":1", ":2", ":", "none")
+"""Items of indices to try in the place of two views."""
+
+
+def joined_views(program: Program) -> Iterator[Program]:
+    """One view by an index of two items, in the place of a view of a view in the body."""
+    for number, step in enumerate(program.body):
+        inner = f"${program.arity + number}"
+        if not _is_view(step):
+            continue
+        for later in range(number + 1, len(program.body)):
+            outer = program.body[later]
+            if _is_view(outer) and str(outer.args[0]).partition(".")[0] == inner:
+                whole = _with_whole_value(program, later)
+                for index in product(ITEMS, ITEMS):
+                    view = Step("getitem", (step.args[0], index), outer.no_grad)
+                    body = (*whole.body[:later], view, *whole.body[later + 1 :])
+                    yield from without_steps(attrs.evolve(whole, body=body), None, [number])
+
+
+def _is_view(step: Step) -> bool:
+    return step.op in VIEWS or step.op == "getitem"
+
+
+def _with_whole_value(program: Program, number: int) -> Program:
+    """The program in which parts of a step's value are the value itself."""
+    name = f"${program.arity + number}"
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(whole, value))
+        return name if is_name(value) and value.startswith(f"{name}.") else value
+
+    body = [attrs.evolve(step, args=whole(step.args)) for step in program.body]
+    return attrs.evolve(program, body=body, results=whole(program.results))
 
 
 def written_in_bases(program: Program) -> Iterator[Program]:
