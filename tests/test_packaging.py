@@ -31,6 +31,7 @@ SDIST_FILES = (
 CACHES = (".*cache", ".hypothesis", "__pycache__", "typecheck")
 IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.egg-info", *CACHES)
 EXTRAS = {
+    "conformance",
     *("cc", "cuda12", "cuda13", "torch", "distributed", "verify", "onnx"),
     *("test", "mutation", "conformance", "dev"),
 }

@@ -63,6 +63,7 @@ class Program:
             return values, objects
         weighted = [(t * (i + 1.0)).sum() for i, t in enumerate(tracked)]
         (found,) = al.autograd.grad(sum(weighted, al.zeros(())), [leaf])
+        assert found is not None
         return values, objects, found.tolist()
 
 

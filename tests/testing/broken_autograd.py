@@ -100,8 +100,11 @@ class PartsAreStale(Aotlite):
 
 
 class NoGradDoesNothing(Aotlite):
-    no_grad = lambda self: contextlib.nullcontext()
-    inference_mode = lambda self: contextlib.nullcontext()
+    def no_grad(self):
+        return contextlib.nullcontext()
+
+    def inference_mode(self):
+        return contextlib.nullcontext()
 
 
 class ViewsCanBeDetached(Aotlite):
@@ -186,7 +189,9 @@ class ResultsAreKept(Aotlite):
 
 
 class HooksRunTwice(Aotlite):
-    on_gradient = lambda self, a, hook: (a.register_hook(hook), a.register_hook(hook))
+    def on_gradient(self, a, hook):
+        a.register_hook(hook)
+        a.register_hook(hook)
 
 
 class NoneIsZeros(Aotlite):
