@@ -7,6 +7,7 @@ the time is over.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -27,6 +28,7 @@ from tests.mutation.limits import Hang, at_most, limit
 from tests.mutation.reach import Reach
 from tests.mutation.replaced import replace_source
 from tests.mutation.sites import Mutant
+from tests.mutation.swapped import Ran, find_functions, noting_calls, swap
 from tests.mutation.targets import ROOT
 
 HEAVY = (
@@ -73,16 +75,20 @@ def preload() -> None:
         raise ValueError(f"aotlite is {spec and spec.origin}, expected the one of {ROOT}")
 
 
-def preload_lower() -> None:
-    """Imports aotlite's layers below the stages, for mutants of stages, whose children need them.
+def preload_all() -> Ran:
+    """Imports aotlite and the properties, too; which functions of the deciding code ran then."""
+    with noting_calls() as ran:
+        from tests.mutation import families
 
-    Nothing there imports a stage; that none has been is checked before each child is made.
-    """
-    for folder in ("ir/ops", "eager", "eager/autograd"):
-        base = ROOT / folder if folder.startswith("ir") else ROOT / "aotlite" / folder
-        for path in sorted(base.glob("*.py")):
-            if path.stem != "__init__":
-                importlib.import_module(f"aotlite.{folder.replace('/', '.')}.{path.stem}")
+        families.families()
+        for path in sorted((ROOT / "aotlite").rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            if name.startswith(("aotlite.stages", "aotlite.eager", "aotlite.ir")):
+                importlib.import_module(name.removesuffix(".__init__"))
+    find_functions()
+    gc.collect()
+    gc.freeze()
+    return ran
 
 
 # ---------------------------------------------------------------------------------------- the order
@@ -129,10 +135,9 @@ def start(
 ) -> int:
     """Forks a process that runs the cases and writes its verdict to a file; the process's id.
 
-    Without a mutant it runs the code as it is.
+    Without a mutant it runs the code as it is. Where the mutant's module has been imported, its
+    function's code is swapped.
     """
-    if mutant is not None and _module(mutant) in sys.modules:
-        raise ValueError(f"{_module(mutant)} is imported, expected a process that has not yet")
     child = os.fork()
     if child:
         return child
@@ -182,6 +187,12 @@ def _put_in_place(mutant: Mutant) -> Verdict | None:
     source = mutant.source()
     if source is None:
         raise ValueError(f"{mutant.key} changes nothing")
+    if _module(mutant) in sys.modules:
+        try:
+            swap(mutant, source)
+        except (KeyError, ValueError) as error:
+            return Verdict("survived", text=f"cannot be put in place: {error}")
+        return None
     replace_source(ROOT / mutant.file, source)
     found = _attempt("import", lambda: importlib.import_module(_module(mutant)), IMPORT)
     return found and attrs.evolve(found, kind="hang" if found.kind == "hang" else "crash")

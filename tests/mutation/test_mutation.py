@@ -22,6 +22,7 @@ from tests.mutation.reach import Reach, digest, load, unreached
 from tests.mutation.sample import A_FUNCTION, sample
 from tests.mutation.sites import Mutant, sites_in, sites_of, source_of
 from tests.mutation.summary import kind_of, wilson
+from tests.mutation.swapped import may_be_swapped
 from tests.mutation.targets import FILES, ROOT, stratum_of
 
 SMALL: dict[str, tuple[str, ...]] = {
@@ -103,7 +104,9 @@ def test_operators_do_what_their_examples_say(operator: type) -> None:
 # ------------------------------------------------------------------------------------- the running
 
 
-def verdict_of(mutant: Mutant, case: str, *, seconds: float = 20.0, text: str = "") -> Verdict:
+def verdict_of(
+    mutant: Mutant, case: str, *, seconds: float = 20.0, text: str = "", swaps: bool = False
+) -> Verdict:
     """The verdict of a process of its own: this one has imported aotlite."""
     program = f"""
 import attrs, json
@@ -121,7 +124,7 @@ child.IMPORT = {seconds}
 mutant = Planted(**{attrs.asdict(mutant)!r})
 lines = {{mutant.file: {{mutant.line: [{case!r}]}}}}
 reach = Reach("", {{{case!r}: 0.1}}, {{}}, lines)
-[(_, verdict)] = run_all([mutant], Plan(reach))
+[(_, verdict)] = run_all([mutant], Plan(reach, swaps={swaps}))
 print(json.dumps(attrs.asdict(verdict)))
 """
     found = subprocess.run(
@@ -138,8 +141,9 @@ print(json.dumps(attrs.asdict(verdict)))
 PAIRS = "overlap compare_pairs #0"
 
 
-def test_a_wrong_answer_is_caught_by_its_property() -> None:
-    found = verdict_of(mutant_of("_meet", "ReturnNone", 2), PAIRS)
+@pytest.mark.parametrize("swaps", [False, True])
+def test_a_wrong_answer_is_caught_by_its_property(swaps: bool) -> None:
+    found = verdict_of(mutant_of("_meet", "ReturnNone", 2), PAIRS, swaps=swaps)
     assert ("caught", PAIRS) == (found.kind, found.by)
     assert found.text.startswith("AssertionError")
 
@@ -157,6 +161,13 @@ def test_an_equivalent_mutant_survives_all_cases() -> None:
 def test_hangs_and_crashes_are_contained(text: str, kind: str) -> None:
     found = verdict_of(mutant_of("_meet", "ReturnNone", 2), PAIRS, seconds=1.0, text=text)
     assert kind == found.kind
+
+
+def test_code_is_swapped_where_it_did_not_run_before() -> None:
+    mutant = mutant_of("_meet", "ReturnNone", 2)
+    assert may_be_swapped(mutant, {("ir/overlap.py", 1)})
+    assert not may_be_swapped(mutant, {("ir/overlap.py", mutant.line - 1)})
+    assert not may_be_swapped(mutant_of("", "NumberReplacer", 2), set())
 
 
 # ------------------------------------------------------------------------------- record and ledger

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.role import Primal
+from aotlite.ir.role import Hidden, Primal
 
 ROOM = 16
 SHAPES = [(0,), (1,), (2,), (3,), (2, 2)]
@@ -47,10 +47,12 @@ def components(given):
 
 
 def body(written):
+    outside = al.tensor([2])
+
     def function(*arguments):
         for i in written:
             arguments[i].mul_(3).add_(1)
-        return [argument * 2 for argument in arguments]
+        return [argument * outside for argument in arguments]
 
     return function
 
@@ -84,11 +86,15 @@ def test_inputs_that_a_write_connects_are_one_memory_and_no_others(given, writte
     compiled = al.compile(function)
     assert call(function, given) == call(compiled, given)
     parts = parts_of(al.zeros(ROOM, dtype=al.int64), given)
-    bases = al.inspect.stages_of(function, *parts)["convention"].bases
+    convention = al.inspect.stages_of(function, *parts)["convention"]
+    bases = convention.bases
     groups = [group for group in components(given) if len(group) > 1]
     expected = [group for group in groups if not set(written).isdisjoint(group)]
     found = [[member.role for member in base.members] for base in bases]
     assert [[Primal(i) for i in group] for group in expected] == sorted(found, key=str)
+    alone = [i for i in range(len(given)) if not any(i in group for group in expected)]
+    assert tuple(Primal(i) for i in alone) == convention.arguments
+    assert (Hidden(0),) == convention.hidden
 
 
 @pytest.mark.rules("ALI-8", "ALI-1")

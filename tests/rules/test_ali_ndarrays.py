@@ -153,3 +153,57 @@ def test_read_only_memory_is_refused_where_it_is_written(program: Program) -> No
         assert expected == found
     elif any(elements[i] for i in program.written & shared):
         assert al.ArgumentError is found
+
+
+@pytest.mark.rules("GEN-7", "ALI-1")
+@settings(max_examples=100)
+@given(
+    st.lists(st.sampled_from(["array", "array", "tensor", "same"]), min_size=1, max_size=3),
+    st.lists(st.tuples(st.sampled_from(["write", "view", "read"]), st.integers(0, 2)), max_size=3),
+    st.lists(st.sampled_from(["argument", "view", "new", "number", "tracked"]), max_size=3),
+)
+def test_ndarrays_are_passed_as_tensors_over_them(
+    kinds: list[str], steps: list[tuple[str, int]], wanted: list[str]
+) -> None:
+    """Results are ndarrays where all arguments are; one that is an argument is that very array."""
+    weight = al.ones(3, requires_grad=True)
+
+    def body(*xs: Any) -> Any:
+        total = al.zeros(3)
+        for how, place in steps:
+            x = xs[place % len(xs)]
+            match how:
+                case "write":
+                    x.mul_(2.0)
+                case "view":
+                    x[1:].add_(1.0)
+                case _:
+                    total = total + x
+        made = {"argument": xs[-1], "view": xs[0][1:], "new": total + xs[0], "number": 3}
+        return {
+            f"{i}": total * weight if name == "tracked" else made[name]
+            for i, name in enumerate(wanted)
+        }
+
+    arrays = [np.arange(3.0, dtype=np.float32) + i for i in range(len(kinds))]
+    twins = [array.copy() for array in arrays]
+    pairs = zip(kinds, arrays, strict=True)
+    given_: list[Any] = [al.from_numpy(array) if k == "tensor" else array for k, array in pairs]
+    tensors = [al.from_numpy(array) for array in twins]
+    for place, kind in enumerate(kinds):
+        if kind == "same":
+            given_[place], tensors[place] = given_[0], tensors[0]
+    found, expected = al.compile(body)(*given_), body(*tensors)
+    assert [array.tolist() for array in twins] == [array.tolist() for array in arrays]
+    only_arrays = not any(isinstance(each, al.Tensor) for each in given_)
+    for name, kind in zip(expected, wanted, strict=True):
+        mine, its = found[name], expected[name]
+        if kind == "number":
+            assert 3 == mine
+            continue
+        assert its.tolist() == mine.tolist()
+        if kind == "argument":
+            assert mine is given_[-1]
+        else:
+            as_array = only_arrays and kind != "tracked"
+            assert isinstance(mine, np.ndarray if as_array else al.Tensor)

@@ -144,6 +144,12 @@ def of_nn_module(value: Any, body: Body) -> tuple[Function, Put]:
     return (lambda x: net(x)), lambda other: net.parts.__setitem__(0, other)
 
 
+def of_function_in_a_list(value: Any, body: Body) -> tuple[Function, Put]:
+    """Another function, with globals of its own, takes the place of the first."""
+    box: list[Any] = [of_global(value, body)[0]]
+    return (lambda x: box[0](x)), lambda other: box.__setitem__(0, of_global(other, body)[0])
+
+
 def of_gradient(value: Any, body: Body) -> tuple[Function, Put]:
     holder = al.zeros(2, 2)
     holder.grad = value
@@ -153,7 +159,7 @@ def of_gradient(value: Any, body: Body) -> tuple[Function, Put]:
 WAYS: tuple[Way, ...] = (
     *(of_cell, of_nested_function, of_default, of_keyword_default, of_global, of_module),
     *(of_partial, of_partial_of_what_reads, of_wrapped, of_method, of_object, of_class),
-    *(of_containers, of_nn_module, of_gradient),
+    *(of_containers, of_nn_module, of_function_in_a_list, of_gradient),
 )
 CHANGES = ("nothing", "bytes", "another", "shape", "history", "an argument", "a view of it")
 
@@ -253,3 +259,50 @@ def _seen(run: Any, x: Any, made: list[Any]) -> Any:
 def test_tensors_are_found_where_they_are_by_then(session: Session) -> None:
     eager, compiled = session.play(compiles=False), session.play(compiles=True)
     assert eager == compiled
+
+
+PLAIN = (2, 3, 2.0, -0.0, 0.0, True, None, "a", 2**70, float("inf"), float("nan"), 1e300)
+PLAIN_WAYS = tuple(way for way in WAYS if way is not of_gradient)
+
+
+def with_plain(x: Any, value: Any) -> Any:
+    """What a function makes of a value: its type, its sign and its size count."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return x * min(max(value, -4), 4) + len(repr(value))
+    return x + len(repr(value)) if value else x * -1.0
+
+
+@pytest.mark.rules("CAP-4", "GRD-1")
+@settings(max_examples=150)
+@given(
+    st.sampled_from(PLAIN_WAYS),
+    st.lists(st.sampled_from(PLAIN), min_size=2, max_size=4),
+)
+def test_plain_values_are_found_where_they_are_by_then(way: Way, values: list[Any]) -> None:
+    """And nothing is compiled again for a value that was met."""
+    function, put = way(values[0], with_plain)
+    compiled = al.compile(function)
+    x = al.tensor([1.0, -2.0])
+    for value in (*values, *values):
+        put(value)
+        assert repr(function(x).tolist()) == repr(compiled(x).tolist()), value
+    if way is not of_function_in_a_list:  # where each has a function of its own
+        assert len(compiled.entries) <= len({(type(value), repr(value)) for value in values})
+
+
+@pytest.mark.rules("CAP-4")
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(["bound", "another", "unbound"]), max_size=4), st.booleans())
+def test_names_that_are_bound_later_are_found(changes: list[str], called: bool) -> None:
+    text = "def function(x):\n    return {}(x) * w if there() else x + 1.0"
+    names: dict[str, Any] = {"__name__": "elsewhere", "same": lambda x: x}
+    names["there"] = lambda: "w" in names
+    exec(text.format("same" if called else ""), names)
+    compiled = al.compile(names["function"])
+    x = al.tensor([1.0, -2.0])
+    assert [2.0, -1.0] == compiled(x).tolist()
+    for change in changes:
+        names.pop("w", None)
+        if change != "unbound":
+            names["w"] = al.tensor(3.0) if change == "bound" else al.tensor([2.0, 5.0])
+        assert names["function"](x).tolist() == compiled(x).tolist()
