@@ -2,7 +2,7 @@
 
     plan       what is run, and how long
     outcomes   what became of a program; a failure
-    judges     compiled against eager, one library against another
+    judges     compiled against eager; `across`: one library against another
     running    one program, compiled and eager
     child      the process that programs run in; `workers`: what starts, asks and replaces it
     ledger     the file that a run goes on from

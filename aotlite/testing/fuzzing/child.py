@@ -26,7 +26,7 @@ import attrs
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import engine
-from aotlite.testing.fuzzing import judges
+from aotlite.testing.fuzzing import across, judges
 from aotlite.testing.fuzzing.forking import in_fork, watch_parent
 from aotlite.testing.fuzzing.named import compiler_of, library_of
 from aotlite.testing.fuzzing.outcomes import Outcome
@@ -139,8 +139,8 @@ def judge_of(plan: Plan) -> judges.Judge:
         if (plan.engine, plan.against) == ("aotlite", "torch"):
             return pytorch.across()
     if plan.against != EAGER:
-        across = judges.AgainstMemory if plan.against == "numpy" else judges.Across
-        return across(library_of(plan.engine), library_of(plan.against))
+        kind = across.AgainstMemory if plan.against == "numpy" else across.Across
+        return kind(library_of(plan.engine), library_of(plan.against))
     library = library_of(plan.engine)
     return judges.Compiled(library) if compile is None else judges.Compiled(library, compile)
 

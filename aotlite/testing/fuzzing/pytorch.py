@@ -14,7 +14,8 @@ import attrs
 
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.pytorch import PyTorch
-from aotlite.testing.fuzzing.judges import Across, Compiled, Judge, Sides, Verdict
+from aotlite.testing.fuzzing.across import Across
+from aotlite.testing.fuzzing.judges import Compiled, Judge, Sides, Verdict
 from aotlite.testing.programs import Program
 from aotlite.testing.pytorch.comparing import compared, unsigned
 from aotlite.testing.pytorch.excuses import excuse
