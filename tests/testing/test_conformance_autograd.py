@@ -118,7 +118,7 @@ FOUND = {
     "META-12": broken.GraphsAreFreed,
     "SAV-2": broken.SavesWhatIsNotChecked,
     "SAV-5b": broken.GraphsAreFreed,
-    "DBL-2": broken.GradientsHaveNoHistory,
+    "DBL-1b": broken.GradientsHaveNoHistory,
     "CMP-2": broken.RunsOnce,
     "CMP-3": broken.RunsOnce,
     "CMP-4": broken.RunsOnce,

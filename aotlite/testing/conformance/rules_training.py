@@ -191,7 +191,7 @@ def kept(on: Adapter, case: int) -> None:
     expect(on.to_list(on.grad(x)), [6.0] * case, "the gradient")
 
 
-@rule("DBL-2", "second derivatives of compiled functions are refused, or right", (1, 2))
+@rule("DBL-1b", "second derivatives of compiled functions are refused, or right", (1, 2))
 def second_order(on: Adapter, case: int) -> None:
     """A compiled cube has the second derivative 6 x, or says that it has none."""
     x = leaf(on, (case,))
