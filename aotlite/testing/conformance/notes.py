@@ -46,6 +46,7 @@ NOTES: dict[str, dict[str, str]] = {
         "SYN-9": "The result is taken of the common base, as if it were the argument.",
         "DUP-5": "No guard says that arguments stay apart: stale values, and no error.",
         "FUN-8": "The write of an expanded tensor is compiled into sums of the differences.",
+        "CMP-11": "A single window counts as windows that overlap, and its write is refused.",
         "CMP-12": "As RT-2: the value after the write is what is saved.",
         "FUN-23": "One write in the graph counts twice.",
         "FUN-19": "A write through `.data` is compiled into an ordinary one.",
