@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import aotlite as al
 from aotlite.eager.tensor import Tensor
 
 METHODS = (
@@ -185,6 +186,36 @@ class Detaches(Boxed):
         return self.inner.detach()
 
 
+class IsAlwaysSingle(Boxed):
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner.to(al.float32) if isinstance(inner, Tensor) else inner)
+
+
+class AddsItselfOnce(Boxed):
+    def call(self, name: str, *args: Any) -> Any:
+        if name == "__add__" and args[0] is self:
+            return self.like(self.inner.clone())
+        return super().call(name, *args)
+
+
+class RemembersItsRelu(Boxed):
+    kept: Any = None
+
+    def call(self, name: str, *args: Any) -> Any:
+        if name != "relu":
+            return super().call(name, *args)
+        self.kept = super().call(name, *args) if self.kept is None else self.kept
+        return self.kept
+
+
+class WritesBehindAutograd(Boxed):
+    def call(self, name: str, *args: Any) -> Any:
+        if name != "mul_":
+            return super().call(name, *args)
+        self.inner.copy_(self.inner.detach() * args[0])
+        return self
+
+
 WRONG = {
     NamesNoTensor: "W1",
     ForgetsItsContext: "W2",
@@ -200,5 +231,9 @@ WRONG = {
     MakesAnother: "W10",
     ReplacesItsPart: "W10",
     Detaches: "W11",
+    IsAlwaysSingle: "W3",
+    AddsItselfOnce: "W5",
+    RemembersItsRelu: "W7",
+    WritesBehindAutograd: "W11",
 }
 """Each wrong wrapper, and the law that is meant for it."""

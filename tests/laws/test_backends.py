@@ -17,7 +17,10 @@ EVERY = tuple(law.name for law in laws.BACKEND_LAWS)
 
 def subset():
     """Graphs that show each law, and few enough for many backends."""
-    wanted = ("written of", "returned of", "layer of transposed", "with_constant", "reordered of 2")
+    wanted = (
+        *("written of", "returned of", "layer of transposed", "with_constant", "wide"),
+        "reordered of 2",
+    )
     stages = laws.graphs("forward", "backward", "closing")
     return [case for case in stages if case.name.startswith(wanted)]
 
@@ -27,7 +30,7 @@ def subset():
 )
 def test_right_backends_obey_every_law(own):
     found = laws.check_backend(own)
-    assert (EVERY, 77, ()) == (found.laws, found.cases, found.refused)
+    assert (EVERY, 83, ()) == (found.laws, found.cases, found.refused)
 
 
 @pytest.mark.parametrize("name", ["tanh", "matmul", "sort", "select", "index_add", "sum"])
@@ -125,6 +128,37 @@ def is_wrong_from_the_third_call_on(graph, run):
         return [r and (r[0] * r[0].dtype.type(scale), r[1]) for r in run(windows)]
 
     return call
+
+
+def through(dtype, kind):
+    """Rounds what it is given, and what it gives, to numbers of a dtype."""
+
+    def rounded(window):
+        if window is None or window[0].dtype.kind != kind:
+            return window
+        return window[0].astype(dtype).astype(window[0].dtype), window[1]
+
+    return lambda windows: list(map(rounded, windows))
+
+
+@wrong("B3", "expected float64")
+def computes_in_single(graph, run):
+    narrow = through("float32", "f")
+    return run if closes(graph) else lambda windows: narrow(run(narrow(windows)))
+
+
+@wrong("B3", "expected int64")
+def computes_integers_in_floats(graph, run):
+    narrow = through("float64", "i")
+    return run if closes(graph) else lambda windows: narrow(run(narrow(windows)))
+
+
+@wrong("B3", "nan")
+def knows_no_nan(graph, run):
+    def cleared(window):
+        return (np.nan_to_num(window[0]), window[1]) if window[0].dtype.kind == "f" else window
+
+    return run if closes(graph) else lambda windows: run(list(map(cleared, windows)))
 
 
 @wrong("B4", "afterwards is")
@@ -265,6 +299,6 @@ def test_a_backend_that_refuses_all_is_not_said_to_obey():
 
     with pytest.raises(al.ArgumentError) as caught:
         laws.check_backend(shy)
-    assert "laws: backend 'shy' refuses all of 75 graphs, expected it to take one" == str(
+    assert "laws: backend 'shy' refuses all of 81 graphs, expected it to take one" == str(
         caught.value
     )

@@ -40,14 +40,25 @@ def test_every_law_of_wrappers_has_a_wrong_one():
 
 
 def test_gradients_are_asked_for_only_where_they_are_kept():
-    (detaching,) = [wrong for wrong, law in WRONG.items() if law == "W11"]
-    assert "W11" not in laws.check_subclass(detaching, unwrap, gradients=False).laws
+    for detaching in [wrong for wrong, law in WRONG.items() if law == "W11"]:
+        assert "W11" not in laws.check_subclass(detaching, unwrap, gradients=False).laws
+
+
+def test_a_wrapper_may_refuse_a_dtype():
+    def make(tensor):
+        if tensor.dtype is not al.float32:
+            raise al.UnsupportedError("boxed: it is float64, expected float32")
+        return Boxed(tensor)
+
+    found = laws.check_subclass(make, unwrap)
+    assert () == found.refused
+    assert laws.check_subclass(Boxed, unwrap).cases > found.cases > 60
 
 
 def test_an_own_function_is_tried_too():
     twice = WrapperFunction("twice", lambda x: x + x)
     alone = laws.check_subclass(Boxed, unwrap, []).cases
-    assert 5 == laws.check_subclass(Boxed, unwrap, [twice]).cases - alone
+    assert 6 == laws.check_subclass(Boxed, unwrap, [twice]).cases - alone
     three_times = WrapperFunction("differs", lambda x: x * (3.0 if isinstance(x, Boxed) else 2.0))
     with pytest.raises(laws.LawError, match="^W5 .*: wrapper 'Boxed', differs of f32") as caught:
         laws.check_subclass(Boxed, unwrap, [three_times])
@@ -67,6 +78,6 @@ def test_a_wrapper_that_can_do_nothing_is_not_said_to_obey():
 
     with pytest.raises(al.ArgumentError) as caught:
         laws.check_subclass(Mute, unwrap)
-    assert "laws: wrapper 'Mute' refuses all of 17 functions, expected it to take one" == str(
+    assert "laws: wrapper 'Mute' refuses all of 19 functions, expected it to take one" == str(
         caught.value
     )

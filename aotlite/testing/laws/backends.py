@@ -32,7 +32,15 @@ from aotlite.ir.role import IntermediateBase, Output
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Broken, Checked, broken, running
-from aotlite.testing.laws.graph_runs import Given, Ran, copied, given, picture, same_results
+from aotlite.testing.laws.graph_runs import (
+    Given,
+    Ran,
+    copied,
+    given,
+    picture,
+    same_results,
+    special,
+)
 from aotlite.testing.laws.op_graphs import failing_graphs
 from aotlite.testing.laws.passes import cases_of
 
@@ -66,7 +74,7 @@ def check_backend(backend: Any, graphs: Iterable[Graph | GraphCase] | None = Non
 
     >>> from aotlite.testing import laws
     >>> print(laws.check_backend("reference"))
-    backend 'reference' obeys B1, B2, B3, B4, B5, B6, B7, B8, B9, B10, B11 on 77 cases
+    backend 'reference' obeys B1, B2, B3, B4, B5, B6, B7, B8, B9, B10, B11 on 83 cases
     """
     found = backend_from(backend)
     subject = f"backend {found.name!r}"
@@ -169,7 +177,7 @@ def _check_room(index: int, value: ArrayValue) -> None:
 
 def _gives_values(backend: Backend, case: GraphCase) -> None:
     run = backend.compile(case.graph)
-    for inputs in given(case):
+    for inputs in (*given(case), *special(case)):
         expected = _expected(case, inputs)
         for _ in range(CALLS):
             got = _called(run, case.graph, inputs.fresh())

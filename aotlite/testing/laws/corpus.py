@@ -143,6 +143,16 @@ def converted(x: Any) -> Any:
     return x.to(al.float64).sum(), (x * 4.0).to(al.int64) + 1, x.to(al.bool_)
 
 
+def neutral(x: Any) -> Any:
+    """What changes no number, or gives zeros, but of nan, infinities and a zero with a sign."""
+    return x * 0.0, x + 0.0, x - x, 0.0 - x, x / 3.0, x.maximum(-x)
+
+
+def wide(x: Any, index: Any) -> Any:
+    """Results that a narrower dtype does not hold."""
+    return (x.to(al.float64) + 2.0**-40) * 3.0, index * 3 + 1
+
+
 def with_constant(x: Any) -> Any:
     return x * al.tensor([1.0, -1.0, 2.0]) + al.ones(3)
 
@@ -190,6 +200,8 @@ FUNCTIONS: tuple[Subject, ...] = (
     Subject(spread, ((2,), (1, 3))),
     Subject(chosen, ((2, 3),)),
     Subject(converted, ((2, 2),)),
+    Subject(neutral, ((2, 4),)),
+    Subject(wide, ((2, 3),), indices=1),
     Subject(with_constant, ((2, 3),)),
     Subject(with_noise, ((2, 3),)),
     Subject(half_used, ((3,), (2,))),

@@ -17,6 +17,7 @@ import numpy as np
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.interpreter import ArrayValue
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Offset, Seed
 from aotlite.ir.verify import verify
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken
@@ -33,6 +34,7 @@ __all__ = [
     "picture",
     "run",
     "same_results",
+    "special",
     "title",
 ]
 
@@ -105,6 +107,59 @@ def drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
     nodes: Any = graph.placeholders
     values = [inputs.value(node.role, node.meta) for node in nodes]
     return Given(tuple(v.meta for v in values), tuple(np.array(v.array) for v in values))
+
+
+@lru_cache(256)
+def special(case: GraphCase) -> list[Given]:
+    """Inputs of nan, infinities, both zeros and wide integers, where the graph runs on such.
+
+    None where it makes integers of floats: what these are of nan and infinities, no rule says.
+    """
+    if case.arrays is not None or any(map(_makes_integers, case.graph.calls)):
+        return []
+    for wide in (True, False):  # they may be indices
+        found = Given(
+            given(case)[0].metas, tuple(_special(a, k, wide) for k, a in _numbered(case))
+        )
+        try:
+            run(case.graph, found.fresh())
+        except Exception:
+            continue
+        return [found]
+    return []
+
+
+def _numbered(case: GraphCase) -> list[tuple[int, np.ndarray]]:
+    """The drawn inputs; -1 in the place of the number of a seed or an offset."""
+    roles = [node.role for node in case.graph.placeholders]
+    arrays = given(case)[0].arrays
+    return [
+        (-1 if isinstance(role, (Seed, Offset)) else k, array)
+        for k, (role, array) in enumerate(zip(roles, arrays, strict=True))
+    ]
+
+
+def _special(array: np.ndarray, number: int, wide: bool) -> np.ndarray:
+    values: tuple[float, ...] = ()
+    if array.dtype.kind in "fc":
+        values = (float("nan"), -0.0, float("inf"), 1.5, 0.0, float("-inf"), -2.5)
+    elif array.dtype == np.int64 and wide and number >= 0:
+        values = (2**53 + 1, -(2**53) - 1)
+    if not values:
+        return array
+    places = (np.arange(array.size) + number) % len(values)
+    return np.array(values)[places].astype(array.dtype).reshape(array.shape)
+
+
+def _makes_integers(node: Node) -> bool:
+    metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
+    of_floats = any(
+        isinstance(each.meta, TensorMeta) and each.meta.dtype.is_differentiable
+        for each in node.inputs()
+    )
+    return of_floats and any(
+        isinstance(meta, TensorMeta) and meta.dtype.numpy.kind in "iu" for meta in metas
+    )
 
 
 def by_role(graph: Graph, inputs: Given) -> Inputs:

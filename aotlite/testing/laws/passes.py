@@ -29,7 +29,14 @@ from aotlite.supplied import apply_pass
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import IMPERATIVE, GraphCase, graphs
 from aotlite.testing.laws.errors import Checked, broken, running
-from aotlite.testing.laws.graph_runs import copied, given, is_functional, picture, same_results
+from aotlite.testing.laws.graph_runs import (
+    copied,
+    given,
+    is_functional,
+    picture,
+    same_results,
+    special,
+)
 from aotlite.testing.laws.running import same_bits
 from aotlite.verification import Drawing, Noise
 
@@ -65,7 +72,7 @@ def check_pass(
     >>> from aotlite.testing import laws
     >>> from aotlite.ir.transform import Transformer
     >>> print(laws.check_pass(lambda graph: Transformer(graph).transform(), idempotent=True))
-    pass '<lambda>' obeys G1, G2, G3, G4, G5, G6, G7, G8 on 100 cases
+    pass '<lambda>' obeys G1, G2, G3, G4, G5, G6, G7, G8 on 108 cases
     """
     cases = cases_of(graphs, imperative=imperative)
     chosen = [law for law in PASS_LAWS if law.name != "G8" or idempotent]
@@ -148,7 +155,7 @@ def _said(error: Exception) -> str:
 
 def _keeps_values(pass_: Pass, case: GraphCase) -> None:
     result = pass_(case.graph)
-    for inputs in given(case):
+    for inputs in (*given(case), *special(case)):
         before = graph_runs.run(case.graph, inputs.fresh())
         after = graph_runs.run(result, inputs.fresh())
         wrong = same_results(case.graph.output_roles, before.results, after.results)

@@ -37,6 +37,8 @@ def _written(name: str, *args: Any) -> Callable[..., Any]:
 
 FUNCTIONS: tuple[WrapperFunction, ...] = (
     WrapperFunction("x + y", lambda x, y: x + y, count=2),
+    WrapperFunction("x + x", lambda x: x + x),
+    WrapperFunction("x * y", lambda x, y: x * y, count=2),
     WrapperFunction("x * 2.0", lambda x: x * 2.0),
     WrapperFunction("2.0 - x", lambda x: 2.0 - x),
     WrapperFunction("-x", lambda x: -x),
@@ -60,10 +62,12 @@ SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (3,), (), (0, 3))
 
 
 def tensors(count: int) -> Iterator[list[Tensor]]:
-    """Fresh arguments: each shape, and one whose memory is in the order of reversed dimensions."""
+    """Fresh arguments: each shape, one whose memory is in the order of reversed dimensions, and one
+    of another dtype."""
     for shape in SHAPES:
         yield [_tensor(shape, k) for k in range(count)]
     yield [_tensor((3, 2), k).t() for k in range(count)]
+    yield [_tensor((2, 3), k).to(al.float64) for k in range(count)]
 
 
 def _tensor(shape: tuple[int, ...], seed: int) -> Tensor:
