@@ -55,6 +55,7 @@ _LAZY: dict[str, str] = {
     }.items()
     for name in names.split()
 }
+__all__ = sorted(_LAZY)
 _SUBMODULES = frozenset(
     "cells checking conformance coverage drawing draws engines fuzzing laws machines memory plugin "
     "programs relations scripts shrinking strategies worlds".split()

@@ -177,6 +177,15 @@ def test_programs_that_hang_or_crash_are_failures_and_say_where():
     assert "planted_compilers.py" in where[0] and "planted_compilers.py" in place[0]
 
 
+def test_a_capture_may_meet_another_error_than_values_give():
+    """What is wrong with shapes is seen before any value is; either way the call raises."""
+    setup = [["make", [0, [2], "float64", False]]]
+    body = [["ints", [[5]]], ["index_fill_", ["$0", 0, "$1", 3]], ["view", ["$0", [3]]]]
+    program = Program(body, [], [Call(setup, ["$0"])])
+    found = judges.Compiled(Aotlite()).outcome(program, {})
+    assert ([], 1, 1) == (found.found, len(found.refused), found.raised)
+
+
 def test_a_chunk_goes_on_behind_a_program_that_ends_its_process():
     worker = Worker(Plan(seconds=5.0))
     worker.start()

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
+from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.testing.cells import Watcher
 from aotlite.testing.checking import REFUSED
 from aotlite.testing.engines import Engine
@@ -23,6 +24,8 @@ from aotlite.testing.programs import Program, body_of
 from aotlite.testing.worlds import World, differences, play_call
 
 Options = dict[str, Any]
+OF_VALUES = (IndexOutOfRangeError,)
+"""Errors that values may decide: a capture, which sees none, may meet another error first."""
 
 
 @attrs.frozen
@@ -172,9 +175,11 @@ class Compiled(Judge):
     def verdict(self, program: Program, number: int, sides: Sides) -> Verdict:
         del program, number
         mine, its = sides.mine, sides.its
-        refused = isinstance(mine.error, self.refusals) and type(mine.error) is not type(its.error)
-        if refused and mine.untouched:
+        other = type(mine.error) is not type(its.error)
+        if other and mine.untouched and isinstance(mine.error, self.refusals):
             return Verdict(reason=_refusal(mine.error))
+        if other and mine.untouched and mine.error and isinstance(its.error, OF_VALUES):
+            return Verdict(reason="a capture meets errors of shapes before those of values")
         return Verdict(differences(mine, its))
 
 
