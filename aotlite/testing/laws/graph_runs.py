@@ -118,9 +118,7 @@ def special(case: GraphCase) -> list[Given]:
     if case.arrays is not None or any(map(_makes_integers, case.graph.calls)):
         return []
     for wide in (True, False):  # they may be indices
-        found = Given(
-            given(case)[0].metas, tuple(_special(a, k, wide) for k, a in _numbered(case))
-        )
+        found = Given(given(case)[0].metas, tuple(_special(a, k, wide) for k, a in _numbered(case)))
         try:
             run(case.graph, found.fresh())
         except Exception:

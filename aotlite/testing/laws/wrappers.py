@@ -70,7 +70,8 @@ def check_subclass(
     `make(tensor)` gives a wrapper that stands for the tensor, `unwrap(wrapper)` the tensor that it
     stands for. `functions` are what it can do; all of `wrapper_functions.FUNCTIONS` without. A
     function that it refuses with an error of ours is left out, and counted; a tensor
-    that it refuses is left out. Without `gradients`, law W11 is not asked for. `docs/laws.md` shows a wrapper of twenty lines.
+    that it refuses is left out. Without `gradients`, law W11 is not asked for.
+    `docs/laws.md` shows a wrapper of twenty lines.
     """
     chosen = FUNCTIONS if functions is None else tuple(functions)
     _check_functions(chosen)
