@@ -13,6 +13,7 @@ Files are in `build/mutation/`. Spec: `docs/mutation.md`.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,7 @@ def _run_options(command: Any) -> None:
     command.add_argument("--jobs", type=int, default=1)
     command.add_argument("--budget", type=float, default=20.0, help="seconds for a survivor")
     command.add_argument("--again", action="store_true", help="the survivors once more")
+    command.add_argument("--only", default="", metavar="PATTERN", help="those whose key has it")
 
 
 def _record_options(command: Any) -> None:
@@ -129,7 +131,9 @@ def _run(given: argparse.Namespace) -> int:
     passing = baseline(plan, list(known.seconds)[:: max(1, len(known.seconds) // 60)])
     if passing.is_caught:
         raise ValueError(f"the code as it is fails {passing.by}: {passing.text}")
+    argued = equivalents.load()
     todo = book.survivors() if given.again else book.missing()
+    todo = [m for m in todo if m.key not in argued and re.search(given.only, m.key)]
     with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
         bar = progress.add_task("mutants", total=len(todo))
         survived = 0

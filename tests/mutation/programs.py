@@ -88,15 +88,15 @@ def some_journeys(number: int, examples: int) -> tuple[Journey, ...]:
 
 
 # ---------------------------------------------------------------------------------------- refusals
-_MEMORY = {"resize_", "set_", "as_strided", "as_strided_"}
 _REASONS: tuple[tuple[str, set[str]], ...] = (
-    ("resize_|as_strided|by set_", _MEMORY),
-    ("of another dtype, is written", {"view_dtype", "view_as_real", "view_as_complex"}),
-    ("of what detach_ gave", {"detach_", "view_dtype", *_MEMORY}),
+    ("resize_", {"resize_"}),
+    ("by set_", {"set_", "resize_"}),
+    ("as_strided|of another dtype, is written|of what detach_ gave", set()),
 )
-"""What the text of a refusal says, and the ops of which a program must have one then."""
+"""What the text of a refusal says, and the ops of which a program must have one then, if any."""
 
 
 def _has_reason(text: str, program: Program) -> bool:
     ops = {step.op for steps in (program.body, *(c.setup for c in program.calls)) for step in steps}
-    return any(re.search(pattern, text) and ops & needed for pattern, needed in _REASONS)
+    met = [needed for pattern, needed in _REASONS if re.search(pattern, text)]
+    return any(not needed or ops & needed for needed in met)
