@@ -81,6 +81,8 @@ def command(args: argparse.Namespace) -> None:
 
     if "" not in sys.path:
         sys.path.insert(0, "")  # functions and engines of the user's own are named from here
+    if args.out is not None:
+        _make_folder(args.out)
     if args.summary:
         plan, tally = _kept(args)
     else:
@@ -92,6 +94,14 @@ def command(args: argparse.Namespace) -> None:
         raise KeyboardInterrupt
     if tally.failed:
         raise SystemExit(1)
+
+
+def _make_folder(path: Path) -> None:
+    """Makes the folder of scripts first, since it would be a pity to find out in the end."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"fuzz: --out gives {error}, expected a folder to write to") from error
 
 
 def _plan(args: argparse.Namespace, **more: Any) -> Plan:

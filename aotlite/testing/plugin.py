@@ -1,8 +1,8 @@
 """The pytest plugin: a test that fails on a program leaves a small script behind.
 
-Where a test raises an exception that carries a program (`ProgramError`, or any with an attribute
-`program`), the program is made smaller and its script stored, one file a test, and shown in the
-report. With Hypothesis that is the example that it ended with. Of a broken law its report is
+Where a test raises an exception that carries a program (`ProgramError`, or any whose attribute
+`program` is one), the program is made smaller and its script stored, one file a test, and shown in
+the report. With Hypothesis that is the example that it ended with. Of a broken law its report is
 stored. Nothing is imported, or done, before a test fails. Installed as the entry point `aotlite`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is not None and report.failed:
         for error in last_of(call.excinfo.value):
-            report.sections.append(("aotlite", _stored(item, error)))
+            report.sections.append(("aotlite", _section(item, error)))
             break
     return report
 
@@ -60,17 +61,37 @@ def last_of(error: BaseException | None) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from last_of(each)
-    if getattr(error, "program", None) is not None or hasattr(error, "law"):
+    if _program_of(error) is not None or _is_of_law(error):
         yield error
     yield from last_of(error.__cause__ or error.__context__)
+
+
+def _program_of(error: Any) -> Program | None:
+    """The program that an error carries; errors of others have attributes of that name, too."""
+    programs = sys.modules.get("aotlite.testing.programs")
+    found = getattr(error, "program", None)
+    # Where the module is not imported, there are no programs.
+    return found if programs is not None and isinstance(found, programs.Program) else None
+
+
+def _is_of_law(error: Any) -> bool:
+    laws = sys.modules.get("aotlite.testing.laws.errors")
+    return laws is not None and isinstance(error, laws.LawError)
+
+
+def _section(item: pytest.Item, error: Any) -> str:
+    """The section of the report; why there is none, so that the tests go on."""
+    try:
+        return _stored(item, error)
+    except Exception as raised:
+        return f"nothing is stored: {type(raised).__name__}: {raised}"
 
 
 def _stored(item: pytest.Item, error: Any) -> str:
     """Stores what an error carries; the section of the report."""
     config = item.config
     folder = config.rootpath / config.getoption("--aotlite-scripts")
-    program = getattr(error, "program", None)
-    if program is None:
+    if _program_of(error) is None:
         file, text = folder / f"{file_name(item.nodeid)}.txt", str(error.report)
         more = ""
     else:

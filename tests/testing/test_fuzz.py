@@ -156,6 +156,35 @@ def test_a_ledger_that_is_damaged_in_the_middle_is_refused(tmp_path):
         read(tmp_path / "none", Tally())
 
 
+def test_a_file_that_is_no_ledger_is_left_as_it_is(tmp_path):
+    notes = tmp_path / "notes"
+    notes.write_text("not a line")
+    with pytest.raises(FormatError, match="is of another format"):
+        fuzz(ledger=notes, count=1)
+    assert "not a line" == notes.read_text()
+    notes.write_text('{"format":"aot')  # the first line of a ledger, cut off
+    tally = Tally()
+    Ledger(Plan(ledger=notes), tally).close()
+    assert ["its last line was cut off"] == [note.split(": ")[1][:25] for note in tally.notes]
+
+
+def test_a_summary_is_of_this_table_and_of_a_whole_header(tmp_path):
+    ledger = tmp_path / "ledger"
+    ledger.write_text(json.dumps({**Plan().identity(), "table": "0"}) + "\n")
+    with pytest.raises(FormatError, match="is of table '0'"):
+        read(ledger, Tally())
+    ledger.write_text('{"format": "aotlite fuzz", "version": 1}\n')
+    with pytest.raises(FormatError, match="is without aotlite, expected what a run wrote"):
+        read(ledger, Tally())
+
+
+def test_a_folder_that_cannot_be_made_is_refused_first(tmp_path, capsys):
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    assert 1 == main(["fuzz", "--count", "1", "--out", str(taken)])
+    assert "fuzz: --out gives [Errno 17] File exists" in capsys.readouterr().err
+
+
 def test_two_runs_do_not_write_one_ledger(tmp_path):
     plan = Plan(ledger=tmp_path / "ledger")
     first = Ledger(plan, Tally())

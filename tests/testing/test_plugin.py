@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aotlite.testing import Program
 from aotlite.testing.plugin import file_name, last_of
 
 pytest_plugins = "pytester"
@@ -130,7 +131,7 @@ def test_workers_of_xdist_store_scripts_where_asked_for(pytester: pytest.Pyteste
 
 def test_errors_of_groups_and_causes_are_found() -> None:
     class Carrying(Exception):
-        program = 1
+        program = Program([], [], [])
 
     inner = Carrying()
     outer = RuntimeError()
@@ -138,6 +139,28 @@ def test_errors_of_groups_and_causes_are_found() -> None:
     assert [inner] == list(last_of(outer))
     assert [inner] == list(last_of(ExceptionGroup("two", [ValueError(), inner])))
     assert [] == list(last_of(ValueError()))
+
+
+def test_errors_of_others_and_errors_while_storing_end_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it=f"""{WRONG}
+    class Others(Exception):
+        program, law = "ls -l", 9
+
+    def test_others():
+        raise Others()
+
+    def test_views():
+        check(PROGRAM)
+
+    def test_after_them():
+        pass
+    """
+    )
+    (pytester.path / "taken").write_text("")
+    result = run(pytester, "--aotlite-scripts", "taken", "--aotlite-shrink", "0")
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.re_match_lines([r"nothing is stored: (FileExists|NotADirectory)Error: "])
 
 
 def test_nothing_is_imported_before_a_test_fails() -> None:

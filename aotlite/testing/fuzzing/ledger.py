@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError, FormatError
+from aotlite.testing.coverage import ALIASING
 from aotlite.testing.fuzzing.plan import VERSION, Plan
 from aotlite.testing.fuzzing.tally import Tally
 
 FORMAT = "aotlite fuzz"
+BEGIN = b'{"format":"aotlite fuzz"'
+"""How the first line begins."""
 
 
 class Ledger:
@@ -79,6 +82,9 @@ def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
     """Adds what there is to the tally; the bytes that are whole lines."""
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
+        if not lines and rest[: len(BEGIN)] != BEGIN[: len(rest)]:
+            # A file of somebody else's, which must not be cut off.
+            raise _other_format(path)
         text = f"{path}: its last line was cut off and is dropped: {len(rest)} bytes"
         tally.notes.append(text)
     for number, line in enumerate(lines, 1):
@@ -96,15 +102,22 @@ def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
 
 
 def _check(path: Path, told: Any, identity: dict[str, Any] | None) -> None:
-    """Raises `FormatError` unless a header is of this version, and of the plan, if there is one."""
+    """Raises `FormatError` unless a header is of this version and table, and of the plan, if any."""
     if not isinstance(told, dict) or told.get("format") != FORMAT:
-        raise _wrong(path, "of another format", "what `aotlite fuzz` wrote")
+        raise _other_format(path)
     if told.get("version") != VERSION:
         found = told.get("version")
         raise _wrong(path, f"of version {found}", f"version {VERSION}: begin another ledger")
-    for name, value in (identity or {}).items():
+    missing = [name for name in Plan().identity() if name not in told]
+    if missing:
+        raise _wrong(path, f"without {missing[0]}", "what a run wrote")
+    for name, value in (identity or {"table": ALIASING.mark}).items():
         if told.get(name) != value:
             raise _wrong(path, f"of {name} {told.get(name)!r}", f"{value!r}: {_advice(name)}")
+
+
+def _other_format(path: Path) -> Exception:
+    return _wrong(path, "of another format", "what `aotlite fuzz` wrote")
 
 
 def _advice(name: str) -> str:
