@@ -99,6 +99,22 @@ def test_relations_hold_in_pytorch(name: str, traced: list[Traced], torch: Any) 
     assert [] == found_by(which, theirs, whose)
 
 
+@pytest.mark.rules("TEN-18")
+@pytest.mark.torch
+def test_a_view_from_before_a_history_is_a_leaf_in_pytorch(torch: Any) -> None:
+    setup = [["make", [0, [1], "float64", False]], ["make", [0, [], "float64", True]]]
+    body = [["copy_", ["$0", "$1"]], ["select", ["$0", 0, 0]], ["mul_", ["$3", 2]]]
+    program = Program(body, [], [Call(setup, ["$0", "$1"])])
+    seen, base = torch.zeros(1), torch.ones(()).requires_grad_()
+    view = seen.select(0, 0)
+    seen.copy_(base)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        view.mul_(2)
+    which = relation("take a view before or after a write")
+    assert (True, False) == (which.applies(program), which.applies(program, "torch"))
+    assert [] == check_relation(which, program)
+
+
 # --------------------------------------------------------------------------- mistakes are found
 class Faulty(Aotlite):
     """aotlite's eager library with an op that is wrong."""

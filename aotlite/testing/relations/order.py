@@ -47,8 +47,20 @@ def _commute(traced: Traced, write: int, other: int) -> bool:
     nodes = traced.loose().nodes
     first, second = (nodes[place] for place in sorted((write, other)))
     depends = any(use.source is first for use in uses_in(second.args))
-    pairs = zip(traced.steps[write], traced.steps[other], strict=True)
-    return not (depends or traced.is_fragile(other)) and all(_are_apart(*pair) for pair in pairs)
+    pairs = list(zip(traced.steps[write], traced.steps[other], strict=True))
+    if depends or traced.is_fragile(other):
+        return False
+    if traced.library.name == "torch" and any(_begins_history(*pair) for pair in pairs):
+        return False
+    return all(_are_apart(*pair) for pair in pairs)
+
+
+def _begins_history(write: Fact, other: Fact) -> bool:
+    """Whether a write makes the memory that a view shows require grad. PyTorch takes the view for a
+    leaf if it came before, until somebody looks at it (TEN-18)."""
+    target = write.operands[0]
+    begins = write.is_tracked and not target.requires_grad
+    return begins and other.is_view and other.operands[0].storage == target.storage
 
 
 def _are_apart(write: Fact, other: Fact) -> bool:
@@ -100,8 +112,10 @@ def _views_past_writes(traced: Traced) -> Iterator[Program]:
 VIEWS_PAST_WRITES = Relation(
     "take a view before or after a write",
     "A view and a write change places, also where the write goes to what is viewed: a view shows"
-    " what is written later. All is equal but which backward raises, where a read is passed too.",
-    ("FUN-3", "FUN-6", "TEN-17", "TEN-19"),
+    " what is written later. All is equal but which backward raises, where a read is passed too."
+    " Not in PyTorch where the write begins the memory's history: a view from before is a leaf"
+    " there as long as nobody looks at it (TEN-18).",
+    ("FUN-3", "FUN-6", "TEN-17", "TEN-18", "TEN-19"),
     _views_past_writes,
     Same(backward=False),
 )
