@@ -102,7 +102,7 @@ def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
 
 
 def _check(path: Path, told: Any, identity: dict[str, Any] | None) -> None:
-    """Raises `FormatError` unless a header is of this version and table, and of the plan, if any."""
+    """Raises `FormatError` unless a header is of this version and table, and of the plan."""
     if not isinstance(told, dict) or told.get("format") != FORMAT:
         raise _other_format(path)
     if told.get("version") != VERSION:
