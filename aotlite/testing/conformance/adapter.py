@@ -328,6 +328,8 @@ class Adapter(Differentiable):
 
     def iadd(self, a: Array, b: Any) -> Array:
         """What `a += b` would bind to `a`: the same object, or another."""
+        if not any(hasattr(type(a), name) for name in ("__iadd__", "__add__")):
+            raise Absent("+=")
         return operator.iadd(a, b)
 
     def deepcopy(self, values: list[Array]) -> Any:

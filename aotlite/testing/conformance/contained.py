@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -86,6 +88,7 @@ class _Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,  # what it starts is ended with it
         )
         self.said: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.errors: list[bytes] = []
@@ -133,7 +136,8 @@ class _Child:
                 return f"its import hangs (> {START_SECONDS:g} s)"
             return self._note_death(f"hangs (> {self.seconds:g} s)", note)
         finally:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def _died(self, started: bool, note: Callable[[Rule, Outcome], None]) -> str:

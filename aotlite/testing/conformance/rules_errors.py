@@ -35,6 +35,7 @@ def loses_kind(on: Adapter, case: tuple[Shape, str, str, str]) -> None:
     """A result of a higher kind (bool, int, float, complex) is refused, not cut; values stay."""
     shape, ours, theirs, way = case
     twin, operand = new(on, shape, ours), new(on, shape, theirs, first=5)
+    on.dtype(twin.array)  # where there are no dtypes, no kind can be lost: absent
     refused = refuses(write, on, way, twin.array, operand.array)
     expect(refused, True, "whether the write was refused")
     see(on, twin, "the destination after the refusal")
@@ -86,6 +87,7 @@ def out_kind(on: Adapter, case: tuple[str, str]) -> None:
     """`out=` that cannot hold the result's kind raises, and keeps its values."""
     ours, theirs = case
     a, out = new(on, (2,), theirs), new(on, (2,), ours, first=9)
+    on.dtype(out.array)
     refused = refuses(on.add_out, a.array, a.array, out.array)
     expect(refused, True, "whether the call was refused")
     see(on, out, "out after the refusal")

@@ -71,21 +71,38 @@ def shrunk(
 
 def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
     """The breach, what is absent, or None where the case holds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _run_case(rule, adapter, case)
+
+
+def _run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
     recorder = Recorder(adapter)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            rule.check(cast(Adapter, recorder), case)
+        rule.check(cast(Adapter, recorder), case)
     except Absent as absent:
         return absent
     except RuleBroken as broken:
-        told = broken.what, _text(broken.got), _text(broken.expected)
-        return Breaks(repr(case), tuple(recorder.lines()), *told)
+        found = broken.what, _text(broken.got), _text(broken.expected)
+        return Breaks(repr(case), tuple(recorder.lines()), *found)
     except Exception as error:
-        got = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Breaks(repr(case), tuple(recorder.lines()), "the last line", got, "no error")
+        return Breaks(repr(case), tuple(recorder.lines()), "the last line", told(error), "no error")
     return None
 
 
+def told(error: Exception) -> str:
+    """An error in one line that any file takes, also where it cannot say what it is.
+
+    >>> told(ValueError("no \\udc80"))
+    'ValueError: no \\\\udc80'
+    """
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be made)"
+    return _text(f"{type(error).__name__}: {text}".splitlines()[0])
+
+
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else repr(value)
+    return text.encode(errors="backslashreplace").decode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import copy
 import functools
 import inspect
@@ -103,7 +104,8 @@ class _Filled(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         node = super().visit(node)
         if isinstance(node, ast.expr) and _is_constant(node):
-            return _expression(_value(node))
+            with contextlib.suppress(Exception):  # `None[0]` stays what it is
+                return _expression(_value(node))
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

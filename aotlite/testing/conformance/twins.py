@@ -93,24 +93,35 @@ def demand_writes(on: Adapter) -> None:
         raise Absent("writes in place")
 
 
-def fill(on: Adapter, twin: Twin, number: int) -> None:
+def fill(on: Adapter, twin: Twin, number: Any) -> None:
     """Writes one number into all of an array by whatever means there are, and into the model."""
-    try:
-        on.setitem(twin.array, ..., number)
-    except Absent:
-        try:
-            on.fill_(twin.array, number)
-        except Absent:
-            raise Absent("writes in place") from None
+    overwrite(on, twin.array, number)
     twin.view.update(lambda _: number)
 
 
+def overwrite(on: Adapter, array: Array, number: Any) -> None:
+    """Writes one number into all of an array by whatever means there are."""
+    try:
+        on.setitem(array, ..., number)
+    except Absent:
+        try:
+            on.fill_(array, number)
+        except Absent:
+            raise Absent("writes in place") from None
+
+
 def poke(on: Adapter, twin: Twin, number: complex, last: bool = False) -> None:
-    """Writes the first or the last element of an array, and of the model; nothing if empty."""
+    """Writes the first or the last element of an array, and of the model; nothing if empty.
+
+    All elements where the library writes no single ones.
+    """
     shape = twin.view.shape
     if 0 in shape:
-        on.setitem(twin.array, ..., number)
+        overwrite(on, twin.array, number)
         return
     index = tuple(size - 1 if last else 0 for size in shape)
-    on.setitem(twin.array, index, number)
+    try:
+        on.setitem(twin.array, index, number)
+    except Absent:
+        return fill(on, twin, number)
     twin.view.memory[twin.view.addresses()[-1 if last else 0]] = number
