@@ -152,7 +152,7 @@ def _continue(library: Engine, setting: Setting, world: World, results: list[Any
     """What the user does with the results."""
     kind = library.tensor_type
     values = list(tensors_in(library, setting.values))
-    world.plain = [None if isinstance(r, kind) else (type(r), r) for r in results]
+    world.plain = [None if isinstance(r, kind) else (type(r), _plain(r)) for r in results]
     returned = list(tensors_in(library, results))
     world.objects, kept = _distinct([*values, *returned])
     world.given = len(set(world.objects[: len(values)]))
@@ -165,6 +165,11 @@ def _continue(library: Engine, setting: Setting, world: World, results: list[Any
         with library.no_grad():
             world.write = _raised(getattr(target, op), 2)
     world.written = _seen(library, kept)
+
+
+def _plain(value: Any) -> Any:
+    """A result that is no tensor, to compare: nan is like nan, and 0.0 not like -0.0."""
+    return repr(value) if isinstance(value, (float, complex)) else value
 
 
 def observed(library: Engine, values: Sequence[Any], *, has_bits: bool = False) -> World:

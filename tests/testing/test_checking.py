@@ -122,3 +122,18 @@ def test_a_refused_program_is_no_difference_and_a_half_done_one_is() -> None:
         check_program(DOUBLED, compile=refusing, late=True)
     with pytest.raises(Difference, match="error: UnsupportedError"):
         assert_same_effects(halves, refusing(halves), lambda: al.ones(3))
+
+
+def test_what_is_not_deterministic_is_named():
+    numbers = iter(range(9))
+    with pytest.raises(Difference, match="nondeterministic: eager, or inputs\\(\\), does not give"):
+        assert_same_effects(lambda x: x + next(numbers), lambda x: x, lambda: al.zeros(2))
+    with pytest.raises(Difference) as raised:
+        assert_same_effects(lambda x: x + 1, lambda x: x + 2, lambda: al.zeros(2))
+    assert "nondeterministic" not in str(raised.value)
+
+
+def test_plain_numbers_are_compared_to_the_bit():
+    assert_same_effects(lambda x: float("nan"), lambda x: float("nan"), lambda: al.zeros(1))
+    with pytest.raises(Difference, match="'-0.0'"):
+        assert_same_effects(lambda x: 0.0, lambda x: -0.0, lambda: al.zeros(1))
