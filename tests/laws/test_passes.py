@@ -1,5 +1,6 @@
 """The laws of passes hold for ours, and each rejects the wrong pass that is meant for it."""
 
+import copy
 import itertools
 from typing import ClassVar
 
@@ -8,7 +9,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.builder import Builder
-from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.transform import Transformer
 from aotlite.stages.s7_simplify import simplify
@@ -173,6 +174,16 @@ def divides_by_a_product(graph):
     return rewriting(div=rule)(graph)
 
 
+def forgets_phases(graph):
+    found = rebuild(graph)
+    nodes: dict[Node, Node] = {}
+    for node in found.nodes:
+        nodes[node] = copy.copy(node)
+        nodes[node].args = map_nodes(node.args, nodes.__getitem__)
+        nodes[node].phase = Phase.FORWARD
+    return Graph(tuple(nodes.values()), graph.name)
+
+
 WRONG = [
     (gives_nothing, "G1", "it gives None, expected a Graph"),
     (stops_at_relu, "G1", "KeyError: 'relu'"),
@@ -182,6 +193,7 @@ WRONG = [
     (writes_a_copy, "G3", "is not pure, expected a functional graph"),
     (without_last_result, "G4", "changed the roles of the outputs"),
     (turned_inputs, "G4", "changed the inputs"),
+    (forgets_phases, "G4", "needs a tangent and is of the forward"),
     (scales_products, "G5", "expected float32"),
     (forgets_nan, "G5", "expected float32"),
     (forgets_the_sign_of_zero, "G5", "expected float32"),

@@ -3,7 +3,7 @@
 G1  it takes every graph, and gives a graph
 G2  it leaves its input as it is
 G3  what it gives is valid, and writes nothing if its input writes nothing
-G4  inputs and results keep their roles and metas
+G4  inputs and results keep their roles and metas, and what needs tangents is of the backward
 G5  results have the same values, bit for bit
 G6  results share memory, and inputs are written, as before
 G7  the same graph gives the same result
@@ -21,8 +21,8 @@ import numpy as np
 
 from aotlite import verification
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.graph import Graph
-from aotlite.ir.role import IntermediateBase, Output
+from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.role import IntermediateBase, Output, Tangent
 from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
 from aotlite.supplied import apply_pass
@@ -146,6 +146,21 @@ def _keeps_roles(pass_: Pass, case: GraphCase) -> None:
         apply_pass(lambda graph: result, case.graph)
     except ArgumentError as error:
         raise broken(_said(error), *_both(case.graph, result)) from error
+    early = _early(result)
+    if early is not None and _early(case.graph) is None:
+        said = f"{early!r} needs a tangent and is of the forward, expected of the backward"
+        raise broken(said, *_both(case.graph, result))
+
+
+def _early(graph: Graph) -> Node | None:
+    """A call of the forward that needs a tangent: partitions go by phases."""
+    late: set[Node] = set()
+    for node in graph.nodes:
+        if isinstance(node.role, Tangent) or any(each in late for each in node.inputs()):
+            late.add(node)
+            if node.op == "call" and node.phase is Phase.FORWARD:
+                return node
+    return None
 
 
 def _said(error: Exception) -> str:
