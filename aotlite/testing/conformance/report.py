@@ -39,7 +39,8 @@ with a model of memory in plain Python, and makes the first that fails small.
 `aotlite conformance --list` says what each rule claims.
 
 Compiled is what `aotlite.compile`, `jax.jit` and `torch.compile(backend="aot_eager")` give; the
-library `torch-aot-function` is PyTorch's AOTAutograd without the frontend.
+library `torch-aot-function` is PyTorch's AOTAutograd without the frontend. In witnesses,
+`custom(forward, backward)` is `apply` of a `torch.autograd.Function` of these two.
 """
 
 
