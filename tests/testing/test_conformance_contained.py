@@ -98,6 +98,7 @@ def test_a_library_that_cannot_run_is_not_run(name, reason):
 @pytest.mark.parametrize(
     ("library", "message"),
     [
+        (":Class", "library is ':Class', expected one of numpy, "),
         ("nump", "library is 'nump', expected one of numpy, "),
         ("no_such_module:X", "module 'no_such_module' is not found"),
         (f"{HERE}:Missing", "Missing' is None, expected a subclass of conformance.Adapter"),

@@ -40,7 +40,7 @@ def adapter_of(library: str) -> Adapter:
     library cannot run here.
     """
     module, _, name = LIBRARIES.get(library, library).partition(":")
-    if not name:
+    if not (module and name):
         known = ", ".join(LIBRARIES)
         raise ArgumentError(
             f"conformance: library is {library!r}, expected one of {known}, or module:Class"
