@@ -7,6 +7,7 @@ Rules: RT-2..RT-8, TEN-24. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any
 
 import attrs
@@ -31,7 +32,7 @@ from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.stages.facts import ViewFacts
+from aotlite.stages.facts import Alias, OutputMeta, ViewFacts
 
 Detached = dict[int, Tensor]
 """The detached aliases made so far, by the step that made them: their views are one family."""
@@ -263,6 +264,13 @@ def with_own_history(view: Tensor, node: TapeNode, index: int, kind: CreationKin
     view._kind = None if kind is CreationKind.LEAF_VIEW else kind
     view._seen = view.storage.version
     return view
+
+
+def rebuilt_after(result: tuple[int, OutputMeta]) -> float:
+    """The order of rebuilding: leaves first, those that are views of leaves after them."""
+    output = result[1]
+    is_leaf = isinstance(output, Alias) and output.view.is_leaf
+    return len(output.view.chain.steps) if is_leaf else inf
 
 
 def as_leaf(view: Tensor) -> Tensor:

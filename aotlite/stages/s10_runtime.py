@@ -63,6 +63,7 @@ from aotlite.stages.s10_effects import (
     plain_view,
     read_only,
     rebuilt,
+    rebuilt_after,
     take_history,
     with_own_history,
     write_seen,
@@ -408,7 +409,8 @@ class _Writer:
 
     def _results(self) -> None:
         later = []
-        for index, output in enumerate(self.meta.outputs):
+        # What the function made a leaf comes before its views, which take their history of it.
+        for index, output in sorted(enumerate(self.meta.outputs), key=rebuilt_after):
             if self.results[index]:  # rebuilt before a change of its source
                 continue
             match output:

@@ -1,8 +1,11 @@
 """What `detach` gives and a compiled function returns: no view, in memory that others see."""
 
+from itertools import permutations
+
 import pytest
 
 import aotlite as al
+from aotlite.testing import assert_same_effects
 from tests.end_to_end.cases import Call
 from tests.end_to_end.test_bad_aliasing import compare_worlds, leaf, numbers
 from tests.end_to_end.worlds import world_of
@@ -42,3 +45,24 @@ def test_a_view_of_a_detached_result_has_it_for_its_base():
     assert part.base is d
     one, other = al.compile(DETACHED["two views of it"])(numbers(1, 2, 3))
     assert one.base is other.base is not None
+
+
+ORDERS = list(permutations("lvwx"))
+
+
+@pytest.mark.rules("META-8", "TEN-23", "GEN-11")
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("writes", [False, True])
+def test_views_of_a_leaf_made_inside_follow_it_in_whatever_order_they_are_returned(count, writes):
+    """The leaf among them, and maybe the memory that it was made of."""
+    for order in {order[:count] for order in ORDERS if "l" in order[:count]}:
+
+        def f(x, order=order):
+            leaf = x.detach().requires_grad_()
+            view = leaf[1:]
+            made = {"l": leaf, "v": view, "w": view[:1], "x": x}
+            if writes:
+                x.mul_(2)
+            return [made[name] for name in order]
+
+        assert_same_effects(f, al.compile(f), lambda: al.arange(4.0))
