@@ -11,6 +11,7 @@ import dis
 import functools
 import types
 from collections.abc import Iterator
+from inspect import getattr_static
 from typing import Any
 
 import attrs
@@ -65,9 +66,18 @@ class Place:
         return text
 
 
+def attributes_of(value: Any) -> dict[str, Any]:
+    """What an object itself holds, without asking its `__getattr__` or `__getattribute__`."""
+    try:
+        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:  # of slots alone
+        return {}
+    return found
+
+
 def _attribute(value: Any, key: str) -> Any:
     """What reading the attribute gives, without asking descriptors or `__getattr__`."""
-    own = vars(value) if hasattr(value, "__dict__") else {}
+    own = attributes_of(value)
     if key in own:
         return own[key]
     return next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
@@ -230,15 +240,24 @@ def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
             yield thing.func, place.then("member", "func")
             yield thing.args, place.then("member", "args")
             yield thing.keywords, place.then("member", "keywords")
-        case _ if isinstance(getattr(thing, "__wrapped__", None), types.FunctionType):
+        case _ if _wraps_a_function(thing):
             yield thing.__wrapped__, place.then("member", "__wrapped__")
         case _ if not place.path and place.argument is None:
             yield from _inside_object(thing, place)
 
 
+def _wraps_a_function(thing: Any) -> bool:
+    """Whether it has a `__wrapped__` that is one; a `__getattr__` that answers anything does not
+    count, and is not asked: it is the user's code, which the function did not call.
+    """
+    if getattr_static(thing, "__wrapped__", None) is None:
+        return False
+    return isinstance(getattr(thing, "__wrapped__", None), types.FunctionType)
+
+
 def _inside_object(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
     """What the compiled function's own object holds: attributes, and what its class has."""
-    for name, value in list(getattr(thing, "__dict__", {}).items()):
+    for name, value in list(attributes_of(thing).items()):
         yield value, place.then("attr", name)
     for cls in type(thing).__mro__:
         for name, value in vars(cls).items():

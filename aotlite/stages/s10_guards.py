@@ -34,7 +34,7 @@ from aotlite.stages.guards import (
     Surroundings,
     Unwatched,
 )
-from aotlite.stages.places import NOTHING, Place, take
+from aotlite.stages.places import NOTHING, Place, attributes_of, take
 from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
 from aotlite.stages.s10_sharing import kin_checks, sharing_check
 from aotlite.stages.s10_source import Source, listed
@@ -350,7 +350,7 @@ class _Guards:
         owner = Place(place.argument, place.function, place.path[:i]).resolve(
             list(self.world.leaves)
         )
-        own = getattr(owner, "__dict__", {})
+        own = attributes_of(owner)
         match kind:
             case "global" if i == 0 and place.argument is None:
                 return f"{self.source.constant(owner.__globals__, 'G')}[{key!r}]"

@@ -155,11 +155,24 @@ def patterns(draw: Any, count: int) -> tuple[Place, ...]:
 
 
 @st.composite
+def moved(draw: Any, pattern: tuple[Place, ...]) -> tuple[Place, ...]:
+    """A pattern with some of its parts elsewhere: most patterns have little in common."""
+    places = list(pattern)
+    for index, (kind, _, stride) in enumerate(pattern):
+        if kind == "part" and draw(st.booleans()):
+            highest = ROOM - stride * (SIZE - 1) - 1
+            places[index] = (kind, draw(st.integers(0, highest)), stride)
+    return tuple(places)
+
+
+@st.composite
 def sessions(draw: Any, *, history: bool = False, writes: bool = True) -> Session:
     """Two to five arguments, up to four steps, up to five calls."""
     count = draw(st.sampled_from([2, 2, 3, 5]))  # more than three are known by marks (GRD-6)
     index = st.integers(0, count - 1)
     kinds = sorted(STEPS if writes else STEPS.keys() - WRITES)
     steps = draw(st.lists(st.tuples(st.sampled_from(kinds), index, index), max_size=4))
-    calls = draw(st.lists(patterns(count), min_size=2, max_size=5))
+    calls = [draw(patterns(count))]
+    for _ in range(draw(st.integers(1, 4))):
+        calls.append(draw(st.one_of(moved(calls[-1]), moved(calls[0]), patterns(count))))
     return Session(tuple(steps), tuple(calls), history)
