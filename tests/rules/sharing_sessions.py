@@ -21,7 +21,9 @@ from tests.end_to_end.worlds import World, differences, world_of
 SIZE = 3
 ROOM = 12
 Place = tuple[str, int, int]
-"""(kind, number, stride): ("part", start, stride) of the buffer, ("own", k, 1), ("same", i, 1)."""
+"""(kind, number, stride): ("part", start, stride) of the buffer, ("own", k, 1), ("same", i, 1), or
+("hidden", start, 1): a hidden alias of a part of another buffer, a storage of its own on its memory.
+"""
 
 STEPS: dict[str, Callable[..., Any]] = {
     "read": lambda a, b: a * 2 + b,
@@ -63,7 +65,7 @@ class Session:
     def setup(self, pattern: tuple[Place, ...]) -> tuple[list[Any], tuple[int, ...]]:
         """The tensors of one call, and the numbers of those that are passed."""
         root = al.arange(ROOM, dtype=al.float64).requires_grad_(self.history)
-        made = [root, root * 1]
+        made = [root, root * 1, al.arange(ROOM, dtype=al.float64) * 10]
         passed: list[int] = []
         for kind, number, stride in pattern:
             if kind == "same":
@@ -71,9 +73,12 @@ class Session:
                 continue
             own = al.full((SIZE,), float(number + 2), dtype=al.float64)
             own = own.requires_grad_() * 1 if self.history else own
-            part = made[1][number : number + stride * SIZE : stride]
+            window = slice(number, number + stride * SIZE, stride)
             passed.append(len(made))
-            made.append(part if kind == "part" else own)
+            if kind == "own":
+                made.append(own)
+            else:
+                made.append(made[1][window] if kind == "part" else made[2][window].hidden_alias())
         return made, tuple(passed)
 
     def world(self, function: Callable[..., Any], pattern: tuple[Place, ...]) -> World:
@@ -99,7 +104,20 @@ class Session:
         objects = objects_of(pattern)
         strides = tuple(stride for _, _, stride in pattern)
         kinds = tuple(pattern[i][0] for i in objects) if self.history else ()
-        return objects, strides, kinds, self._shared(pattern) if self.written else None
+        shared = (self._shared(pattern), self._hidden(pattern)) if self.written else None
+        return objects, strides, kinds, shared
+
+    def _hidden(self, pattern: tuple[Place, ...]) -> Any:
+        """Which hidden aliases overlap, of which one is written, and at what distance."""
+        objects = objects_of(pattern)
+        places = [i for i in dict.fromkeys(objects) if pattern[i][0] == "hidden"]
+        written = {objects[i] for i in self.written}
+        return tuple(
+            (a, b, pattern[b][1] - pattern[a][1])
+            for k, a in enumerate(places)
+            for b in places[k + 1 :]
+            if overlap(pattern[a], pattern[b]) and not written.isdisjoint((a, b))
+        )
 
     def _shared(self, pattern: tuple[Place, ...]) -> Any:
         """Which arguments lie in the buffer that is written, and at what distance they overlap."""
@@ -145,9 +163,10 @@ def written_overlap(session: Session, pattern: tuple[Place, ...]) -> bool:
 def patterns(draw: Any, count: int) -> tuple[Place, ...]:
     places: list[Place] = []
     for index in range(count):
-        kind = draw(st.sampled_from(["part", "part", "own", *(["same"] if index else [])]))
+        kind = draw(st.sampled_from(["part", "part", "own", "hidden", *["same"] * (index > 0)]))
         stride = draw(st.sampled_from([1, 1, 2])) if kind == "part" else 1
-        highest = {"part": ROOM - stride * (SIZE - 1) - 1, "own": 3, "same": index - 1}[kind]
+        last = ROOM - stride * (SIZE - 1) - 1
+        highest = {"part": last, "hidden": last, "own": 3, "same": index - 1}[kind]
         places.append((kind, draw(st.integers(0, highest)), stride))
         if kind == "same":
             places[-1] = (*places[-1][:2], places[places[-1][1]][2])

@@ -34,7 +34,27 @@ def expanded(x: Any, w: Any) -> Any:
     return (x[:1] * 2).expand(2, 3), w[:, :1].expand(2, 3), (x * w).t()
 
 
-FUNCTIONS = (several, updated, bases, parts, expanded)
+class Dead(al.autograd.Function):
+    """A result that requires grad, from which no gradient goes on."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        return x + w
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return None, None
+
+
+def dead(x: Any, w: Any) -> Any:
+    return Dead.apply(x, w), Dead.apply(w, x).t(), Dead.apply(x, x)[:1]
+
+
+def partly_dead(x: Any, w: Any) -> Any:
+    return Dead.apply(x, w), x * w, Dead.apply(x * 2, w) * w.detach()
+
+
+FUNCTIONS = (several, updated, bases, parts, expanded, dead, partly_dead)
 
 
 def gapped(grad: Any) -> Any:
@@ -87,6 +107,33 @@ def test_gradients_in_any_layout_for_any_results_are_those_of_eager(
         for one, other in zip(expected, found, strict=True):
             if one is not None:
                 np.testing.assert_allclose(other, one, rtol=1e-6)
+
+
+@pytest.mark.rules("TAN-8", "SAV-5")
+@settings(max_examples=40)
+@given(
+    tracked=st.booleans(),
+    kinds=st.lists(st.sampled_from(("saves", "reads x", "double")), min_size=1, max_size=3),
+    arriving=st.lists(st.sets(st.sampled_from((0, 1, 2)), min_size=1), min_size=1, max_size=3),
+)
+def test_gradients_that_end_at_a_leaf_made_inside_are_those_of_eager(
+    tracked: bool, kinds: list[str], arriving: list[set[int]]
+) -> None:
+    """Where no input requires grad, the backward leads nowhere, and runs all the same."""
+
+    def f(x: Any) -> Any:
+        y = x.detach().clone().requires_grad_()
+        made = {"saves": lambda: y.exp(), "reads x": lambda: y * x, "double": lambda: y * 2}
+        return [made[kind]() for kind in kinds]
+
+    found = []
+    for run in (f, al.compile(f)):
+        x = al.linspace(0.5, 2, 3).requires_grad_(tracked)
+        for chosen in arriving:
+            results = run(x)
+            al.autograd.backward([results[i % len(kinds)].sum() for i in sorted(chosen)])
+        found.append(None if x.grad is None else x.grad.tolist())
+    assert found[0] == found[1]
 
 
 @pytest.mark.rules("TAN-2", "TAN-1", "META-16")
