@@ -22,7 +22,7 @@ SIZE = 3
 ROOM = 12
 Place = tuple[str, int, int]
 """(kind, number, stride): ("part", start, stride) of the buffer, ("own", k, 1), ("same", i, 1), or
-("hidden", start, 1): a hidden alias of a part of another buffer, a storage of its own on its memory.
+("hidden", start, 1): a hidden alias of a part of another buffer, a storage of its own.
 """
 
 STEPS: dict[str, Callable[..., Any]] = {
@@ -160,10 +160,11 @@ def written_overlap(session: Session, pattern: tuple[Place, ...]) -> bool:
 
 
 @st.composite
-def patterns(draw: Any, count: int) -> tuple[Place, ...]:
+def patterns(draw: Any, count: int, hidden: bool) -> tuple[Place, ...]:
     places: list[Place] = []
     for index in range(count):
-        kind = draw(st.sampled_from(["part", "part", "own", "hidden", *["same"] * (index > 0)]))
+        more = ["hidden"] * hidden + ["same"] * (index > 0)
+        kind = draw(st.sampled_from(["part", "part", "own", *more]))
         stride = draw(st.sampled_from([1, 1, 2])) if kind == "part" else 1
         last = ROOM - stride * (SIZE - 1) - 1
         highest = {"part": last, "hidden": last, "own": 3, "same": index - 1}[kind]
@@ -197,14 +198,16 @@ def _overlaps(pattern: tuple[Place, ...]) -> list[int | None]:
 
 
 @st.composite
-def sessions(draw: Any, *, history: bool = False, writes: bool = True) -> Session:
+def sessions(
+    draw: Any, *, history: bool = False, writes: bool = True, hidden: bool = True
+) -> Session:
     """Two to five arguments, up to four steps, up to five calls."""
     count = draw(st.sampled_from([2, 2, 3, 5]))  # more than three are known by marks (GRD-6)
     index = st.integers(0, count - 1)
     kinds = sorted(STEPS if writes else STEPS.keys() - WRITES)
     steps = draw(st.lists(st.tuples(st.sampled_from(kinds), index, index), max_size=4))
-    calls = [draw(patterns(count))]
+    calls = [draw(patterns(count, hidden))]
     for _ in range(draw(st.integers(1, 4))):
         near = st.sampled_from(elsewhere(calls[-1]))
-        calls.append(draw(st.one_of(near, near, patterns(count))))
+        calls.append(draw(st.one_of(near, near, patterns(count, hidden))))
     return Session(tuple(steps), tuple(calls), history)
