@@ -99,8 +99,9 @@ _GIVEN = (
         for name in (
             "ali_groups ali_ndarrays ali_overlap cap_containers cap_places cap_values dup_repeats "
             "fun_backwards fun_chains fun_hidden fun_inputs fun_late fun_moves "
-            "fun_lenses fun_memory fun_purity fun_reach fun_values grd_patterns meta_records "
-            "meta_sentences rt_effects sav_contexts sav_versions syn_bases tan_arrivals tan_layouts"
+            "fun_lenses fun_memory fun_purity fun_reach fun_values gen_containers grd_patterns "
+            "meta_records meta_sentences rt_effects sav_contexts sav_versions syn_bases "
+            "tan_arrivals tan_layouts"
         ).split()
     ),
     "tests.stages.test_windows",
