@@ -90,6 +90,31 @@ def of_wrapped(value: Any, body: Body) -> tuple[Function, Put]:
     return function, put
 
 
+def of_wrapped_alone(value: Any, body: Body) -> tuple[Function, Put]:
+    """Reached by `__wrapped__` and by nothing else."""
+    inner, put = of_cell(value, body)
+
+    def function(x: Any) -> Any:
+        found: Any = function
+        return found.__wrapped__(x)
+
+    function.__wrapped__ = inner  # type: ignore[attr-defined]
+    return function, put
+
+
+def of_another_method(value: Any, body: Body) -> tuple[Function, Put]:
+    inner, put = of_cell(value, body)
+
+    class Having:
+        def helper(self, x: Any) -> Any:
+            return inner(x)
+
+        def __call__(self, x: Any) -> Any:
+            return self.helper(x)
+
+    return Having(), put
+
+
 class Holding:
     """An object that is called, or of which a method is."""
 
@@ -160,6 +185,7 @@ WAYS: tuple[Way, ...] = (
     *(of_cell, of_nested_function, of_default, of_keyword_default, of_global, of_module),
     *(of_partial, of_partial_of_what_reads, of_wrapped, of_method, of_object, of_class),
     *(of_containers, of_nn_module, of_function_in_a_list, of_gradient),
+    *(of_wrapped_alone, of_another_method),
 )
 CHANGES = ("nothing", "bytes", "another", "shape", "history", "an argument", "a view of it")
 
