@@ -15,7 +15,8 @@ import optree
 
 from aotlite.ir.errors import AliasError, ArgumentError, UnsupportedError
 from aotlite.testing.engines import Engine, engine
-from aotlite.testing.programs import Program
+from aotlite.testing.engines.base import SPECIAL
+from aotlite.testing.programs import Program, is_name
 from aotlite.testing.worlds import Setting, World, differences, play, play_call
 
 REFUSED = (AliasError, UnsupportedError)
@@ -190,13 +191,15 @@ def check_program(
     """Raises `Difference`, with the program, unless compiled calls do what eager calls do.
 
     All calls go to one function, which `compile(body, **options)` made: `aotlite.compile` unless
-    it is given. A call that is refused before any effect is no difference (GEN-2).
+    it is given. A call that is refused before any effect is no difference (GEN-2). *Err*
+    `ArgumentError` for a body with an op that there is not, or a name of no value.
 
     >>> from aotlite.testing import Call, Program
     >>> call = Call([["make", [0, [3], "float64", False]]], ["$0"])
     >>> check_program(Program([["mul_", ["$0", 2]]], ["$1"], [call]), verify=2)
     """
     __tracebackhide__ = True
+    _expect_well_formed(program, engine(on))
 
     def check(each: Program) -> list[str]:
         return differences_of(each, on=on, compile=compile, **options)
@@ -208,6 +211,30 @@ def check_program(
         if compile is not None:
             error.options = {"compile": place_of(compile), **options}
         raise error
+
+
+def _expect_well_formed(program: Program, library: Engine) -> None:
+    """Raises `ArgumentError` for a body that fails whatever is called: both sides would raise the
+    same, and nothing would differ."""
+    for step in program.body if type(library).call is Engine.call else ():
+        if step.op not in SPECIAL and not hasattr(library.tensor_type, step.op):
+            raise ArgumentError(
+                f"check_program: a step is {step.op!r}, expected an op that {library.name} has"
+            )
+    for call in program.calls:
+        for place, step in enumerate(program.body):
+            _expect_names(step.args, len(call.args) + place)
+        _expect_names(program.results, len(call.args) + len(program.body))
+
+
+def _expect_names(values: Iterable[Any], known: int) -> None:
+    for value in values:
+        if isinstance(value, tuple):
+            _expect_names(value, known)
+        elif is_name(value) and int(value[1:].partition(".")[0]) >= known:
+            raise ArgumentError(
+                f"check_program: a name is {value!r}, expected one of the {known} values before it"
+            )
 
 
 def place_of(function: Any) -> str:

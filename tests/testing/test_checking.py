@@ -137,3 +137,15 @@ def test_plain_numbers_are_compared_to_the_bit():
     assert_same_effects(lambda x: float("nan"), lambda x: float("nan"), lambda: al.zeros(1))
     with pytest.raises(Difference, match="'-0.0'"):
         assert_same_effects(lambda x: 0.0, lambda x: -0.0, lambda: al.zeros(1))
+
+
+VECTOR = {"setup": [["make", [0, [3], "float64", False]]], "args": ["$0"]}
+
+
+def test_a_program_that_cannot_run_does_not_pass():
+    for step, expected in (
+        (["nope", ["$0"]], "a step is 'nope', expected an op that aotlite has"),
+        (["neg", ["$1"]], r"a name is '\$1', expected one of the 1 values before it"),
+    ):
+        with pytest.raises(ArgumentError, match=f"check_program: {expected}"):
+            check_program(program([step], [], VECTOR))
