@@ -114,6 +114,8 @@ _GIVEN = (
     "tests.eager.test_engine_compiled",
 )
 SEEDS = 5
+_MORE = {"tests.rules.test_fun_moves": 12, "tests.rules.test_grd_patterns": 8}
+"""Where more are needed for rare draws."""
 EXAMPLES = 10
 
 
@@ -123,7 +125,7 @@ def _of_hypothesis(name: str) -> Iterator[Family]:
         if each.startswith("test_") and getattr(test, "is_hypothesis_test", False):
             for number, arguments in enumerate(_parameters(test)):
                 label = f"{name}.{each}" + (f", {number}" if arguments else "")
-                yield Family(label, SEEDS, partial(_draw, test, arguments))
+                yield Family(label, _MORE.get(name, SEEDS), partial(_draw, test, arguments))
 
 
 def _parameters(test: Any) -> list[dict[str, Any]]:
