@@ -45,13 +45,14 @@ def resized(recorder: Any, tensor: Tensor, meta: TensorMeta) -> tuple[Any, Growt
     start = tensor.offset - (0 if real is None else real.offset)
     if held.dtype is meta.dtype and start + meta.span > held.span:
         if real is not None:
-            _check_input(recorder, tensor, root, meta)
+            _check_input(recorder, tensor, meta, start)
         return _grown(tensor, root, meta, start)
     return recorder.record(AS_STRIDED_, (tensor, meta.shape, meta.stride, 0), meta), None
 
 
-def _check_input(recorder: Any, tensor: Tensor, root: Node, meta: TensorMeta) -> None:
+def _check_input(recorder: Any, tensor: Tensor, meta: TensorMeta, start: int) -> None:
     """An input grows by itself, where all of its memory is known to the graph."""
+    root = storage_root(tensor.value)
     real = recorder.real_at(root)
     held: TensorMeta = root.meta  # type: ignore[assignment]
     have = held.span * held.dtype.itemsize
@@ -59,7 +60,7 @@ def _check_input(recorder: Any, tensor: Tensor, root: Node, meta: TensorMeta) ->
     others = [i for i in recorder.inputs if recorder.real_of(i.fake).storage is storage]
     given = recorder.input_of(tensor)
     alone = given is not None and given.placeholder is root and len(others) == 1
-    if not alone or real.offset or storage.nbytes() != have:
+    if not alone or real.offset or start or storage.nbytes() != have:
         raise recorder.refuse(
             f"resize_ to {meta.shape}, beyond the elements of an input of {held},",
             "pass the tensor that spans the whole storage, and no other on it, or make a new "

@@ -66,3 +66,18 @@ def test_views_of_a_leaf_made_inside_follow_it_in_whatever_order_they_are_return
             return [made[name] for name in order]
 
         assert_same_effects(f, al.compile(f), lambda: al.arange(4.0))
+
+
+@pytest.mark.rules("TEN-25", "GEN-2")
+def test_an_argument_grows_only_from_its_first_element():
+    """Its memory would begin elsewhere afterwards."""
+
+    def f(x):
+        with al.no_grad():
+            x.as_strided_((2,), (1,), 1)
+            x.resize_((6,))
+
+    x = al.ones(4)
+    with pytest.raises(al.UnsupportedError, match="beyond the elements of an input"):
+        al.compile(f)(x)
+    assert ((4,), 0, 0) == (x.shape, x.storage_offset(), x.version)
