@@ -64,8 +64,8 @@ class Session:
 
     def setup(self, pattern: tuple[Place, ...]) -> tuple[list[Any], tuple[int, ...]]:
         """The tensors of one call, and the numbers of those that are passed."""
-        root = al.arange(ROOM, dtype=al.float64).requires_grad_(self.history)
-        made = [root, root * 1, al.arange(ROOM, dtype=al.float64) * 10]
+        root: Any = al.arange(ROOM, dtype=al.float64).requires_grad_(self.history)
+        made: list[Any] = [root, root * 1, al.arange(ROOM, dtype=al.float64) * 10]
         passed: list[int] = []
         for kind, number, stride in pattern:
             if kind == "same":
