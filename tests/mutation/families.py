@@ -22,6 +22,7 @@ from tests.mutation.programs import (
     alias_program_again,
     alias_program_towards,
     random_session,
+    small_programs,
     target_of,
 )
 
@@ -85,6 +86,7 @@ def _direct() -> list[Family]:
         Family("alias programs", 3600, alias_program),
         Family("alias programs again", 300, alias_program_again),
         Family("random sessions", 300, random_session),
+        Family("small programs", 300, small_programs),
         *(Family(f"overlap {name}", 16, partial(_overlap, name, n)) for name, n in _OVERLAP),
         Family("laws of stages", 30, _stage_laws),
         *_exhaustive(),
@@ -114,7 +116,11 @@ _GIVEN = (
     "tests.eager.test_engine_compiled",
 )
 SEEDS = 5
-_MORE = {"tests.rules.test_fun_moves": 12, "tests.rules.test_grd_patterns": 8}
+_MORE = {
+    "tests.rules.test_fun_moves": 12,
+    "tests.rules.test_grd_patterns": 8,
+    "tests.stages.test_windows": 30,
+}
 """Where more are needed for rare draws."""
 EXAMPLES = 10
 
@@ -232,6 +238,11 @@ _LAYOUT_OF_TORCH = (
 _EXHAUSTIVE = {
     "tests.ir.test_layout": (*_LAYOUT, *(_LAYOUT_OF_TORCH if find_spec("torch") else ())),
     "tests.rules.test_ali_overlap": ("test_the_equation_is_solved_near_its_corners_too",),
+    "tests.rules.test_small_programs": ("test_copies_between_arguments_and_values_are_eagers",),
+    "tests.stages.test_windows": (
+        "test_of_two_elements_only_the_written_one_is_read_from_the_write",
+        "test_writes_and_slices_in_a_row_give_what_numpy_gives",
+    ),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from aotlite.ir.builder import Builder
+from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import ViewOp
+from aotlite.ir.ops.factories import FULL
 from aotlite.ir.role import Gradient, Primal, Saved
 from aotlite.ir.verify import verify
 from aotlite.stages.s7_simplify import (
@@ -120,6 +123,65 @@ def test_nothing_needless_is_left(program: list[Step]) -> None:
         assert window.meta.numel
         assert (memory, before + window.start, window.meta) != places[write.source]
         assert not (window.start == 0 and window.meta is write.source.meta is write.operand.meta)
+
+
+def addresses(meta: Any, start: int) -> set[int]:
+    """The elements of memory that a window shows, one by one."""
+    places = product(*map(range, meta.shape))
+    return {start + sum(map(mul, place, meta.stride)) for place in places}
+
+
+@given(steps)
+@settings(max_examples=500)
+@pytest.mark.rules("SIM-3")
+def test_no_view_is_taken_behind_a_write_that_it_does_not_show(program: list[Step]) -> None:
+    """Of a gradient, whose memory nobody holds; views of views may cost more than they save."""
+    graph = simplify(graph_of(program, [2]))
+    for node, (memory, start, meta) in places_of(graph).items():
+        write = write_of(memory)
+        is_direct = node is not memory and node.args[0] is memory
+        if is_direct and write is not None and meta.numel:
+            assert addresses(meta, start) & addresses(*write.window)
+
+
+# ----------------------------------------------------------------------------- exhaustive, in a row
+def _row_of(starts: tuple[int, ...], places: tuple[int, ...]) -> Graph:
+    """A write, a slice, a write, ...: each value is read by the next alone."""
+    build = Builder("row")
+    value = build.placeholder(tensor_meta((6,)), Primal(0))
+    for number, (start, place) in enumerate(zip(starts, places, strict=True)):
+        if start:
+            value = value._do("slice", 0, start, value.meta.shape[0], 1)
+        source = build.emit(FULL, ((), float(-1 - number), value.meta.dtype, value.meta.device))
+        value = value._do("select_scatter", Proxy(build, source), 0, place)
+    return build.finish([value.clone()])
+
+
+@pytest.mark.rules("SIM-2", "SIM-3")
+def test_of_two_elements_only_the_written_one_is_read_from_the_write() -> None:
+    for start, written, read in product((0, 1), range(4), range(4)):
+        build = Builder("beside")
+        value = build.placeholder(tensor_meta((6,)), Primal(0))
+        whole = value._do("slice", 0, start, 6, 1) if start else value
+        source = whole._do("select", 0, written) * -1.0
+        copy = whole._do("select_scatter", source, 0, written)
+        graph = simplify(build.finish([copy._do("select", 0, read) + 1.0]))
+        assert "select_scatter" not in ops_of(graph)
+        assert ("mul" in ops_of(graph)) == (written == read)
+
+
+@pytest.mark.rules("SIM-4")
+def test_writes_and_slices_in_a_row_give_what_numpy_gives() -> None:
+    for starts in product((0, 1), (0, 1, 2), (0, 1)):
+        lengths = [6 - sum(starts[: i + 1]) for i in range(3)]
+        for places in product(*map(range, lengths)):
+            expected = np.arange(6, dtype=np.float32)
+            for number, (start, place) in enumerate(zip(starts, places, strict=True)):
+                expected = expected[start:]
+                expected[place] = -1 - number
+            simple = simplify(_row_of(starts, places))
+            (got,) = run_graph(simple, {Primal(0): np.arange(6, dtype=np.float32)}).values()
+            assert expected.tolist() == got.tolist(), (starts, places)
 
 
 # -------------------------------------------------------------------------------- rule by rule
