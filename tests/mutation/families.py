@@ -238,7 +238,10 @@ _LAYOUT_OF_TORCH = (
 _EXHAUSTIVE = {
     "tests.ir.test_layout": (*_LAYOUT, *(_LAYOUT_OF_TORCH if find_spec("torch") else ())),
     "tests.rules.test_ali_overlap": ("test_the_equation_is_solved_near_its_corners_too",),
-    "tests.rules.test_small_programs": ("test_copies_between_arguments_and_values_are_eagers",),
+    "tests.rules.test_small_programs": (
+        "test_copies_between_arguments_and_values_are_eagers",
+        "test_what_grows_is_eagers_and_refused_only_beside_an_older_view",
+    ),
     "tests.stages.test_windows": (
         "test_of_two_elements_only_the_written_one_is_read_from_the_write",
         "test_writes_and_slices_in_a_row_give_what_numpy_gives",

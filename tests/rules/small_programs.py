@@ -7,6 +7,8 @@ has to have: hooks, custom functions, leaves made inside, memory that grows or i
 
 from __future__ import annotations
 
+import pickle
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -16,6 +18,9 @@ import numpy as np
 
 import aotlite as al
 from aotlite import autograd
+from aotlite.ir.graph import Node
+from aotlite.ir.memory import storage_root
+from aotlite.ir.role import Saved
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.worlds import Setting, World, differences, play
 
@@ -67,7 +72,7 @@ def _gradient(a: Any, b: Any) -> Any:
 
 
 STEPS: dict[str, tuple[Callable[..., Any], int]] = {
-    "product": (lambda a: a * 2, 1),
+    "product": (lambda a: a * a, 1),
     "sum": (lambda a, b: a[:2] + b[:2], 2),
     "clone": (lambda a: a.clone(), 1),
     "part": (lambda a: a[:2], 1),
@@ -216,4 +221,24 @@ def outcome(program: Small) -> tuple[list[str], str | None]:
     mine = program.world(compiled)
     if isinstance(mine.error, REFUSED):
         return ([] if mine.untouched else ["refused, and touched"]), str(mine.error)
-    return differences(mine, its), None
+    return [*differences(mine, its), *_faults(compiled)], None
+
+
+def _faults(compiled: Any) -> list[str]:
+    """What is wrong with the records of a compiled function: META-26, SAV-4."""
+    found = []
+    for entry in compiled.entries:
+        found += entry.meta.differences(pickle.loads(pickle.dumps(entry.meta)))
+        partition = entry.partition
+        outputs = list(zip(partition.forward.output_roles, partition.forward.outputs, strict=True))
+        on = Counter(storage_root(value) for _, value in outputs if isinstance(value, Node))
+        alone = {
+            role
+            for role, value in outputs
+            if isinstance(role, Saved)
+            and on[storage_root(value)] == 1
+            and storage_root(value).op == "call"
+        }
+        if alone != set(partition.donated):
+            found.append(f"donated: {partition.donated}, alone in their memory: {alone}")
+    return found

@@ -29,3 +29,24 @@ def test_copies_between_arguments_and_values_are_eagers() -> None:
         found, refused = outcome(Small("plain", tuple(steps), (0, 1)))
         assert not found, f"{copies}: {found[0]}"
         assert refused is None
+
+
+@pytest.mark.rules("TEN-25", "FUN-18")
+def test_what_grows_is_eagers_and_refused_only_beside_an_older_view() -> None:
+    """An argument, and a tensor made inside; what is written or read after it grew; the results."""
+    refused = 0
+    afters = [[], ["grown"], ["old"], ["read"], ["read", "grown"]]
+    choices = product((0, 2), ("", "part", "whole"), afters, ((0,), (0, 1), (0, 1, 2), (1, 2)))
+    for grown, view, after, results in choices:
+        if not view and {"old", "read"} & set(after):
+            continue
+        steps = [("product", 0, 0), *([(view, grown, grown)] if view else []), ("grow", grown, 0)]
+        for what in after:
+            on = grown if what == "grown" else 3
+            steps.append(("product" if what == "read" else "write bytes", on, on))
+        program = Small("plain", tuple(steps), results)
+        found, reason = outcome(program)
+        assert not found, f"{program}: {found[0]}"
+        assert reason is None or view, f"{program}: {reason}"
+        refused += reason is not None
+    assert refused
