@@ -8,6 +8,7 @@ has to have: hooks, custom functions, leaves made inside, memory that grows or i
 from __future__ import annotations
 
 import pickle
+import re
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -134,9 +135,9 @@ def _repeating_kin() -> tuple[list[Any], list[int]]:
 
 
 def _columns() -> tuple[list[Any], list[int]]:
-    leaf = al.arange(3, dtype=al.float64).requires_grad_()
-    base = (leaf * 1).unsqueeze(1).expand(3, 2)
-    return [leaf, base, base[:, 0], base[:, 1]], [2, 3]
+    """Parts, each with one place for an element, of a base that has one for two; and a leaf."""
+    base = al.arange(4, dtype=al.float64).unsqueeze(1).expand(4, 2).detach()
+    return [base, base[:, 0], _numbers().requires_grad_(), base[:, 1]], [1, 2, 3]
 
 
 def _parts() -> tuple[list[Any], list[int]]:
@@ -220,8 +221,30 @@ def outcome(program: Small) -> tuple[list[str], str | None]:
     compiled = al.compile(program, keep_inference_input_mutations=program.keeps)
     mine = program.world(compiled)
     if isinstance(mine.error, REFUSED):
-        return ([] if mine.untouched else ["refused, and touched"]), str(mine.error)
+        text = str(mine.error)
+        found = [] if mine.untouched else ["refused, and touched"]
+        if its.error is None and not _has_reason(text, program):
+            found.append(f"refused without a reason: {text}")
+        return found, text
     return [*differences(mine, its), *_faults(compiled)], None
+
+
+_LEAVES = {"leaves", "leaf and made", "columns"}
+_REASONS: tuple[tuple[str, set[str]], ...] = (
+    ("resize_|by set_|set_ puts", {"grow", "shrink", "set"}),
+    ("after as_strided_", {"reach"}),
+    ("register_hook|hooks", {"hook"}),
+    ("what detach|made a leaf|a leaf that", {"leaf", "detach", "detach_", "requires_grad_"}),
+    ("the gradient of a tensor from outside", {"gradient"}),
+)
+"""What a refusal of a program that eager runs says, and the steps of which there must be one."""
+
+
+def _has_reason(text: str, program: Small) -> bool:
+    steps = {what for what, _, _ in program.steps}
+    if "after as_strided_" in text and program.arguments not in _LEAVES:
+        return False
+    return any(re.search(pattern, text) and steps & needed for pattern, needed in _REASONS)
 
 
 def _faults(compiled: Any) -> list[str]:
