@@ -241,6 +241,8 @@ _EXHAUSTIVE = {
     "tests.rules.test_small_programs": (
         "test_copies_between_arguments_and_values_are_eagers",
         "test_what_grows_is_eagers_and_refused_only_beside_an_older_view",
+        "test_gradients_to_a_history_and_to_the_leaf_in_its_place_are_refused_together_alone",
+        "test_a_leaf_made_inside_is_refused_as_a_result_if_it_has_hooks",
     ),
     "tests.stages.test_windows": (
         "test_of_two_elements_only_the_written_one_is_read_from_the_write",

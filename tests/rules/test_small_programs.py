@@ -50,3 +50,27 @@ def test_what_grows_is_eagers_and_refused_only_beside_an_older_view() -> None:
         assert reason is None or view, f"{program}: {reason}"
         refused += reason is not None
     assert refused
+
+
+@pytest.mark.rules("FUN-36")
+def test_gradients_to_a_history_and_to_the_leaf_in_its_place_are_refused_together_alone() -> None:
+    """Made of an argument that has a history: results of before, of after, or of both."""
+    change = [("detach_", 0, 0), ("requires_grad_", 0, 0)]
+    for before, after in product((False, True), repeat=2):
+        steps = [("product", 0, 0)] * before + change + [("product", 0, 0)] * after
+        program = Small("made", tuple(steps), tuple(range(before + after)) or (1,))
+        found, reason = outcome(program)
+        assert not found, f"{program}: {found[0]}"
+        assert (reason is not None) == (before and after), f"{program}: {reason}"
+
+
+@pytest.mark.rules("TEN-41")
+def test_a_leaf_made_inside_is_refused_as_a_result_if_it_has_hooks() -> None:
+    """Or if another result was computed from it."""
+    for hooked, used, returned in product((False, True), repeat=3):
+        steps = [("leaf", 0, 0), *[("hook", 2, 2)] * hooked, *[("twice", 2, 2)] * used]
+        program = Small("plain", tuple(steps), (0, 1) if returned else (0,))
+        found, reason = outcome(program)
+        assert not found, f"{program}: {found[0]}"
+        is_result = returned or not used
+        assert (reason is not None) == (is_result and (hooked or used)), f"{program}: {reason}"
