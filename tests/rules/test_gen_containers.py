@@ -44,7 +44,8 @@ def doubled(*args: Any, **kwargs: Any) -> Any:
     def each(value: Any) -> Any:
         return value * 2 if isinstance(value, al.Tensor) else value
 
-    return optree.tree_map(each, (args, kwargs), none_is_leaf=True)
+    whole: Any = (args, kwargs)
+    return optree.tree_map(each, whole, none_is_leaf=True)
 
 
 def _plain(result: Any) -> Any:
