@@ -269,8 +269,9 @@ def with_own_history(view: Tensor, node: TapeNode, index: int, kind: CreationKin
 def rebuilt_after(result: tuple[int, OutputMeta]) -> float:
     """The order of rebuilding: leaves first, those that are views of leaves after them."""
     output = result[1]
-    is_leaf = isinstance(output, Alias) and output.view.is_leaf
-    return len(output.view.chain.steps) if is_leaf else inf
+    if isinstance(output, Alias) and output.view.is_leaf:
+        return len(output.view.chain.steps)
+    return inf
 
 
 def as_leaf(view: Tensor) -> Tensor:
