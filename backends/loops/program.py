@@ -1,0 +1,270 @@
+"""Kernels, and programs of them: the loop IR that C and CUDA are printed from.
+
+A kernel is a perfect nest of axes and a list of statements, each a scalar expression at every point
+of the axes that it uses. Nothing in it is of one device. Statements mean what they would mean as
+array operations, one after the other. Invariants K-1 to K-9 are checked by `verify`.
+Spec: `specs/loops.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, TypeAlias
+
+import attrs
+
+from aotlite.backends.loops.expr import Affine, Scalar, walk
+from aotlite.ir.dtypes import DType
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import PureOp
+
+
+class Kind(enum.Enum):
+    """Whose memory a buffer is."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    """Allocated at each call and given away."""
+    TEMPORARY = "temporary"
+    CONSTANT = "constant"
+
+
+@attrs.frozen
+class Buffer:
+    """Flat memory of `size` elements. An input's first element is where its window starts."""
+
+    number: int
+    dtype: DType
+    size: int
+    kind: Kind
+    value: Any = attrs.field(default=None, eq=False, repr=False, kw_only=True)
+    """Of a constant: the array, flat."""
+
+
+# ------------------------------------------------------------------------------------- statements
+@attrs.frozen
+class Let:
+    """Defines a name as a value."""
+
+    name: int
+    value: Scalar
+
+
+@attrs.frozen
+class Reduce:
+    """Defines names as the combination of values over all inner axes.
+
+    The combiner `kind` (`combiners.py`) has as many parts as there are names and values. Of n inner
+    points in order, flattened, point j goes to partial j mod `lanes`, in ascending order; partials
+    are combined in halves: l with l + h for h = lanes/2, ..., 1. `lanes` is a power of two.
+    """
+
+    names: tuple[int, ...]
+    kind: str
+    values: tuple[Scalar, ...]
+    lanes: int = 1
+
+
+@attrs.frozen
+class Scan:
+    """Defines names, at each inner point, as the combination of all values up to it."""
+
+    names: tuple[int, ...]
+    kind: str
+    values: tuple[Scalar, ...]
+
+
+@attrs.frozen
+class Store:
+    """Writes a value at an address, at every point of the kernel's `level` axes.
+
+    `combine` None: replaces; two points never write one address, or do so in ascending order of the
+    inner axes and the last one stays. Otherwise the name of a combiner of one part: what lies there
+    is combined with the value, in ascending order of the inner axes.
+    """
+
+    buffer: int
+    address: Affine
+    value: Scalar
+    combine: str | None = attrs.field(default=None, kw_only=True)
+    each_row: bool = attrs.field(default=False, kw_only=True)
+    """At points of the space axes only: address and value use no inner axis."""
+
+
+Statement: TypeAlias = Let | Reduce | Scan | Store
+
+
+@attrs.frozen
+class Kernel:
+    """Statements over axes. Axes `extents[:space]` are independent; the others are inner axes,
+    which reductions and scans go over in ascending order."""
+
+    name: str
+    extents: tuple[int, ...]
+    space: int
+    body: tuple[Statement, ...]
+    vector: int | None = attrs.field(default=None, kw_only=True)
+    """The axis along which neighbouring points are computed at once; None: not decided."""
+
+    def __str__(self) -> str:
+        inner = [f"*i{k}<{n}" for k, n in enumerate(self.extents)][self.space :]
+        axes = [f"i{k}<{n}" for k, n in enumerate(self.extents)][: self.space]
+        lines = [f"kernel {self.name}[{', '.join([*axes, *inner])}]:"]
+        return "\n  ".join([*lines, *map(_statement_text, self.body)])
+
+
+@attrs.frozen
+class Gemm:
+    """C = A B for each batch: (m, k) (k, n) -> (m, n) windows of buffers in one float dtype.
+
+    A window is (buffer, start, strides of the batch axes, row stride, column stride); one of the
+    last two strides of each is 1. `batch` are the extents of the batch axes.
+    """
+
+    name: str
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    a: Window
+    b: Window
+    c: Window
+
+
+@attrs.frozen
+class Window:
+    """Where a matrix of each batch lies in a buffer. Elements."""
+
+    buffer: int
+    start: int
+    batch: tuple[int, ...]
+    row: int
+    column: int
+
+
+@attrs.frozen
+class Placed:
+    """A value that lies in a buffer with the geometry of its meta."""
+
+    buffer: int
+    start: int
+    meta: TensorMeta
+
+
+@attrs.frozen
+class Extern:
+    """An op that has no loop form, by its own kernel. `args` are the op's, with Placed for
+    tensors."""
+
+    op: PureOp
+    args: tuple[Any, ...]
+    results: tuple[Placed | None, ...]
+    """Where each result goes; None for one that nobody needs."""
+    meta: Any = None
+    """The op's result meta, or the tuple of them."""
+
+
+Step: TypeAlias = Kernel | Gemm | Extern
+
+
+@attrs.frozen
+class Program:
+    """Steps in order over buffers. `inputs` are the buffers of the graph's placeholders, None for
+    those that nothing reads; `outputs` what it returns, in order."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    inputs: tuple[int | None, ...]
+    outputs: tuple[Placed | None, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [f"program {self.name}:", *map(_buffer_text, self.buffers), *map(str, self.steps)]
+        )
+
+
+# ---------------------------------------------------------------------------------------- queries
+def values_of(statement: Statement) -> tuple[Scalar, ...]:
+    """The expressions of a statement; a store's address's too."""
+    match statement:
+        case Let(value=value):
+            return (value,)
+        case Store(value=value, address=address):
+            return (value, *[each for each, _ in address.dynamic])
+        case _:
+            return statement.values
+
+
+def names_of(statement: Statement) -> tuple[int, ...]:
+    """The names that a statement defines."""
+    match statement:
+        case Let(name=name):
+            return (name,)
+        case Store():
+            return ()
+        case _:
+            return statement.names
+
+
+def loads_of(kernel: Kernel) -> list[Scalar]:
+    """Every load of a kernel once, in order of first use."""
+    roots = [value for statement in kernel.body for value in values_of(statement)]
+    return [value for value in walk(roots) if value.op == "load"]
+
+
+def stores_of(kernel: Kernel) -> list[Store]:
+    """The stores of a kernel."""
+    return [statement for statement in kernel.body if type(statement) is Store]
+
+
+def reads(step: Step) -> set[int]:
+    """The buffers that a step reads."""
+    match step:
+        case Kernel():
+            combined = {store.buffer for store in stores_of(step) if store.combine}
+            return {value.args[0] for value in loads_of(step)} | combined
+        case Gemm():
+            return {step.a.buffer, step.b.buffer}
+        case Extern():
+            return {placed.buffer for placed in operands_of(step)}
+
+
+def writes(step: Step) -> set[int]:
+    """The buffers that a step writes."""
+    match step:
+        case Kernel():
+            return {store.buffer for store in stores_of(step)}
+        case Gemm():
+            return {step.c.buffer}
+        case Extern():
+            return {placed.buffer for placed in step.results if placed is not None}
+
+
+def operands_of(step: Extern) -> list[Placed]:
+    """The tensors among an extern's arguments, those in lists too."""
+    found = []
+    for value in step.args:
+        items = value if type(value) is tuple else (value,)
+        found += [item for item in items if type(item) is Placed]
+    return found
+
+
+# --------------------------------------------------------------------------------------- printing
+def _buffer_text(buffer: Buffer) -> str:
+    return f"  b{buffer.number}: {buffer.dtype.short}[{buffer.size}] {buffer.kind.value}"
+
+
+def _statement_text(statement: Statement) -> str:
+    match statement:
+        case Let(name=name, value=value):
+            return f"v{name} = {value}"
+        case Store(buffer=buffer, address=address, value=value, combine=combine, each_row=row):
+            how = f" {combine}=" if combine else " ="
+            return f"{'each row: ' if row else ''}b{buffer}[{address}]{how} {value}"
+        case _:
+            names = ", ".join([f"v{k}" for k in statement.names])
+            values = ", ".join(map(str, statement.values))
+            lanes = f" lanes={statement.lanes}" if type(statement) is Reduce else ""
+            word = type(statement).__name__.lower()
+            return f"{names} = {word}<{statement.kind}{lanes}>({values})"
