@@ -258,9 +258,10 @@ def walk(roots: Iterable[Scalar]) -> Iterator[Scalar]:
         stack.extend([(operand, False) for operand in reversed(value.operands)])
 
 
-def rebuilt(
-    root: Scalar, change: Callable[[Scalar], Scalar | None], memo: dict[Scalar, Scalar] | None = None
-) -> Scalar:
+Change = Callable[[Scalar], Scalar | None]
+
+
+def rebuilt(root: Scalar, change: Change, memo: dict[Scalar, Scalar] | None = None) -> Scalar:
     """The tree with those scalars replaced for which `change` gives another one.
 
     Operands are rebuilt first; `change` sees the rebuilt scalar. `memo` may be shared by trees that

@@ -1,0 +1,171 @@
+"""How reductions and scans combine: associative operations on tuples of scalars.
+
+Printers and the interpreter use the same trees, so that partial results are the same everywhere.
+Spec: `specs/loops.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+
+from aotlite.backends.loops.expr import Scalar, const, function, make, where
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import GraphError
+
+Parts = Sequence[Scalar]
+
+
+@attrs.frozen
+class Combiner:
+    """An associative operation on `parts` scalars.
+
+    `identity(dtypes)` changes nothing it is combined with; `empty(dtypes)` is the result of no
+    points at all, None where there is none. `combine(a, b)`: a is of earlier points than b.
+    """
+
+    name: str
+    parts: int
+    identity: Callable[[Sequence[DType]], Parts]
+    combine: Callable[[Parts, Parts], Parts]
+    empty: Callable[[Sequence[DType]], Parts] | None = None
+    ufunc: str | None = None
+    """NumPy's function for two arrays of one part, bit for bit the same."""
+
+
+def _is_nan(value: Scalar) -> Scalar:
+    return make("ne", value, value)
+
+
+def _larger(a: Parts, b: Parts) -> Parts:
+    """NaN wins; of equal ones the earlier stays."""
+    if not a[0].dtype.is_floating_point:
+        return (where(a[0] >= b[0], a[0], b[0]),)
+    return (where(make("or", a[0] >= b[0], _is_nan(a[0])), a[0], b[0]),)
+
+
+def _smaller(a: Parts, b: Parts) -> Parts:
+    if not a[0].dtype.is_floating_point:
+        return (where(a[0] <= b[0], a[0], b[0]),)
+    return (where(make("or", a[0] <= b[0], _is_nan(a[0])), a[0], b[0]),)
+
+
+def _lowest(dtype: DType) -> Scalar:
+    if dtype.is_floating_point:
+        return const(-np.inf, dtype)
+    return const(0 if dtype.itemsize and dtype.kind == 0 else np.iinfo(dtype.numpy).min, dtype)
+
+
+def _highest(dtype: DType) -> Scalar:
+    if dtype.is_floating_point:
+        return const(np.inf, dtype)
+    return const(1 if dtype.kind == 0 else np.iinfo(dtype.numpy).max, dtype)
+
+
+def _first_best(better: str) -> Callable[[Parts, Parts], Parts]:
+    """Of (value, position): the better value; NaN is best; of equal ones the first position."""
+
+    def combine(a: Parts, b: Parts) -> Parts:
+        wins = make(better, b[0], a[0])
+        same = make("eq", a[0], b[0])
+        if a[0].dtype.is_floating_point:
+            wins = make("or", wins, make("and", _is_nan(b[0]), make("not", _is_nan(a[0]))))
+            same = make("or", same, make("and", _is_nan(a[0]), _is_nan(b[0])))
+            wins = make("and", wins, make("or", make("not", _is_nan(a[0])), _is_nan(b[0])))
+        wins = make("or", wins, make("and", same, b[1] < a[1]))
+        return where(wins, b[0], a[0]), where(wins, b[1], a[1])
+
+    return combine
+
+
+def _joined_exponentials(a: Parts, b: Parts) -> Parts:
+    """Of (maximum, sum of exp(x - maximum)): both of all points."""
+    top = _larger(a[:1], b[:1])[0]
+
+    def scaled(part: Parts) -> Scalar:
+        shift = function("exp", top.dtype, part[0] - top)
+        return where(make("eq", part[0], top), part[1], part[1] * shift)
+
+    return top, scaled(a) + scaled(b)
+
+
+def _joined_moments(a: Parts, b: Parts) -> Parts:
+    """Of (count, mean, sum of squared deviations), as Chan, Golub and LeVeque (1979) join them."""
+    count = a[0] + b[0]
+    apart = b[1] - a[1]
+    share = where(make("eq", b[0], 0.0), const(0.0, count.dtype), b[0] / count)
+    return count, a[1] + apart * share, a[2] + b[2] + apart * apart * a[0] * share
+
+
+def _zeros(kinds: Sequence[DType]) -> Parts:
+    return [const(0, kind) for kind in kinds]
+
+
+def _nothing_added(kinds: Sequence[DType]) -> Parts:
+    """-0.0 leaves a sum that is -0.0 as it is."""
+    return [const(-0.0 if kind.is_floating_point else 0, kind) for kind in kinds]
+
+
+_LAST = np.iinfo(np.int64).max
+
+COMBINERS: dict[str, Combiner] = {
+    each.name: each
+    for each in (
+        Combiner("sum", 1, _nothing_added, lambda a, b: (a[0] + b[0],), _zeros, "add"),
+        Combiner(
+            "prod",
+            1,
+            lambda kinds: (const(1, kinds[0]),),
+            lambda a, b: (a[0] * b[0],),
+            lambda kinds: (const(1, kinds[0]),),
+            "multiply",
+        ),
+        Combiner("max", 1, lambda kinds: (_lowest(kinds[0]),), _larger),
+        Combiner("min", 1, lambda kinds: (_highest(kinds[0]),), _smaller),
+        Combiner(
+            "any",
+            1,
+            lambda kinds: (const(False, kinds[0]),),
+            lambda a, b: (a[0] | b[0],),
+            _zeros,
+            "logical_or",
+        ),
+        Combiner(
+            "all",
+            1,
+            lambda kinds: (const(True, kinds[0]),),
+            lambda a, b: (a[0] & b[0],),
+            lambda kinds: (const(True, kinds[0]),),
+            "logical_and",
+        ),
+        Combiner(
+            "argmax",
+            2,
+            lambda kinds: (_lowest(kinds[0]), const(_LAST, kinds[1])),
+            _first_best("gt"),
+        ),
+        Combiner(
+            "argmin",
+            2,
+            lambda kinds: (_highest(kinds[0]), const(_LAST, kinds[1])),
+            _first_best("lt"),
+        ),
+        Combiner(
+            "sum_exp",
+            2,
+            lambda kinds: (_lowest(kinds[0]), const(0, kinds[1])),
+            _joined_exponentials,
+        ),
+        Combiner("moments", 3, _zeros, _joined_moments, _zeros),
+    )
+}
+
+
+def combiner(kind: str) -> Combiner:
+    """The combiner of this name."""
+    found = COMBINERS.get(kind)
+    if found is None:
+        raise GraphError(f"loops: combiner is {kind!r}, expected one of {', '.join(COMBINERS)}")
+    return found
