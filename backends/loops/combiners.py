@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.loops.expr import Scalar, const, function, make, where
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import GraphError
 
 Parts = Sequence[Scalar]
@@ -55,13 +55,13 @@ def _smaller(a: Parts, b: Parts) -> Parts:
 def _lowest(dtype: DType) -> Scalar:
     if dtype.is_floating_point:
         return const(-np.inf, dtype)
-    return const(0 if dtype.itemsize and dtype.kind == 0 else np.iinfo(dtype.numpy).min, dtype)
+    return const(False if dtype is bool_ else np.iinfo(dtype.name).min, dtype)
 
 
 def _highest(dtype: DType) -> Scalar:
     if dtype.is_floating_point:
         return const(np.inf, dtype)
-    return const(1 if dtype.kind == 0 else np.iinfo(dtype.numpy).max, dtype)
+    return const(True if dtype is bool_ else np.iinfo(dtype.name).max, dtype)
 
 
 def _first_best(better: str) -> Callable[[Parts, Parts], Parts]:

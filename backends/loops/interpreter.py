@@ -157,7 +157,7 @@ class KernelRun:
             case "axis":
                 return _Value(self._axis(scalar.args[0]))
             case "const":
-                return _Value(np.full((1,) * self.ndim, *scalar.args, scalar.dtype.numpy))
+                return _Value(filled((1,) * self.ndim, scalar))
             case "load":
                 return self._load(*scalar.args)
             case "where":
@@ -303,10 +303,8 @@ def reduced(kind: Combiner, arrays: list[Array], kinds: list[DType], lanes: int)
     if n == 0:
         if kind.empty is None:
             raise GraphError(f"loops: {kind.name} of no points, expected at least one")
-        return [np.full(rows, *part.args, part.dtype.numpy) for part in kind.empty(kinds)]
-    partial = [
-        np.full((rows, lanes), *part.args, part.dtype.numpy) for part in kind.identity(kinds)
-    ]
+        return [filled((rows,), part) for part in kind.empty(kinds)]
+    partial = [filled((rows, lanes), part) for part in kind.identity(kinds)]
     if lanes == 1 and kind.ufunc is not None:
         first = np.concatenate([partial[0], arrays[0]], axis=1)
         return [getattr(np, kind.ufunc).accumulate(first, axis=1, dtype=first.dtype)[:, -1]]
@@ -319,9 +317,14 @@ def reduced(kind: Combiner, arrays: list[Array], kinds: list[DType], lanes: int)
             old[:, :width] = new
     while partial[0].shape[1] > 1:
         half = partial[0].shape[1] // 2
-        first, second = [p[:, :half] for p in partial], [p[:, half:] for p in partial]
-        partial = _joined(kind, first, second, kinds)
+        halves = [p[:, :half] for p in partial], [p[:, half:] for p in partial]
+        partial = _joined(kind, *halves, kinds)
     return [p[:, 0] for p in partial]
+
+
+def filled(shape: tuple[int, ...], number: Scalar) -> Array:
+    """An array of one constant."""
+    return np.full(shape, number.args[0], number.dtype.numpy)
 
 
 def scanned(kind: Combiner, arrays: list[Array], values: Sequence[Scalar]) -> list[Array]:
