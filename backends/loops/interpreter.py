@@ -28,6 +28,7 @@ from aotlite.backends.loops.program import (
     Step,
     Store,
     Window,
+    slots,
 )
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.dtypes import DType
@@ -49,13 +50,28 @@ def run_program(program: Program, inputs: Sequence[Array | None]) -> Memory:
     return memory
 
 
-def allocated(program: Program) -> Memory:
-    """Memory for all buffers but the inputs."""
+def interpreted(program: Program) -> Callable[[list[Array]], None]:
+    """What computes a program on the arrays of its `slots`: inputs that are read, and outputs."""
+    numbers = [buffer.number for buffer in slots(program)]
+
+    def execute(arrays: list[Array]) -> None:
+        memory = dict(zip(numbers, [array.reshape(-1) for array in arrays], strict=True))
+        memory |= allocated(program, (Kind.TEMPORARY, Kind.CONSTANT))
+        for step in program.steps:
+            run_step(step, memory)
+
+    return execute
+
+
+def allocated(program: Program, kinds: Sequence[Kind] = tuple(Kind)) -> Memory:
+    """Memory for the buffers of these kinds, never for the inputs."""
     memory: Memory = {}
     for buffer in program.buffers:
+        if buffer.kind is Kind.INPUT or buffer.kind not in kinds:
+            continue
         if buffer.kind is Kind.CONSTANT:
             memory[buffer.number] = buffer.value
-        elif buffer.kind is not Kind.INPUT:
+        else:
             memory[buffer.number] = np.empty(buffer.size, buffer.dtype.numpy)
     return memory
 

@@ -250,6 +250,12 @@ def operands_of(step: Extern) -> list[Placed]:
     return found
 
 
+def slots(program: Program) -> list[Buffer]:
+    """The buffers of which a caller has the memory: inputs, then outputs, by number."""
+    kinds = (Kind.INPUT, Kind.OUTPUT)
+    return [buffer for kind in kinds for buffer in program.buffers if buffer.kind is kind]
+
+
 # --------------------------------------------------------------------------------------- printing
 def _buffer_text(buffer: Buffer) -> str:
     return f"  b{buffer.number}: {buffer.dtype.short}[{buffer.size}] {buffer.kind.value}"
