@@ -170,7 +170,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
     if op.lists:
         others += [t for i in op.lists for t in args[i] if t is not None]
     onto_itself = op is COPY_ and args[1] is target  # counts as a write, and changes nothing
-    if not onto_itself:
+    if not onto_itself or not target.storage.writable:
         _check_memory(op, target, others, args)
     node, base_edge = None, None
     if type(target.storage.version) is not int:

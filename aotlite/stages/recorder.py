@@ -324,9 +324,10 @@ class CaptureRecorder:
     def check_paths(self, starts: Sequence[Edge | None], sinks: Sequence[Edge | None]) -> None:
         with recording(None):
             outside = [
-                (i.entry, edge_of(self._reals[id(i.fake)]))
+                (entry, edge_of(self._reals[id(i.fake)]))
                 for i in self.inputs
-                if i.entry is not None
+                for entry in (i.entry, edge_of(i.fake) if i.fake._leaf else None)
+                if entry is not None  # a leaf whose geometry changes has another edge then
             ]
         if passes_outside(starts, sinks, [*outside, *ways(self.families.all())]):
             raise self.refuse(

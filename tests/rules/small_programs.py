@@ -209,12 +209,6 @@ def drawn(rng: Random) -> Small:
     return Small(name, tuple(steps), results, rng.random() < 0.8, rng.random() < 0.2)
 
 
-KNOWN = frozenset({126, 185})
-"""Numbers of programs that are not as in eager: a write without grad to a view of a leaf made
-inside, and the class of eager's error where read-only memory is copied to itself.
-"""
-
-
 def outcome(program: Small) -> tuple[list[str], str | None]:
     """What differs between the compiled and the eager program; what is refused instead."""
     its = program.world(program)

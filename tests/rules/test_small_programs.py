@@ -7,14 +7,16 @@ from random import Random
 
 import pytest
 
-from tests.rules.small_programs import KNOWN, Small, drawn, outcome
+from tests.rules.small_programs import Small, drawn, outcome
 
 COUNT = 300
+FOUND = (1583, 2558)
+"""Programs that once differed: read-only memory copied to itself; a leaf with another geometry."""
 
 
 @pytest.mark.rules("GEN-11", "GEN-2")
 def test_a_short_program_is_eagers_or_refused_before_anything_happens() -> None:
-    for number in sorted(set(range(COUNT)) - KNOWN):
+    for number in (*range(COUNT), *FOUND):
         program = drawn(Random(number))
         found, _ = outcome(program)
         assert not found, f"{number}: {program}: {found[0]}"
