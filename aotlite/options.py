@@ -59,8 +59,9 @@ class Options:
     """False: calls go the general ways, which do the same more slowly."""
     num_params_buffers: int = 0
     """So many flat arguments, from the first on, are the same memory at every call."""
-    keep_inference_input_mutations: bool = False
-    """Graphs without backward write their inputs themselves (FUN-21)."""
+    keep_inference_input_mutations: bool | None = None
+    """Graphs without backward write their inputs themselves (FUN-21); None: where the backend
+    fuses, which then reads and writes them once."""
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
     """Functions that pack and unpack saved values, as parts of the graphs (SAV-7)."""
     saved_hooks_mode: str = "donated"
@@ -74,6 +75,25 @@ class Options:
     def backward_backend(self) -> Backend:
         """Who compiles a backward."""
         return self.bw_compiler or self.backend
+
+    def keeps_writes(self) -> bool:
+        """Whether graphs without backward write their inputs themselves."""
+        kept = self.keep_inference_input_mutations
+        return _fuses(self.forward_backend(training=False)) if kept is None else kept
+
+    def partitioner(self) -> Callable[[Graph], Any] | None:
+        """What divides joint graphs; None for the stage's own way.
+
+        A backend that fuses computes cheap values again for less than it costs to keep them.
+        """
+        is_open = self.partition is None and "partition" not in self.stages
+        if is_open and _fuses(self.backward_backend()):
+            return _partition("min_cut")  # type: ignore[no-any-return]
+        return self.partition
+
+
+def _fuses(backend: Backend) -> bool:
+    return bool(getattr(backend, "fuses", False))
 
 
 def make_options(
@@ -92,7 +112,7 @@ def make_options(
     recompile_limit: int = 32,
     fast_paths: bool = True,
     num_params_buffers: int = 0,
-    keep_inference_input_mutations: bool = False,
+    keep_inference_input_mutations: bool | None = None,
     saved_hooks: Any = None,
     saved_hooks_mode: str = "donated",
     **unknown: Any,
@@ -119,9 +139,7 @@ def make_options(
         recompile_limit=_limit(recompile_limit),
         fast_paths=_switch("fast_paths", fast_paths),
         num_params_buffers=_count(num_params_buffers),
-        keep_inference_input_mutations=_switch(
-            "keep_inference_input_mutations", keep_inference_input_mutations
-        ),
+        keep_inference_input_mutations=_kept(keep_inference_input_mutations),
         saved_hooks=_saved_hooks(saved_hooks),
         saved_hooks_mode=_saved_hooks_mode(saved_hooks_mode),
     )
@@ -159,6 +177,10 @@ def _switch(name: str, value: Any) -> bool:
     return value
 
 
+def _kept(value: Any) -> bool | None:
+    return None if value is None else _switch("keep_inference_input_mutations", value)
+
+
 def _saved_hooks(hooks: Any) -> Any:
     pair = isinstance(hooks, (tuple, list)) and len(hooks) == 2 and all(map(callable, hooks))
     if hooks is not None and not pair:
@@ -189,8 +211,12 @@ def _level(verify: bool | int | None) -> int:
 
 
 def _partition(partition: Any) -> Any:
-    if partition is None or partition == "default":
+    if partition is None:
         return None
+    if partition == "default":
+        from aotlite.stages.s8_partition import default_partition
+
+        return default_partition
     if partition == "min_cut":
         from aotlite.partition import min_cut_rematerialization_partition
 

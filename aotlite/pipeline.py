@@ -190,7 +190,7 @@ class _Journey:
 
     def _whole(self, meta: FunctionMeta, graph: Graph) -> tuple[Partition, FunctionMeta]:
         """A graph without backward; it may write its inputs itself (FUN-21)."""
-        kept = self.options.keep_inference_input_mutations
+        kept = self.options.keeps_writes()
         if kept:
             graph, meta = with_closing_copies(graph, meta)
         whole = Partition(graph, None, ())
@@ -202,7 +202,7 @@ class _Journey:
         return whole, meta
 
     def _partition(self, graph: Graph) -> Partition:
-        chosen = self.options.partition or self.stage["partition"]
+        chosen = self.options.partitioner() or self.stage["partition"]
         ours = chosen is default_partition
         partition = default_partition(graph) if ours else call_partitioner(chosen, graph)
         self._show("8 partition", partition)
