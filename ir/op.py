@@ -247,6 +247,11 @@ class PureOp(Op):
     """What the eager engine found for a key: the result's meta; the function that computes on the
     operands' arrays; how to adopt what it gives, None where that is new memory which lies as the
     meta says; and how many of the arguments it takes, None for all."""
+    loops: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    """What the op is as loops, told to the writer that it is given first (`specs/lowering.md`)."""
+    expands: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    """What the op is in simpler ops: a function of its parameters, in operand methods. It may give
+    NotImplemented for operands for which there is nothing simpler."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True

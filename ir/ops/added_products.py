@@ -16,7 +16,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 from aotlite.ir.ops.products import check_batches, check_factors, check_ranks
 
 Shape = tuple[int, ...]
@@ -78,8 +78,12 @@ def _declare(
     shape_of: Callable[..., Shape],
     product: Callable[..., Any],
     gradients: dict[str, Callable[..., Any]],
+    multiplied: Callable[..., Any] = lambda x, y: x.matmul(y),
 ) -> PureOp:
-    """Declares an op by its product (arrays in the wide dtype) and its factors' gradients."""
+    """Declares an op by its product (arrays in the wide dtype) and its factors' gradients.
+
+    `multiplied` is the product of operands.
+    """
     op = schema.partition("(")[0]
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, x: Any, y: Any, *scales: Any) -> Any:
@@ -93,7 +97,22 @@ def _declare(
         vjp={"self": lambda grad, beta: _scaled(grad, beta), **gradients},
         cost=Cost.CONTRACTION,
         inplace=True,
+        expands=_expanded(multiplied),
     )
+
+
+def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
+    def expanded(self: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        if not self.dtype.is_differentiable:
+            beta, alpha = int(beta), int(alpha)
+        whole = product(widened(a, self.dtype), widened(b, self.dtype))
+        whole = whole if alpha == 1 else whole * alpha
+        if beta != 0:
+            added = widened(self)
+            whole = whole + (added if beta == 1 else added * beta)
+        return whole.to(self.dtype)
+
+    return expanded
 
 
 def _scaled(grad: Any, factor: Any) -> Any:
@@ -139,6 +158,12 @@ BADDBMM = _declare(
 """beta * self + alpha * (batch1 @ batch2): (b, m, k) (b, k, n) -> (b, m, n)."""
 
 
+def _flat_factors(x: Any, y: Any) -> tuple[Any, Any]:
+    (batch, rows, inner), columns = x.shape, y.shape[2]
+    flat = x.permute((1, 0, 2)).reshape((rows, batch * inner))
+    return flat, y.reshape((batch * inner, columns))
+
+
 def _summed_product(xp: Any, x: Any, y: Any) -> Any:
     """The sum over the batch as one product of a wide with a tall matrix."""
     (batch, rows, inner), columns = x.shape, y.shape[2]
@@ -155,6 +180,7 @@ ADDBMM = _declare(
         "batch1": lambda grad, batch2, alpha: _scaled(grad.matmul(conj(batch2).mT), alpha),
         "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
     },
+    lambda x, y: _flat_factors(x, y)[0].matmul(_flat_factors(x, y)[1]),
 )
 """beta * self + alpha * the sum of batch1 @ batch2: (b, m, k) (b, k, n) -> (m, n)."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops import expansions
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.normalize import (
@@ -85,6 +86,16 @@ def _train_to_weight(grad_output: Any, input: Any, mean: Any, var: Any, eps: flo
     return channel_sum(widened(grad_output) * unit)
 
 
+def _train_expanded(
+    input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> tuple[Any, Any, Any]:
+    dims = (0, *range(2, input.ndim))
+    unit, mean, var = expansions.standard(widened(input), dims, eps)
+    weight, bias = expansions.by_channel(input, weight, bias)
+    result = expansions.affine(unit, weight, bias).to(input.dtype)
+    return result, mean.view(input.shape[1:2]), var.view(input.shape[1:2])
+
+
 BATCH_NORM_TRAIN: PureOp = pure(
     "batch_norm_train(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
     "-> (Tensor output, Tensor mean, Tensor var)",
@@ -96,6 +107,7 @@ BATCH_NORM_TRAIN: PureOp = pure(
         "bias": lambda grad_output: channel_sum(grad_output),
     },
     cost=Cost.REDUCTION,
+    expands=_train_expanded,
 )
 """(n, c, *) normalized by the batch, and the mean and biased variance of each channel, (c,)."""
 
@@ -153,6 +165,20 @@ def _eval_to_var(
     return moved * -0.5
 
 
+def _eval_expanded(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-05,
+) -> Any:
+    scale = (widened(running_var) + eps).sqrt().reciprocal()
+    values = (widened(running_mean), scale, weight, bias)
+    mean, scale, weight, bias = expansions.by_channel(input, *values)
+    return expansions.affine((widened(input) - mean) * scale, weight, bias).to(input.dtype)
+
+
 BATCH_NORM_EVAL: PureOp = pure(
     "batch_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, "
     "Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor",
@@ -166,5 +192,6 @@ BATCH_NORM_EVAL: PureOp = pure(
         "bias": lambda grad: channel_sum(grad),
     },
     cost=Cost.REDUCTION,
+    expands=_eval_expanded,
 )
 """(n, c, *) normalized by given statistics."""

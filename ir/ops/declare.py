@@ -136,6 +136,7 @@ def pointwise(
     rounds: tuple[str, ...] = (),
     widens: bool = True,
     inplace: bool = False,
+    expands: Callable[..., Any] | None = None,
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
@@ -176,6 +177,7 @@ def pointwise(
             compute=None if isinstance(kernel, str) or literal or rounds else kernel,
             numbers=numbers,
             computes=(lambda dtype: accumulator(wanted(dtype))) if widens else wanted,
+            expands=expands,
         )
     )
     if inplace:
@@ -288,7 +290,7 @@ def pure(
 ) -> PureOp:
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
-    `facts` are fields of `PureOp` that few ops have: `additive`, `namespaced`.
+    `facts` are fields of `PureOp` that few ops have: `additive`, `expands`, `namespaced`.
     """
     parsed = schema_of(schema)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import Formulas, pure, to_float
+from aotlite.ir.ops.expansions import dims_of, floating, total
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import cast, is_complex, wide
+from aotlite.ir.ops.precision import cast, is_complex, wide, widened
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims
 
 
@@ -45,16 +47,32 @@ def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) 
     return kept(grad, self.meta, dim, keepdim) * conj((self - total).exp())
 
 
+def _logsumexp_expanded(self: Any, dim: Dims, keepdim: bool = False) -> Any:
+    dims, final = dims_of(self, dim), floating(self)
+    value = widened(self, final)
+    if 0 in self.shape or not dims:
+        return total(value.exp(), dims, keepdim=keepdim).log().to(final)
+    if self.is_complex():
+        return NotImplemented
+    peak = value.amax(dims, True)
+    peak = (peak.abs() == math.inf).where(0, peak)
+    logs = (value - peak).exp().sum(dims, keepdim).log()
+    return (logs + peak.view(logs.shape)).to(final)
+
+
 LOGSUMEXP: PureOp = pure(
     "logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
     meta=_logsumexp_rule,
     kernel=_logsumexp_kernel,
     vjp={"self": _logsumexp_vjp},
     cost=Cost.REDUCTION,
+    expands=_logsumexp_expanded,
 )
 
 
-def _softmax_op(name: str, compute: Callable[..., Any], vjp: Formulas) -> PureOp:
+def _softmax_op(
+    name: str, compute: Callable[..., Any], vjp: Formulas, expands: Callable[..., Any]
+) -> PureOp:
     def rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
         sizes.wrap_dim(dim, len(self.shape), op=name)
         dtype = require_floating(name, dtype or self.dtype)
@@ -74,6 +92,7 @@ def _softmax_op(name: str, compute: Callable[..., Any], vjp: Formulas) -> PureOp
         kernel=kernel,
         vjp=vjp,
         cost=Cost.REDUCTION,
+        expands=expands,
     )
 
 
@@ -95,5 +114,30 @@ def _log_softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
     return grad - result.exp() * grad.sum(dim, True)
 
 
-SOFTMAX = _softmax_op("softmax", _softmax, {"self": _softmax_vjp})
-LOG_SOFTMAX = _softmax_op("log_softmax", _log_softmax, {"self": _log_softmax_vjp})
+def _shifted(x: Any, dim: int, dtype: DType) -> Any:
+    """The operand less its maximum, so that no exponential overflows."""
+    value = widened(x, dtype)
+    return value - value.amax((dim,), True) if x.ndim else value - value
+
+
+def _softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
+    final = dtype or self.dtype
+    if 0 in self.shape:
+        return self.to(final)
+    raised = _shifted(self, dim, final).exp()
+    return (raised / raised.sum((dim,) if self.ndim else None, True)).to(final)
+
+
+def _log_softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
+    final = dtype or self.dtype
+    if 0 in self.shape:
+        return self.to(final)
+    shifted = _shifted(self, dim, final)
+    logs = shifted.exp().sum((dim,) if self.ndim else None, True).log()
+    return (shifted - logs).to(final)
+
+
+SOFTMAX = _softmax_op("softmax", _softmax, {"self": _softmax_vjp}, _softmax_expanded)
+LOG_SOFTMAX = _softmax_op(
+    "log_softmax", _log_softmax, {"self": _log_softmax_vjp}, _log_softmax_expanded
+)

@@ -90,6 +90,10 @@ AMINMAX: PureOp = pure(
     kernel=_aminmax_kernel,
     vjp={"self": _aminmax_vjp},
     cost=Cost.REDUCTION,
+    expands=lambda self, *, dim=None, keepdim=False: (
+        self._do("amin", dim, keepdim),
+        self._do("amax", dim, keepdim),
+    ),
 )
 
 
@@ -115,6 +119,7 @@ def _of_everything(name: str) -> PureOp:
         kernel=kernel,
         vjp={"self": chosen_all_vjp},
         cost=Cost.REDUCTION,
+        expands=lambda self: self._do(f"a{name}"),
         namespaced=lambda meta, self: namespaced(name)(meta, self, None, False),
     )
 

@@ -101,6 +101,10 @@ def _with_last(meta: TensorMeta) -> TensorMeta:
     return tensor_meta((*meta.shape, 1), (*meta.stride, 1), meta.dtype, meta.device)
 
 
+def _stack_expanded(tensors: tuple[Any, ...], dim: int = 0) -> Any:
+    return _cat("stack", tuple([x.unsqueeze(dim) for x in tensors]), dim)
+
+
 STACK: PureOp = pure(
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
     meta=_stack_rule,
@@ -109,6 +113,7 @@ STACK: PureOp = pure(
     ),
     vjp={"tensors": lambda grad, dim: list(grad.unbind(dim))},
     cost=Cost.INDEXING,
+    expands=_stack_expanded,
 )
 
 

@@ -9,6 +9,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops import expansions
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.memory_format import image_like
@@ -120,6 +121,18 @@ def _to_bias(grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: A
     return grad.sum_to(normalized_shape)
 
 
+def _layer_norm_expanded(
+    input: Any,
+    normalized_shape: Ints,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-05,
+) -> Any:
+    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    unit = expansions.standard(widened(input), dims, eps)[0]
+    return expansions.affine(unit, weight, bias).to(input.dtype)
+
+
 LAYER_NORM: PureOp = pure(
     "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05) -> Tensor",
@@ -127,6 +140,7 @@ LAYER_NORM: PureOp = pure(
     kernel=_layer_norm_kernel,
     vjp={"input": _to_input, "weight": _to_weight, "bias": _to_bias},
     cost=Cost.REDUCTION,
+    expands=_layer_norm_expanded,
 )
 """(input - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
 
@@ -207,6 +221,15 @@ def channel_sum(grad: Any) -> Any:
     return grad.sum((0, *range(2, grad.ndim)))
 
 
+def _group_norm_expanded(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    rows = _in_groups(widened(input), num_groups)
+    unit = expansions.standard(rows, (2,), eps)[0].view(input.shape)
+    weight, bias = expansions.by_channel(input, weight, bias)
+    return expansions.affine(unit, weight, bias).to(input.dtype)
+
+
 GROUP_NORM: PureOp = pure(
     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05) -> Tensor",
@@ -218,6 +241,7 @@ GROUP_NORM: PureOp = pure(
         "bias": lambda grad: channel_sum(grad),
     },
     cost=Cost.REDUCTION,
+    expands=_group_norm_expanded,
 )
 """layer_norm of the channels in groups: (n, c, *) with weight and bias (c,).
 
@@ -278,6 +302,17 @@ def _rms_to_weight(grad: Any, input: Any, normalized_shape: Ints, eps: float | N
     return (widened(grad) * (wider * scale)).sum_to(normalized_shape)
 
 
+def _rms_norm_expanded(
+    input: Any, normalized_shape: Ints, weight: Any = None, eps: float | None = None
+) -> Any:
+    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    value = widened(input)
+    count = sizes.numel(normalized_shape)
+    squares = expansions.over((value * value).sum(dims, True), count)
+    scale = (squares + smallest(input.dtype, eps)).sqrt().reciprocal()
+    return expansions.affine(value * scale, weight, None).to(input.dtype)
+
+
 RMS_NORM: PureOp = pure(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) "
     "-> Tensor",
@@ -285,6 +320,7 @@ RMS_NORM: PureOp = pure(
     kernel=_rms_norm_kernel,
     vjp={"input": _rms_to_input, "weight": _rms_to_weight},
     cost=Cost.REDUCTION,
+    expands=_rms_norm_expanded,
 )
 """input / sqrt(mean square + eps) * weight over the last dimensions.
 

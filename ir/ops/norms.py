@@ -12,9 +12,10 @@ from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.expansions import dims_of, total
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg_forms import linalg_matrix_norm
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims, refuse_empty
 
 _NAME = "linalg_vector_norm"
@@ -113,6 +114,35 @@ def _shares(self: Any, norm: Any, dim: Dims) -> Any:
     return hits.to(norm.dtype) / hits.sum(dim, True)
 
 
+def _norm_expanded(
+    self: Any,
+    ord: float = 2.0,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Any:
+    value = widened(self if dtype is None else self.to(dtype)).abs()
+    final, dims = real_of(dtype or self.dtype), dims_of(self, dim)
+    if math.isinf(ord):
+        extreme = "amax" if ord > 0 else "amin"
+        return (value._do(extreme, dims, keepdim) if dims else value).to(final)
+    whole = total(_powers_of(value, ord), dims, keepdim=keepdim)
+    if ord == 2:
+        whole = whole.sqrt()
+    elif ord not in (0, 1):
+        whole = whole.pow(1 / ord)
+    return whole.to(final)
+
+
+def _powers_of(size: Any, ord: float) -> Any:
+    if ord == 0:
+        return (size != 0).to(size.dtype)
+    if ord == 1:
+        return size
+    return size * size if ord == 2 else size.pow(ord)
+
+
 VECTOR_NORM: PureOp = pure(
     "linalg_vector_norm(Tensor self, float ord=2.0, int[]? dim=None, bool keepdim=False, *,"
     " dtype? dtype=None) -> Tensor",
@@ -120,6 +150,7 @@ VECTOR_NORM: PureOp = pure(
     kernel=_norm_kernel,
     vjp={"self": _norm_vjp},
     cost=Cost.REDUCTION,
+    expands=_norm_expanded,
 )
 """(sum |x|**ord) ** (1 / ord); for ord = inf the greatest |x|, for -inf the least, for 0 how many
 are not 0."""

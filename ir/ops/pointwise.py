@@ -17,6 +17,7 @@ from aotlite.ir.ops.declare import (
     same,
     to_float,
 )
+from aotlite.ir.ops.expansions import floating
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 from aotlite.ir.ops.precision import widened
 
@@ -45,6 +46,7 @@ RSUB = pointwise(
     vjp={"self": lambda grad: -grad, "other": lambda grad: grad},
     # In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
     rule=lambda self, other: _RSUB_RULE(other, self),
+    expands=lambda self, other: -self + other,
 )
 MUL = pointwise(
     "mul(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -289,6 +291,7 @@ RSQRT = pointwise(
     vjp={"self": lambda grad, result: grad * conj(result.pow(3)) * -0.5},
     result=to_float,
     inplace=True,
+    expands=lambda self: self.sqrt().reciprocal(),
 )
 RECIPROCAL = pointwise(
     "reciprocal(Tensor self) -> Tensor",
@@ -326,6 +329,11 @@ def _sigmoid_vjp(grad: Any, result: Any) -> Any:
     return grad * conj(result * (1 - result))
 
 
+def _sigmoid_expanded(self: Any) -> Any:
+    final = floating(self)
+    return ((-widened(self, final)).exp() + 1).reciprocal().to(final)
+
+
 TANH = pointwise(
     "tanh(Tensor self) -> Tensor",
     kernel="tanh",
@@ -341,6 +349,7 @@ SIGMOID = pointwise(
     vjp={"self": _sigmoid_vjp},
     result=to_float,
     inplace=True,
+    expands=_sigmoid_expanded,
 )
 RELU = pointwise(
     "relu(Tensor self) -> Tensor",
@@ -349,6 +358,8 @@ RELU = pointwise(
     scalar=lambda a: s.maximum(a, 0),
     vjp={"self": lambda grad, result: grad.relu_backward(result)},
     inplace=True,
+    # A comparison that nan fails: nan stays.
+    expands=lambda self: (self <= 0).where(0, self),
 )
 RELU_BACKWARD = pointwise(
     "relu_backward(Tensor self, Tensor output) -> Tensor",
@@ -359,6 +370,7 @@ RELU_BACKWARD = pointwise(
         "output": lambda grad: grad.new_zeros(grad.shape),
     },
     refuses=BOOL | COMPLEX | STORED,
+    expands=lambda self, output: (output <= 0).where(0, self),
 )
 """self except where `output`, the result of relu, is 0. A nan lets it through, as in PyTorch."""
 FLOOR = pointwise(

@@ -15,12 +15,13 @@ def accumulator(dtype: DType) -> DType:
     return dtypes.float32 if dtype in _NARROW else dtype
 
 
-def widened(operand: Any) -> Any:
-    """An operand of a gradient formula in the dtype in which sums that end in its own are formed.
+def widened(operand: Any, dtype: DType | None = None) -> Any:
+    """An operand of a formula in the dtype in which sums that end in `dtype`, or its own, are
+    formed.
 
-    The engine casts the gradient back.
+    Of a gradient formula, the engine casts the gradient back.
     """
-    return operand.to(accumulator(operand.dtype))
+    return operand.to(accumulator(dtype or operand.dtype))
 
 
 def cast(xp: Any, a: Any, dtype: DType) -> Any:

@@ -16,7 +16,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 
 
 def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -151,6 +151,7 @@ def _of_ranks(
         namespaced=_matmul_namespaced,
         vjp=gradients,
         cost=Cost.CONTRACTION,
+        expands=lambda self, other: self.matmul(other),
     )
 
 
@@ -244,6 +245,12 @@ def _cross_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any, dim: int) -> Any:
     return cast(xp, result, meta.dtype)
 
 
+def _cross_expanded(self: Any, other: Any, *, dim: int = -1) -> Any:
+    a, b = widened(self), widened(other)
+    turned = [v.roll((-k,), (dim,)) for v in (a, b) for k in (1, 2)]
+    return (turned[0] * turned[3] - turned[1] * turned[2]).to(self.dtype)
+
+
 LINALG_CROSS: PureOp = pure(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     meta=_cross_rule,
@@ -253,6 +260,7 @@ LINALG_CROSS: PureOp = pure(
         "other": lambda grad, self, dim: grad.linalg_cross(conj(self), dim=dim),
     },
     cost=Cost.INDEXING,
+    expands=_cross_expanded,
 )
 """The vectors, three elements along `dim` each, that are normal to those of both operands."""
 

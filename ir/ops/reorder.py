@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlite.ir import layout, sizes
 from aotlite.ir.composite import composite
-from aotlite.ir.dtypes import bool_
+from aotlite.ir.dtypes import bool_, int64
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
@@ -68,12 +68,29 @@ def _roll_kernel(xp: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> A
     return xp.roll(a, shifts, axis=dims) if dims else xp.roll(a, shifts[0])
 
 
+def _roll_expanded(self: Any, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Any:
+    if not dims:
+        flat = self.reshape(-1)
+        return _rolled(flat, shifts[0], 0).view(self.shape) if self.numel() else self
+    for shift, dim in zip(shifts, dims, strict=True):
+        self = _rolled(self, shift, dim) if self.numel() and self.ndim else self
+    return self
+
+
+def _rolled(x: Any, shift: int, dim: int) -> Any:
+    size = x.size(dim)
+    first = -shift % size
+    parts = (x.narrow(dim, first, size - first), x.narrow(dim, 0, first))
+    return x._apply(OPS["cat"], (parts, dim))
+
+
 ROLL: PureOp = pure(
     "roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor",
     meta=_roll_rule,
     kernel=_roll_kernel,
     vjp={"self": lambda grad, shifts, dims: grad.roll(tuple([-n for n in shifts]), dims)},
     cost=Cost.INDEXING,
+    expands=_roll_expanded,
 )
 
 
@@ -142,7 +159,20 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------ triangles
+def _diagonal_of(x: Any) -> Any:
+    """The number of the diagonal on which each element of a matrix lies, 0 for the main one."""
+    rows, columns = (
+        x._apply(OPS["arange_of"], (n, 0, 1, int64, x.device)) for n in x.shape[-2:]
+    )
+    return columns - rows.unsqueeze(1)
+
+
 def _triangle(name: str) -> PureOp:
+    def expanded(self: Any, diagonal: int = 0) -> Any:
+        place = _diagonal_of(self)
+        inside = place <= diagonal if name == "tril" else place >= diagonal
+        return inside._do("where", self, self.new_full((), 0))
+
     def rule(self: TensorMeta, diagonal: int) -> TensorMeta:
         if len(self.shape) < 2:
             raise ShapeError(
@@ -157,6 +187,7 @@ def _triangle(name: str) -> PureOp:
         vjp={"self": lambda grad, diagonal: getattr(grad, name)(diagonal)},
         cost=Cost.INDEXING,
         inplace=True,
+        expands=expanded,
     )
 
 

@@ -92,6 +92,14 @@ def _embedding_vjp(
     return grad.new_zeros(weight_meta.shape).index_add(0, rows, grad)
 
 
+def _embedding_expanded(
+    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False
+) -> Any:
+    """What the last two change is the gradient."""
+    rows = weight.index_select(0, indices.reshape(-1))
+    return rows.view((*indices.shape, *weight.shape[1:]))
+
+
 EMBEDDING: PureOp = pure(
     "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False) "
     "-> Tensor",
@@ -99,6 +107,7 @@ EMBEDDING: PureOp = pure(
     kernel=_embedding_kernel,
     vjp={"weight": _embedding_vjp},
     cost=Cost.INDEXING,
+    expands=_embedding_expanded,
 )
 """(n, d) (*,) -> (*, d): rows by position. The row `padding_idx` (-1: none) gets no gradient;
 `scale_grad_by_freq` divides a row's gradient by how often it was taken."""

@@ -198,6 +198,11 @@ def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value:
     return xp.where(mask, value, a)
 
 
+def _masked_fill_expanded(self: Any, mask: Any, value: Any) -> Any:
+    value = value.to(self.dtype) if hasattr(value, "meta") else self.new_full((), value)
+    return mask._do("where", value, self)
+
+
 _MASKED_FILL = schema_of("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor")
 MASKED_FILL: PureOp = register(
     PureOp(
@@ -215,6 +220,7 @@ MASKED_FILL: PureOp = register(
                 ),
             },
         ),
+        expands=_masked_fill_expanded,
     )
 )
 MASKED_FILL_ = inplace_of(MASKED_FILL)

@@ -265,12 +265,21 @@ def _gelu_vjp(grad: Any, self: Any, tanh: bool) -> Any:
     return grad * ((bent + 1 + self * slope) * 0.5)
 
 
+def _gelu_expanded(self: Any, tanh: bool = False) -> Any:
+    value = widened(self)
+    if tanh:
+        inner = math.sqrt(2 / math.pi) * (value + _CUBE * value * value * value)
+        return (0.5 * value * (inner.tanh() + 1)).to(self.dtype)
+    return (0.5 * value * ((value * math.sqrt(0.5)).erf() + 1)).to(self.dtype)
+
+
 GELU = pointwise(
     "gelu(Tensor self, bool tanh=False) -> Tensor",
     kernel=_gelu_kernel,
     scalar=_gelu_scalar,
     vjp={"self": _gelu_vjp},
     rule=pointwise_rule("gelu", partial(require_floating, "gelu")),
+    expands=_gelu_expanded,
 )
 """self times the normal distribution function at self; `tanh` for its approximation by a tanh.
 

@@ -10,8 +10,9 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.ops.reduce import Dims, count, kept, reduced, reduced_dims
 
 
@@ -41,6 +42,28 @@ def _std_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any
     return cast(xp, xp.sqrt(_variance(xp, a, dim, *rest)), meta.dtype)
 
 
+def _var_expanded(
+    self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return _variance_of(self, dim, correction, keepdim).to_kind(real_of(self.dtype))
+
+
+def _std_expanded(
+    self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return _variance_of(self, dim, correction, keepdim).sqrt().to_kind(real_of(self.dtype))
+
+
+def _variance_of(self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
+    """The variance of an operand, in the dtype in which it is formed."""
+    dims, value = dims_of(self, dim), widened(self)
+    size = count_of(self, dims)
+    off = value - over(total(value, dims), size)
+    if off.is_complex():
+        off = off.abs()
+    return over(total(off * off, dims, keepdim=keepdim), _degrees(size, correction))
+
+
 def _var_vjp(grad: Any, self: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
     degrees = _degrees(count(self.meta, dim), correction)
     scale = 2 / degrees if degrees else float("nan")
@@ -53,7 +76,7 @@ def _std_vjp(grad: Any, self: Any, result: Any, dim: Dims, correction: Any, keep
     return _var_vjp(of_variance, self, dim, correction, keepdim)
 
 
-def _spread_op(name: str, kernel: Any, vjp: Any) -> PureOp:
+def _spread_op(name: str, kernel: Any, vjp: Any, expands: Any) -> PureOp:
     def rule(self: TensorMeta, dim: Dims, correction: type | None, keepdim: bool) -> TensorMeta:
         dims = reduced_dims(name, dim, len(self.shape))
         return reduced(self, dims, keepdim, real_of(require_inexact(name, self.dtype)))
@@ -65,12 +88,13 @@ def _spread_op(name: str, kernel: Any, vjp: Any) -> PureOp:
         kernel=kernel,
         vjp={"self": vjp},
         cost=Cost.REDUCTION,
+        expands=expands,
     )
 
 
-VAR = _spread_op("var", _var_kernel, _var_vjp)
+VAR = _spread_op("var", _var_kernel, _var_vjp, _var_expanded)
 """Mean squared distance from the mean, divided by n - correction (default 1)."""
-STD = _spread_op("std", _std_kernel, _std_vjp)
+STD = _spread_op("std", _std_kernel, _std_vjp, _std_expanded)
 """The root of the variance."""
 
 

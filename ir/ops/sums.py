@@ -15,9 +15,10 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.ops.reduce import Dims, count, namespaced, reduced, reduced_dims, spread, summed
 
 
@@ -65,6 +66,14 @@ def _mean_vjp(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any
     return spread(grad, self_meta, dim, keepdim) / count(self_meta, dim)
 
 
+def _mean_expanded(
+    self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Any:
+    dims, final = dims_of(self, dim), dtype or self.dtype
+    whole = total(widened(self, final), dims, keepdim=keepdim)
+    return over(whole, count_of(self, dims)).to(final)
+
+
 MEAN: PureOp = pure(
     "mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     meta=_mean_rule,
@@ -73,6 +82,7 @@ MEAN: PureOp = pure(
     vjp={"self": _mean_vjp},
     cost=Cost.REDUCTION,
     additive=True,
+    expands=_mean_expanded,
 )
 
 
@@ -90,6 +100,12 @@ def _nansum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, 
     return cast(xp, xp.sum(a, axis=axes, keepdims=keepdim), meta.dtype)
 
 
+def _nansum_expanded(
+    self: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Any:
+    return self.isnan().where(0, self).sum(dim, keepdim, dtype=dtype)
+
+
 NANSUM: PureOp = pure(
     "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     meta=_nansum_rule,
@@ -100,6 +116,7 @@ NANSUM: PureOp = pure(
         )
     },
     cost=Cost.REDUCTION,
+    expands=_nansum_expanded,
 )
 """The sum of what is not nan."""
 

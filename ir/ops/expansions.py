@@ -1,0 +1,64 @@
+"""What expansions share: an op as simpler ones, in operand methods (`PureOp.expands`).
+
+An expansion has the parameters of its op and computes what the kernel computes up to rounding:
+16-bit floats are computed in float32 and rounded once, infinities and nan come out alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes, sizes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.ops.precision import widened
+
+Given = tuple[int, ...] | int | None
+
+
+def dims_of(x: Any, dim: Given) -> tuple[int, ...]:
+    """The dimensions that are reduced, ascending: all for None and for an empty list."""
+    if dim is None or dim == () or not x.ndim:
+        return tuple(range(x.ndim))
+    return tuple(sorted(sizes.wrap_dims((dim,) if isinstance(dim, int) else dim, x.ndim)))
+
+
+def count_of(x: Any, dims: tuple[int, ...]) -> int:
+    """Elements that each result of a reduction is made of."""
+    return sizes.numel([x.shape[d] for d in dims])
+
+
+def floating(x: Any) -> DType:
+    """The operand's dtype; the default one for integers."""
+    return x.dtype if x.dtype.is_differentiable else dtypes.default_dtype
+
+
+def total(x: Any, dims: tuple[int, ...], *, keepdim: bool = True) -> Any:
+    """The sum over these dimensions; the operand itself if there are none."""
+    return x.sum(dims, keepdim) if dims else x
+
+
+def over(x: Any, count: Any) -> Any:
+    """`x / count`, which is nan or infinite for 0, where Python's division would raise."""
+    if type(count) in (int, float) and count != 0:
+        return x / float(count)
+    return x / x.new_full((), count)
+
+
+def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """The operand with mean 0 and variance 1 over these dimensions, and what these were."""
+    count = count_of(x, dims)
+    mean = over(x.sum(dims, True), count)
+    centered = x - mean
+    var = over((centered * centered).sum(dims, True), count)
+    return centered * (var + eps).sqrt().reciprocal(), mean, var
+
+
+def affine(unit: Any, weight: Any, bias: Any) -> Any:
+    """The operand times weight, plus bias, in its dtype; None is none."""
+    unit = unit if weight is None else unit * widened(weight)
+    return unit if bias is None else unit + widened(bias)
+
+
+def by_channel(x: Any, *values: Any) -> list[Any]:
+    """(c,) -> (1, c, 1, ...) each, to go with `x`; None stays."""
+    return [None if v is None else v.view(1, -1, *[1] * (x.ndim - 2)) for v in values]
