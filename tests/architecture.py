@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ENVIRONMENT_VARIABLES = {"AOTLITE_LOG", "AOTLITE_DUMP", "AOTLITE_VERIFY", "AOTLITE_CACHE"}
+STANDARD_VARIABLES = {
+    "aotlite.backends.cpu.compilers": {"CC"},
+    "aotlite.backends.cpu.folders": {"XDG_CACHE_HOME"},
+}
+"""Variables of everybody, by the one module that reads them."""
 SHOWS_THE_ENVIRONMENT = "aotlite.cli.doctor_environment"  # shows what others read
 MAY_IMPORT = {
     "aotlite.ir": ("aotlite.ir",),
@@ -78,12 +83,16 @@ def hides_comparisons(module: str, source: str) -> Iterator[str]:
 
 
 def reads_another_variable(module: str, source: str) -> Iterator[str]:
-    """Uses of the environment other than reading one of the four variables by its literal name."""
+    """Uses of the environment other than reading a variable by its literal name: one of the four.
+
+    Or one of STANDARD_VARIABLES, in its module.
+    """
     if module == SHOWS_THE_ENVIRONMENT:
         return
     tree = ast.parse(source)
     constants = module_constants(tree)
-    permitted = set(permitted_reads(tree, constants))
+    names = ENVIRONMENT_VARIABLES | STANDARD_VARIABLES.get(module, set())
+    permitted = set(permitted_reads(tree, constants, names))
     for node in ast.walk(tree):
         if names_environment(node) and node not in permitted:
             rule = "one of the four variables, by name"
@@ -91,8 +100,10 @@ def reads_another_variable(module: str, source: str) -> Iterator[str]:
             yield f"{module}:{line}: reads the environment, expected {rule}"
 
 
-def permitted_reads(tree: ast.Module, constants: dict[str, str]) -> Iterator[ast.AST]:
-    """The `os.environ` and `os.getenv` nodes in reads of one of the four variables."""
+def permitted_reads(
+    tree: ast.Module, constants: dict[str, str], names: set[str]
+) -> Iterator[ast.AST]:
+    """The `os.environ` and `os.getenv` nodes in reads of one of these variables."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -100,7 +111,7 @@ def permitted_reads(tree: ast.Module, constants: dict[str, str]) -> Iterator[ast
                 | ast.Call(func=ast.Attribute(value=environment, attr="get"), args=[key, *_])
                 | ast.Call(func=ast.Attribute(attr="getenv") as environment, args=[key, *_])
                 | ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[environment])
-            ) if literal(key, constants) in ENVIRONMENT_VARIABLES:
+            ) if literal(key, constants) in names:
                 yield environment
 
 

@@ -193,6 +193,12 @@ def test_reading_one_of_the_four_variables_is_accepted(source):
     assert [] == list(architecture.reads_another_variable("aotlite.x", source))
 
 
+def test_a_standard_variable_is_read_by_its_module_alone():
+    rule, source = architecture.reads_another_variable, "os.environ.get('CC')"
+    assert [] == list(rule("aotlite.backends.cpu.compilers", source))
+    assert 1 == len(list(rule("aotlite.backends.cpu.folders", source)))
+
+
 def test_only_the_doctor_shows_variables_of_others():
     rule, source = architecture.reads_another_variable, "os.environ.get('CC')"
     assert [] == list(rule(architecture.SHOWS_THE_ENVIRONMENT, source))

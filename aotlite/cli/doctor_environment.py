@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from aotlite.cli.doctor_record import Finding, State
 
@@ -70,15 +71,20 @@ def _folder(value: str) -> tuple[State, str, str]:
 
 
 def _cache(value: str) -> tuple[State, str, str]:
+    """A folder as of AOTLITE_DUMP, which nobody else may write: what is in it is run."""
+    from aotlite.backends.cpu.folders import refusal
+
     state, text, advice = _folder(value)
-    return state, text if advice else f"{text}; {_UNREAD}", advice
+    folder = Path(os.path.abspath(value))
+    refused = refusal(folder) if not advice and folder.exists() else ""
+    return ("broken", refused, _MEND) if refused else (state, text, advice)
 
 
 def _log(value: str) -> tuple[State, str, str]:
-    return "ok", f"{value}; {_UNREAD}", ""
+    return "ok", f"{value}; this version does not read it", ""
 
 
-_UNREAD = "this version does not read it"
+_MEND = "name another folder, or unset it; until then nothing is kept for the next process"
 
 _CHECKS: dict[str, Callable[[str], tuple[State, str, str]]] = {
     "AOTLITE_VERIFY": _verify,

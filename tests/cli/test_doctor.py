@@ -406,13 +406,11 @@ def test_variables_that_change_speed_are_shown_where_set(monkeypatch):
     assert [*doctor_environment.OURS, "OPENBLAS_CORETYPE"] == names
 
 
-def test_variables_that_nothing_reads_are_said_to_be_so(monkeypatch, tmp_path):
+def test_a_variable_that_nothing_reads_is_said_to_be_so(monkeypatch):
     monkeypatch.setenv("AOTLITE_LOG", "joint")
-    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
-    for name, value in (("AOTLITE_LOG", "joint"), ("AOTLITE_CACHE", str(tmp_path))):
-        found = named(doctor_environment.variables(), name)
-        assert ("ok", f"{value}; this version does not read it") == (found.state, found.value)
-        assert not any(name in text for text in sources())
+    found = named(doctor_environment.variables(), "AOTLITE_LOG")
+    assert ("ok", "joint; this version does not read it") == (found.state, found.value)
+    assert not any("AOTLITE_LOG" in text for text in sources())
 
 
 def sources():
@@ -428,6 +426,17 @@ def test_a_cache_folder_that_is_a_file_is_broken(tmp_path, monkeypatch):
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "file"))
     found = named(doctor_environment.variables(), "AOTLITE_CACHE")
     assert ("broken", "name another folder, or unset it") == (found.state, found.advice)
+
+
+def test_a_cache_folder_that_others_can_write_is_broken(tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
+    tmp_path.chmod(0o700)
+    found = named(doctor_environment.variables(), "AOTLITE_CACHE")
+    assert ("ok", str(tmp_path)) == (found.state, found.value)
+    tmp_path.chmod(0o775)
+    found = named(doctor_environment.variables(), "AOTLITE_CACHE")
+    assert "broken" == found.state
+    assert f"{tmp_path} can be written by others (its mode is 775; " in found.value
 
 
 def test_trials_do_not_see_our_variables(monkeypatch):

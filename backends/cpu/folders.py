@@ -1,0 +1,88 @@
+"""Where compiled code is kept, and whether that place is safe. Part of `specs/cpu_toolchain.md`.
+
+Loading a library runs what is in it: a folder that somebody else can write is never used.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import stat
+from pathlib import Path
+from tempfile import mkdtemp
+
+OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def chosen() -> Path | None:
+    """The folder that the user wants: AOTLITE_CACHE, else `aotlite` in the user's cache folder.
+
+    None where there is no home folder to have it in. Neither made nor looked at.
+    """
+    given = os.environ.get("AOTLITE_CACHE")
+    if given:
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if caches and os.path.isabs(caches):  # the standard says to ignore others
+        return Path(caches, "aotlite")
+    try:
+        return Path.home() / ".cache" / "aotlite"
+    except RuntimeError:
+        return None
+
+
+def made(folder: Path) -> str:
+    """Makes a folder, readable by its user alone; why it cannot be used, or nothing."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        return f"{folder} is no folder"
+    except OSError as error:
+        return f"{folder} cannot be made: {error.strerror}"
+    return refusal(folder)
+
+
+def refusal(folder: Path) -> str:
+    """Why code from a folder must not be loaded; empty where it may be.
+
+    It must belong to this user and be writable by nobody else; a folder above it that anybody can
+    write must keep users from renaming what is not theirs, as /tmp does.
+    """
+    try:
+        status = os.stat(folder)
+        above = [(each, os.stat(each)) for each in Path(os.path.realpath(folder)).parents]
+    except OSError as error:
+        return f"{folder} cannot be read: {error.strerror}"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{folder} is no folder"
+    if status.st_uid != os.geteuid():
+        return f"{folder} belongs to {_user(status.st_uid)}"
+    if status.st_mode & OTHERS:
+        mode = stat.S_IMODE(status.st_mode)
+        return f"{folder} can be written by others (its mode is {mode:o}; chmod go-w would do)"
+    for each, status in above:
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            return f"{each}, above {folder}, can be written by anybody"
+    return ""
+
+
+def _user(number: int) -> str:
+    import pwd
+
+    try:
+        return f"user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"
+
+
+def private() -> Path:
+    """A new folder of this process alone, which goes when it ends."""
+    folder, owner = mkdtemp(prefix="aotlite-cache-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # and not in a child that was forked
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)

@@ -1,0 +1,58 @@
+"""Compiled libraries in this process: each loaded once, and never unloaded.
+
+Spec: `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from aotlite.backends.cpu import store
+from aotlite.backends.cpu.once import Once
+from aotlite.backends.cpu.toolchain import TIME_LIMIT, compile_c, key_of_c
+from aotlite.ir.errors import BackendError
+
+__all__ = ["load", "load_c"]
+
+_loaded = Once[ctypes.CDLL]()
+
+
+def load_c(
+    text: str,
+    name: str,
+    *,
+    contract: bool = True,
+    sanitize: str = "",
+    time_limit: float = TIME_LIMIT,
+) -> ctypes.CDLL:
+    """The library of a C11 text, compiled and loaded at most once a process.
+
+    The arguments, and the errors, are those of `compile_c`.
+    """
+    key = key_of_c(text, contract=contract, sanitize=sanitize)
+
+    def make() -> ctypes.CDLL:
+        path = compile_c(text, name, contract=contract, sanitize=sanitize, time_limit=time_limit)
+        try:
+            return load(path)
+        except BackendError:
+            # Removed since by another process, or made where another C library was installed.
+            store.removed(key)
+        return load(
+            compile_c(text, name, contract=contract, sanitize=sanitize, time_limit=time_limit)
+        )
+
+    return _loaded.get(key, make)
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """A library, all of whose symbols are resolved now and seen by no other library."""
+    try:
+        return ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError as error:
+        raise BackendError(
+            f"cpu: the library {path} cannot be loaded ({error}), expected one for this machine in "
+            "a folder from which programs may be run; AOTLITE_CACHE names another folder"
+        ) from error

@@ -1,0 +1,78 @@
+"""What is made at most once a process, whichever thread asks first.
+
+Safe under threads and after `fork`: a child takes over the values and none of the locks, which a
+thread that does not exist there may hold.
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """Values by key; of the threads that want one, one makes it and the others wait.
+
+    An error is raised in the thread that met it and is not kept: the next one tries again.
+
+    >>> made = Once[int]()
+    >>> made.get("a", lambda: 1), made.get("a", lambda: 2)
+    (1, 1)
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, T] = {}
+        self._free_locks()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._free_locks)
+
+    def _free_locks(self) -> None:
+        self._lock = threading.Lock()
+        self._making: dict[Hashable, threading.Lock] = {}
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, made where there is none. `make` must not ask for the same key."""
+        if key in self._values:
+            return self._values[key]
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            if key not in self._values:
+                self._values[key] = make()
+            return self._values[key]
+
+    def known(self, key: Hashable) -> T | None:
+        """The value of a key where there is one."""
+        return self._values.get(key)
+
+    def forget(self) -> None:
+        """Drops all values."""
+        self._values.clear()
+
+
+_told = Once[None]()
+
+
+def tell_once(text: str) -> None:
+    """Warns (RuntimeWarning) at the place that called aotlite; the same text once a process."""
+
+    def tell() -> None:
+        warnings.warn(text, RuntimeWarning, stacklevel=1 + _depth())
+
+    _told.get(text, tell)
+
+
+def _depth() -> int:
+    """How many frames, from the caller's on, are aotlite's; 0 where all are, as in a thread."""
+    for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
+        if not frame.f_globals.get("__name__", "").startswith("aotlite."):
+            return depth
+    return 0

@@ -1,0 +1,123 @@
+"""Compilers as child processes: with a time limit, ended with everything that they started.
+
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+
+_SAID_LINES = 20
+_running: set[tuple[int, int]] = set()
+"""(pid of this process, pid of a child that leads a process group)."""
+_exiting = threading.Event()
+
+
+@attrs.frozen
+class Ended:
+    """How a command ended: `problem` is empty where it succeeded; `said` is what it printed."""
+
+    problem: str
+    said: str = ""
+    is_refusal: bool = False
+    """Whether the command itself said no, and was not ended by something else."""
+
+    def reason(self) -> str:
+        """The problem with the line that says most: the first that has the word error, or the last.
+
+        >>> Ended("ended with status 1", "f.c:1: note: x\\nf.c:2: error: no y\\nfailed").reason()
+        'ended with status 1: f.c:2: error: no y'
+        """
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        telling = [line for line in lines if "error" in line.lower()] or lines[-1:]
+        return ": ".join([self.problem, *telling[:1]])
+
+    def last_lines(self) -> str:
+        """The end of what it printed."""
+        return "\n".join(self.said.rstrip().splitlines()[-_SAID_LINES:])
+
+
+def run(command: Sequence[str], folder: Path, limit: float) -> Ended:
+    """Runs a command in `folder`, at most `limit` seconds.
+
+    What it prints goes through a file and not through a pipe: a process that it leaves behind with
+    the pipe open would be waited for. It leads a process group of its own, which is ended as a
+    whole when time is up, when the command itself is killed, at Ctrl-C, and at the exit of Python.
+    """
+    if _exiting.is_set():
+        return Ended("is not started any more, Python exits")
+    with open(folder / "said", "w+b") as said:
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Ended(f"cannot be run: {error.strerror}")
+        is_late = _wait(child, limit)
+        said.seek(0)
+        text = said.read().decode("utf-8", "replace")
+    problem = _problem(child.returncode, limit if is_late else None)
+    return Ended(problem, text, not is_late and child.returncode > 0)
+
+
+def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
+    """Waits until a child has ended; whether it had to be ended because time was up.
+
+    By a timer, since waiting with a timeout is done in naps of up to 50 ms.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        _end_group(child.pid)
+
+    timer = threading.Timer(limit, end)
+    timer.daemon = True
+    entry = (os.getpid(), child.pid)
+    _running.add(entry)
+    try:
+        timer.start()
+        child.wait()
+    finally:
+        timer.cancel()
+        if child.returncode is None or child.returncode < 0:
+            _end_group(child.pid)
+            child.wait()
+        _running.discard(entry)
+    return late.is_set()
+
+
+def _problem(status: int, late: float | None) -> str:
+    if late is not None:
+        return f"took more than {late:g} s"
+    if status < 0:
+        return f"was ended by signal {-status}"
+    return f"ended with status {status}" if status else ""
+
+
+def _end_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Ends what daemon threads are still waiting for; of this process, not of the one it forked."""
+    _exiting.set()
+    for parent, leader in list(_running):
+        if parent == os.getpid():
+            _end_group(leader)

@@ -1,0 +1,201 @@
+"""C text becomes a library: which compiler, which flags, at most how long, kept for the next time.
+
+In: one C11 file. Out: the path of a shared library. Spec: `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkstemp
+
+import attrs
+
+from aotlite.backends.cpu import cpu, store
+from aotlite.backends.cpu.cache import key_of, word
+from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint, probed
+from aotlite.backends.cpu.once import Once, tell_once
+from aotlite.backends.cpu.processes import Ended, run
+from aotlite.ir.errors import BackendError, noted
+
+__all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "key_of_c"]
+
+TIME_LIMIT = 120.0
+"""Seconds of one compilation."""
+
+INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
+
+
+# ----------------------------------------------------------------------------------- the compiler
+@attrs.frozen
+class _Search:
+    """The compiler that was found, if any, and why those asked before it were not taken."""
+
+    compiler: Compiler | None
+    failures: tuple[str, ...]
+
+
+_searches = Once[_Search]()
+
+
+def find_compiler() -> Compiler | None:
+    """The first of $CC, gcc, clang and the wheel `ziglang` that works; None where none does.
+
+    Looked for at the first call of a process, which all its threads share. Where the disk cache
+    knows the compiler, nothing is run.
+    """
+    return _search().compiler
+
+
+def compiler_problem() -> str | None:
+    """Why there is no C compiler and what to install; None where there is one.
+
+    Of a $CC that does not work the user is told, once, by a warning, whatever comes after it.
+    """
+    search = _search()
+    if search.compiler is not None:
+        return None
+    tried = "; ".join(search.failures) or "no gcc or clang on the path, no ziglang installed"
+    return f"no C compiler works here: {tried}; {INSTALL}"
+
+
+def _search() -> _Search:
+    return _searches.get("", _searched)
+
+
+def _searched() -> _Search:
+    if os.name != "posix":
+        return _Search(None, (f"C is compiled on Linux and macOS, and not on {os.name}",))
+    failures = list[str]()
+    for candidate in candidates():
+        found = _tried(candidate)
+        if isinstance(found, Compiler):
+            return _Search(found, tuple(failures))
+        failures.append(f"{candidate.title}: {found}")
+        if candidate.title.startswith("$CC"):
+            tell_once(f"aotlite: {failures[-1]}; the next compiler is asked; unset or mend CC")
+    return _Search(None, tuple(failures))
+
+
+def _key(candidate: Candidate) -> str:
+    return key_of("compiler", fingerprint(candidate.command), cpu.identity())
+
+
+def _tried(candidate: Candidate) -> Compiler | str:
+    try:
+        return _remembered(candidate) or _probed(candidate)
+    except (OSError, BackendError) as error:
+        return f"cannot be tried: {error}"
+
+
+def _remembered(candidate: Candidate) -> Compiler | None:
+    """What the disk cache knows of a compiler; its bytes are those that were written."""
+    path = store.found(_key(candidate))
+    if path is None:
+        return None
+    try:
+        known = json.loads(path.read_text("utf-8"))
+    except OSError:  # removed since by another process
+        return None
+    known["options"] = tuple(known["options"])
+    return Compiler(command=candidate.command, **known)
+
+
+def _probed(candidate: Candidate) -> Compiler | str:
+    key = _key(candidate)
+
+    def place(library: bytes) -> Path:
+        return store.kept(key_of("probe", key), "probe", ".so", library)
+
+    found = probed(candidate, place)
+    if isinstance(found, Compiler):
+        known = attrs.asdict(found, filter=lambda field, _: field.name != "command")
+        store.kept(key, "compiler", ".json", json.dumps(known).encode())
+    return found
+
+
+# ------------------------------------------------------------------------------------ compilation
+def compile_c(
+    text: str,
+    name: str,
+    *,
+    contract: bool = True,
+    sanitize: str = "",
+    time_limit: float = TIME_LIMIT,
+) -> Path:
+    """The path of a shared library of a C11 text, compiled if no disk cache has it.
+
+    `name` is what messages call it. Without `contract` no product and sum are rounded once, so
+    that results are those of NumPy, bit for bit. `sanitize` is a list for -fsanitize=, such as
+    "address,undefined". A compiler is given `time_limit` seconds. Raises BackendError where there
+    is no compiler, or where it fails.
+    """
+    compiler = _compiler()
+    key = key_of_c(text, contract=contract, sanitize=sanitize)
+    found = store.found(key)
+    if found is not None:
+        return found
+    with store.locked(key):
+        found = store.found(key)
+        if found is None:
+            flags = compiler.flags(contract, sanitize)
+            library = _compiled(compiler, flags, text, name, time_limit)
+            found = store.kept(key, name, ".so", library)
+    return found
+
+
+def key_of_c(text: str, *, contract: bool = True, sanitize: str = "") -> str:
+    """The key of a library: other for another text, other flags, another compiler or processor."""
+    compiler = _compiler()
+    flags = compiler.flags(contract, sanitize)
+    return key_of("c", text, " ".join(flags), compiler.identity, cpu.identity())
+
+
+def _compiler() -> Compiler:
+    compiler = find_compiler()
+    if compiler is None:
+        raise BackendError(f"cpu: {compiler_problem()}")
+    return compiler
+
+
+def _compiled(
+    compiler: Compiler, flags: Iterable[str], text: str, name: str, limit: float
+) -> bytes:
+    source, library = f"{word(name)}.c", "library.so"
+    try:
+        with TemporaryDirectory(prefix="aotlite-") as path:
+            folder = Path(path)
+            (folder / source).write_text(text, "utf-8")
+            command = [*compiler.command, *flags, "-o", library, source]
+            ended = run(command, folder, limit)
+            if not ended.problem:
+                return (folder / library).read_bytes()
+    except OSError as error:
+        raise BackendError(
+            f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
+            "folder for temporary files; TMPDIR names another one"
+        ) from error
+    raise _failure(compiler, ended, text, name, command)
+
+
+def _failure(
+    compiler: Compiler, ended: Ended, text: str, name: str, command: list[str]
+) -> BackendError:
+    error = BackendError(
+        f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
+    )
+    words = f"command: {' '.join(command)}"
+    return noted(error, ended.last_lines() or None, words, _saved(text, name))
+
+
+def _saved(text: str, name: str) -> str | None:
+    """Where a text is that does not compile; the file stays."""
+    try:
+        handle, path = mkstemp(prefix=f"aotlite-{word(name)}-", suffix=".c")
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return None
+    return f"the text is in {path}"
