@@ -88,7 +88,7 @@ class Options:
         """
         is_open = self.partition is None and "partition" not in self.stages
         if is_open and _fuses(self.backward_backend()):
-            return _partition("min_cut")  # type: ignore[no-any-return]
+            return _partition("min_cut")
         return self.partition
 
 
