@@ -241,14 +241,19 @@ class PureOp(Op):
     """Pointwise: what a number in a tensor's place is first: "held" as the dtype that the op
     computes in holds it, "wide" as float32 does where that is a 16-bit float, or "unwrapped": held,
     but integers as they are."""
+    held: tuple[int, ...] = attrs.field(kw_only=True, default=())
+    """Pointwise: positions of numbers that are first what `holds(promoted dtype)` holds of them."""
+    holds: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
+    """Pointwise: the dtype that operands have before 16-bit floats are widened to `computes`."""
+    loops: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
+    """`loops(k, meta, *args)`: the result as loops, told to the writer k (`specs/lowering.md`);
+    None where these arguments have no loop form."""
     shortcuts: dict[tuple[Any, ...], tuple[TensorMeta, Callable[..., Any], Any, int | None]] = (
         attrs.field(init=False, factory=dict)
     )
     """What the eager engine found for a key: the result's meta; the function that computes on the
     operands' arrays; how to adopt what it gives, None where that is new memory which lies as the
     meta says; and how many of the arguments it takes, None for all."""
-    loops: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
-    """What the op is as loops, told to the writer that it is given first (`specs/lowering.md`)."""
     expands: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """What the op is in simpler ops: a function of its parameters, in operand methods. It may give
     NotImplemented for operands for which there is nothing simpler."""

@@ -19,6 +19,7 @@ CLONE = pure(
     "clone(Tensor self) -> Tensor",
     meta=_clone_rule,
     kernel=lambda xp, meta, a: a,
+    loops=lambda k, meta, a: k.map(meta, lambda *i: a[i]),
     namespaced=lambda meta, self: ("copy", {}) if self.contiguous else None,
     vjp={"self": lambda grad: grad},
     cost=Cost.POINTWISE,
@@ -38,6 +39,7 @@ RESTRIDE = pure(
     "restride(Tensor self, int[] stride) -> Tensor",
     meta=_restride_rule,
     kernel=lambda xp, meta, a, stride: a,
+    loops=lambda k, meta, a, stride: k.map(meta, lambda *i: a[i]),
     vjp={"self": lambda grad: grad},
     cost=Cost.POINTWISE,
 )
@@ -57,6 +59,7 @@ COPY: PureOp = pure(
     "copy(Tensor self, Tensor src) -> Tensor",
     meta=_copy_rule,
     kernel=lambda xp, meta, a, src: converted(xp, xp.broadcast_to(src, meta.shape), meta.dtype),
+    loops=lambda k, meta, a, src: k.map(meta, lambda *i: k.cast(src.at(i), meta.dtype)),
     vjp={
         "self": lambda grad: grad.new_zeros(grad.shape),
         "src": lambda grad: grad,
@@ -72,6 +75,7 @@ FILL: PureOp = pure(
     kernel=lambda xp, meta, a, value: xp.full(
         meta.shape, fitted("fill", value, meta.dtype), dtype=meta.dtype.numpy
     ),
+    loops=lambda k, meta, a, value: k.map(meta, lambda *i: fitted("fill", value, meta.dtype)),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
     cost=Cost.FACTORY,
 )

@@ -158,6 +158,7 @@ def pointwise(
             parsed.name, result, wrapped=wrapped, literal=literal, refuses=refuses
         )
     wanted = computes or (same if result in (to_bool, real_of) else result)
+    held = wrapped + tuple(names.index(name) for name in rounds)
     op: PureOp = register(
         PureOp(
             parsed,
@@ -166,7 +167,7 @@ def pointwise(
             kernel=pointwise_kernel(
                 _named(kernel) if isinstance(kernel, str) else kernel,
                 wanted,
-                held=wrapped + tuple(names.index(name) for name in rounds),
+                held=held,
                 numbers=numbers,
                 widens=widens,
                 literal=literal,
@@ -178,6 +179,8 @@ def pointwise(
             numbers=numbers,
             computes=(lambda dtype: accumulator(wanted(dtype))) if widens else wanted,
             expands=expands,
+            held=held,
+            holds=wanted,
         )
     )
     if inplace:
@@ -290,7 +293,8 @@ def pure(
 ) -> PureOp:
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
-    `facts` are fields of `PureOp` that few ops have: `additive`, `expands`, `namespaced`.
+    `facts` are fields of `PureOp` that not all ops have: `loops`, `expands`, `additive`,
+    `namespaced`.
     """
     parsed = schema_of(schema)
 

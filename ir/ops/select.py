@@ -136,6 +136,17 @@ def _where_kernel(arrays: Any, meta: TensorMeta, condition: Any, value: Any, oth
     return xp.where(condition, cast(value), cast(other))
 
 
+def _where_loops(k: Any, meta: TensorMeta, condition: Any, *values: Any) -> Any:
+    def choice(value: Any, i: Any) -> Any:
+        if hasattr(value, "dtype"):
+            return k.cast(value.at(i), meta.dtype)
+        return k.number(number_in(meta.dtype, value), meta.dtype)
+
+    return k.map(
+        meta, lambda *i: k.where(k.truth(condition.at(i)), *[choice(value, i) for value in values])
+    )
+
+
 _WHERE = schema_of("where(Tensor self, Tensor|Scalar value, Tensor|Scalar other) -> Tensor")
 WHERE: PureOp = register(
     PureOp(
@@ -144,6 +155,7 @@ WHERE: PureOp = register(
         cost=Cost.POINTWISE,
         kernel=_where_kernel,
         scalar=lambda c, a, b: s.where(c, a, b),
+        loops=_where_loops,
         vjp=parse_vjp(
             _WHERE,
             {
@@ -203,6 +215,13 @@ def _masked_fill_expanded(self: Any, mask: Any, value: Any) -> Any:
     return mask._do("where", value, self)
 
 
+def _masked_fill_loops(k: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
+    def new(i: Any) -> Any:
+        return k.cast(value.at(i) if hasattr(value, "dtype") else value, meta.dtype)
+
+    return k.map(meta, lambda *i: k.where(mask.at(i), new(i), a.at(i)))
+
+
 _MASKED_FILL = schema_of("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor")
 MASKED_FILL: PureOp = register(
     PureOp(
@@ -211,6 +230,7 @@ MASKED_FILL: PureOp = register(
         cost=Cost.POINTWISE,
         kernel=_masked_fill_kernel,
         scalar=lambda a, mask, value: s.where(mask, value, a),
+        loops=_masked_fill_loops,
         vjp=parse_vjp(
             _MASKED_FILL,
             {
@@ -244,6 +264,7 @@ CAST: PureOp = register(
         cost=Cost.POINTWISE,
         kernel=_cast_kernel,
         scalar=lambda a, dtype: s.cast(a, dtype),
+        loops=lambda k, meta, a, dtype: k.map(meta, lambda *i: k.cast(a[i], dtype)),
         vjp=parse_vjp(_CAST, {"self": lambda grad, self_meta: grad.to_kind(self_meta.dtype)}),
     )
 )

@@ -1,0 +1,235 @@
+"""Scalar expressions of ops with dtypes: what `ir/scalar.py` says, as NumPy's kernels compute it.
+
+Numbers are Python's until they meet a scalar. Input: an `Expr` and typed operands; output: a
+`Scalar`. Raises NoLoops for what the loop IR cannot say, and for what may raise an error when it is
+run: a division of integers by what may be 0. Spec: `specs/lowering.md`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aotlite.backends.loops.expr import COMPARISONS, Scalar, cast, const, function, make, where
+from aotlite.backends.loops.lowering.builder import NoLoops
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.ops.declare import number_in
+from aotlite.ir.scalar import Expr
+
+Value = Any
+"""A Scalar, or a Python number."""
+
+_FOLDS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "abs": operator.abs,
+    **{name: getattr(operator, name) for name in COMPARISONS},
+    "isnan": lambda a: a != a,
+}
+"""What is computed of numbers alone."""
+_WHOLE = {"floor", "ceil", "trunc", "round", "real", "conj"}
+"""What leaves integers as they are."""
+_ROUND = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
+_BOOLS = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
+_BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
+_LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
+_DIVIDES = {"floor_divide", "fmod", "remainder"}
+_TESTS = {"isnan", "isinf", "signbit"}
+
+
+def typed(expr: Any, operands: Mapping[str, Value], dtype: DType) -> Value:
+    """The expression on these operands. Numbers that stand alone are of this dtype."""
+    return _Typing(operands, dtype).value(expr)
+
+
+def truth(value: Scalar) -> Scalar:
+    """Whether the value is not 0."""
+    return value if value.dtype is dtypes.bool_ else make("ne", value, 0)
+
+
+def scalar_of(value: Value, dtype: DType) -> Scalar:
+    """The number as a scalar of a dtype. Raises NoLoops for an integer that it does not hold."""
+    if type(value) is Scalar:
+        return value
+    if type(value) is complex or (type(value) is float and not dtype.is_floating_point):
+        raise NoLoops
+    if dtype.kind == dtypes.INTEGER and number_in(dtype, int(value)) != value:
+        raise NoLoops
+    return const(value, dtype)
+
+
+class _Typing:
+    """One walk over an expression."""
+
+    def __init__(self, operands: Mapping[str, Value], dtype: DType) -> None:
+        self.operands = operands
+        self.dtype = dtype
+        self.known: dict[int, Value] = {}
+
+    def value(self, expr: Any) -> Value:
+        """The value of a subtree, computed once."""
+        if type(expr) is not Expr:
+            return expr
+        if expr.op == "symbol":
+            return self.operands[expr.args[0]]
+        found = self.known.get(id(expr))
+        if found is None:
+            found = self.known[id(expr)] = self._own(expr)
+        return found
+
+    def _own(self, expr: Expr) -> Value:
+        if expr.op == "trunc" and type(expr.args[0]) is Expr and expr.args[0].op == "div":
+            a, b = map(self.value, expr.args[0].args)
+            if not _is_float(a) and not _is_float(b):
+                return make("idiv", *self.alike(a, _divisor(b)))
+        args = [self.value(a) for a in expr.args]
+        if expr.op == "cast":
+            return cast(scalar_of(args[0], self.dtype), args[1])
+        if expr.op == "where":
+            return self._where(*args)
+        if not any(type(a) is Scalar for a in args):
+            return self._of_numbers(expr.op, args)
+        if expr.op == "pow":
+            return self._power(*args)
+        return self._of_alike(expr.op, self.alike(*args), args)
+
+    def _of_numbers(self, op: str, args: list[Any]) -> Value:
+        if op in _FOLDS:
+            return _FOLDS[op](*args)
+        return self._of_alike(op, [scalar_of(a, self.dtype) for a in args], args)
+
+    def _where(self, condition: Value, then: Value, other: Value) -> Value:
+        if type(condition) is not Scalar:
+            return then if condition else other
+        if type(then) is not Scalar and type(other) is not Scalar:
+            floats = float in (type(then), type(other))
+            fits = self.dtype.is_floating_point or not floats
+            both = [scalar_of(v, self.dtype if fits else dtypes.float64) for v in (then, other)]
+            return where(truth(condition), *both)
+        return where(truth(condition), *self.alike(then, other))
+
+    def alike(self, *args: Value) -> list[Scalar]:
+        """The values in the dtype that NumPy's promotion gives them."""
+        wanted: DType | None = None
+        for a in args:
+            if type(a) is Scalar:
+                wanted = a.dtype if wanted in (None, a.dtype) else _promoted(wanted, a.dtype)
+        assert wanted is not None
+        kinds = {type(a) for a in args}
+        if complex in kinds:
+            raise NoLoops
+        if float in kinds and not wanted.is_floating_point:
+            wanted = dtypes.float64
+        if int in kinds and wanted is dtypes.bool_:
+            wanted = dtypes.int64
+        return [
+            cast(a, wanted) if type(a) is Scalar else scalar_of(a, wanted) for a in args
+        ]
+
+    # --- operations
+    def _of_alike(self, op: str, args: list[Scalar], given: list[Value]) -> Scalar:
+        dtype = args[0].dtype
+        if op in _LOGIC or op == "logical_not":
+            return make(_LOGIC.get(op, "not"), *map(truth, args))
+        if op in COMPARISONS:
+            return make(op, *args)
+        if dtype is dtypes.bool_:
+            return _of_bools(op, args)
+        if dtype.is_floating_point:
+            return _of_floats(op, args)
+        return _of_integers(op, args, given)
+
+    def _power(self, base: Value, exponent: Value) -> Scalar:
+        a, b = self.alike(base, exponent)
+        if type(exponent) is Scalar and not a.dtype.is_floating_point:
+            raise NoLoops  # of a negative one it is another function
+        if type(exponent) is Scalar:
+            return _call("pow", a, b)
+        if not a.dtype.is_floating_point and exponent < 0:
+            raise NoLoops  # raises when it is run
+        match exponent:
+            case 1:
+                return a
+            case 2:
+                return a * a
+            case 3:
+                return a * a * a
+        return _call("pow", a, b)
+
+
+def _promoted(a: DType, b: DType) -> DType:
+    return dtypes.from_numpy(np.promote_types(a.numpy, b.numpy))
+
+
+def _is_float(value: Value) -> bool:
+    return value.dtype.is_floating_point if type(value) is Scalar else type(value) is float
+
+
+def _divisor(value: Value) -> Value:
+    """A number that integers may be divided by."""
+    number = value.args[0] if type(value) is Scalar and value.op == "const" else value
+    if type(number) is Scalar or number == 0:
+        raise NoLoops
+    return value
+
+
+def _of_bools(op: str, args: list[Scalar]) -> Scalar:
+    known = _BOOLS.get(op) or _BITS.get(op) or ("not" if op == "invert" else None)
+    if known is not None:
+        return make(known, *args)
+    if op in _WHOLE or op == "abs":
+        return args[0]
+    if op in _TESTS:
+        return const(False, dtypes.bool_)
+    raise NoLoops
+
+
+def _of_integers(op: str, args: list[Scalar], given: list[Value]) -> Scalar:
+    if op in ("add", "sub", "mul", "neg", *_BITS):
+        return make(op, *args)
+    if op in _WHOLE or (op == "abs" and not args[0].dtype.is_signed):
+        return args[0]
+    if op in ("isnan", "isinf"):
+        return const(False, dtypes.bool_)
+    if op in ("abs", "invert"):
+        return make("abs" if op == "abs" else "bit_not", *args)
+    if op == "signbit":
+        return args[0] < 0
+    if op == "div":
+        return make("div", *[cast(a, dtypes.float64) for a in args])
+    if op in _DIVIDES:
+        _divisor(given[1])
+    return _call(op, *args)
+
+
+def _of_floats(op: str, args: list[Scalar]) -> Scalar:
+    if op in ("add", "sub", "mul", "div", "neg", "abs", "sqrt"):
+        return make(op, *args)
+    if op in _ROUND:
+        return make(_ROUND[op], *args)
+    if op in ("real", "conj"):
+        return args[0]
+    if op == "isnan":
+        return make("ne", args[0], args[0])
+    if op == "isinf":
+        return make("eq", make("abs", args[0]), np.inf)
+    return _call(op, *args)
+
+
+def _call(op: str, *args: Scalar) -> Scalar:
+    """The function of the library. Raises NoLoops if it has none for these dtypes."""
+    try:
+        from aotlite.backends.loops.functions import has
+    except ModuleNotFoundError:  # pragma: no cover
+        pass
+    else:
+        if not has(op, *[a.dtype for a in args]):
+            raise NoLoops
+    return function(op, dtypes.bool_ if op in _TESTS else args[0].dtype, *args)
