@@ -39,9 +39,14 @@ def backend_from(given: Any, option: str = "backend") -> Backend:
         from aotlite.backends.reference import REFERENCE
 
         return REFERENCE
+    if isinstance(given, str) and given == "loops":
+        from aotlite.backends.loops.backend import LOOPS
+
+        return LOOPS
     if isinstance(given, str):
         raise ArgumentError(
-            f"compile: {option} is {given!r}, expected 'reference', a Backend or a function"
+            f"compile: {option} is {given!r}, expected 'reference', 'loops', a Backend or a "
+            "function"
         )
     if isinstance(given, Backend) and not isinstance(given, type):
         return given

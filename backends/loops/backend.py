@@ -1,0 +1,44 @@
+"""The backend `loops`: graphs as loop programs, on the NumPy interpreter.
+
+What runs where there is no compiler, and what compiled kernels are compared with. Spec:
+`specs/loops.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.backends.closing import compiled_with_copies, has_copies
+from aotlite.backends.loops.expand import expand
+from aotlite.backends.loops.interpreter import interpreted
+from aotlite.backends.loops.lowering import lower
+from aotlite.backends.loops.program import Program
+from aotlite.backends.loops.running import ProgramRun
+from aotlite.backends.protocol import Run
+from aotlite.ir.graph import Graph
+
+
+class LoopsBackend:
+    """Runs graphs as loop programs on the interpreter."""
+
+    name = "loops"
+    is_compact = True
+    """What it compiles has a compact face (`backends.values`)."""
+    fuses = True
+    trusted = True
+
+    def __repr__(self) -> str:
+        return "LoopsBackend()"
+
+    def compile(self, graph: Graph) -> Run:
+        """The callable of a pure graph, which may end with copies into inputs."""
+        if has_copies(graph):
+            return compiled_with_copies(graph, self.compile)
+        program = program_of(graph)
+        return ProgramRun(graph, program, interpreted(program))
+
+
+LOOPS = LoopsBackend()
+
+
+def program_of(graph: Graph) -> Program:
+    """The program of a pure graph, before any pass."""
+    return lower(expand(graph))
