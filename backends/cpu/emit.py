@@ -1,0 +1,255 @@
+"""A program as one C11 text: kernels as functions, and `run`, which calls them in order.
+
+Input: a `Program` and where its temporaries lie in the arena; output: `Printed`. Extern steps split
+a program into segments, between which Python calls them. Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from aotlite.backends.cpu.emit_gemm import gemm_lines
+from aotlite.backends.cpu.emit_kernel import KernelPrinter, parameters
+from aotlite.backends.cpu.emit_passes import cost
+from aotlite.backends.cpu.emit_scalar import Facts, Library
+from aotlite.backends.cpu.emit_types import BFLOAT16, FLOAT16, PRELUDE, memory_type
+from aotlite.backends.loops.expr import walk
+from aotlite.backends.loops.program import (
+    Buffer,
+    Extern,
+    Gemm,
+    Kernel,
+    Kind,
+    Program,
+    Store,
+    loads_of,
+    stores_of,
+    values_of,
+    writes,
+)
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+
+INLINE_NANOSECONDS = 8000
+"""What a kernel may take, roughly, before waking other threads pays."""
+CHUNK_NANOSECONDS = 20000
+CHUNKS_A_THREAD = 8
+
+
+@attrs.frozen
+class Layout:
+    """Where temporaries lie: byte offsets in one arena. Buffers may share bytes one after the
+    other."""
+
+    size: int
+    offsets: Mapping[int, int]
+
+
+@attrs.frozen
+class Printed:
+    """The C text of a program."""
+
+    text: str
+    segments: tuple[str | Extern, ...]
+    """In order: the names of exported functions `int name(void **slots, const al_runtime *)`, and
+    the externs that Python calls between them."""
+    slots: tuple[int, ...]
+    """The buffers whose first elements the slots point to, in order; the arena comes last."""
+
+
+def apart(program: Program) -> Layout:
+    """A layout in which no two temporaries share memory."""
+    size, offsets = 0, {}
+    for buffer in program.buffers:
+        if buffer.kind is Kind.TEMPORARY:
+            offsets[buffer.number] = size
+            size += -(-buffer.size * buffer.dtype.itemsize // 64) * 64
+    return Layout(size, offsets)
+
+
+def print_program(program: Program, layout: Layout | None = None, stem: str = "run") -> Printed:
+    """The C text of a program whose temporaries lie as the layout says (by default apart)."""
+    return _ProgramPrinter(program, layout or apart(program), stem).printed()
+
+
+def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, Printed]]:
+    """One C text for several programs, by the names of their functions; what each of them is."""
+    library = Library()
+    printers = {
+        stem: _ProgramPrinter(program, apart(program), stem, library)
+        for stem, program in programs.items()
+    }
+    bodies = {stem: printer.body() for stem, printer in printers.items()}
+    head = _head(library)
+    text = "\n".join([*head, *[line for lines in bodies.values() for line in indented(lines)], ""])
+    return text, {stem: printer.record(text) for stem, printer in printers.items()}
+
+
+class _ProgramPrinter:
+    def __init__(
+        self, program: Program, layout: Layout, stem: str, library: Library | None = None
+    ) -> None:
+        self.program, self.layout, self.stem = program, layout, stem
+        self.library = library or Library()
+        self.buffers = {buffer.number: buffer for buffer in program.buffers}
+        self.kinds: dict[int, DType] = {n: b.dtype for n, b in self.buffers.items()}
+        self.slots = tuple(
+            sorted(n for n, b in self.buffers.items() if b.kind is not Kind.TEMPORARY)
+        )
+        self.segments: list[str | Extern] = []
+        self.calls: list[list[str]] = []
+
+    def printed(self) -> Printed:
+        """The whole text."""
+        body = self.body()
+        return self.record("\n".join([*_head(self.library), *indented(body), ""]))
+
+    def record(self, text: str) -> Printed:
+        """The text with what the caller needs to know."""
+        return Printed(text, tuple(self.segments), self.slots)
+
+    def body(self) -> list[str]:
+        """The kernels and the functions that call them."""
+        lines: list[str] = []
+        for buffer in self.buffers.values():
+            self.library.dtypes.add(buffer.dtype)
+        for k, step in enumerate(self.program.steps):
+            if type(step) is Extern:
+                self.segments.append(step)
+                continue
+            if not self.segments or type(self.segments[-1]) is Extern:
+                count = len(self.calls)
+                self.segments.append(f"{self.stem}_{count}")
+                self.calls.append([])
+            if type(step) is Kernel:
+                lines += self._kernel(step, f"{self.stem}_k{k}")
+            elif type(step) is Gemm:
+                self.calls[-1] += gemm_lines(step, self.kinds[step.c.buffer], self._in_slots)
+        names = [each for each in self.segments if type(each) is str]
+        for name, calls in zip(names, self.calls, strict=True):
+            lines += [
+                f"int {name}(void **slots, const al_runtime *runtime)",
+                "{",
+                *calls,
+                "return 0;",
+                "}",
+            ]
+        return lines
+
+    # --- kernels
+    def _kernel(self, kernel: Kernel, name: str) -> list[str]:
+        if 0 in kernel.extents[: kernel.space] or not kernel.body:
+            return []
+        facts = self._facts(kernel)
+        printer = KernelPrinter(kernel, self.kinds, facts, self.library)
+        body = printer.text()
+        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
+        own = [(n, self.kinds[n], n in writes(kernel), facts.region(n) == n) for n in numbers]
+        arguments = ", ".join([*[self._pointer(n, "c->slots") for n in numbers], "begin", "end"])
+        units = printer.loops.units
+        head = f"static void {name}({parameters(own)}, i64 begin, i64 end)"
+        task = [
+            f"static void {name}_task(void *context, i64 chunk)",
+            "{",
+            "const call *c = context;",
+            f"const i64 begin = {units} * chunk / c->chunks;",
+            f"const i64 end = {units} * (chunk + 1) / c->chunks;",
+            f"{name}({arguments});",
+            "}",
+        ]
+        self.calls[-1] += _parallel(name, units, nanoseconds(kernel))
+        return [f"/* {line} */" for line in str(kernel).splitlines()] + [
+            head,
+            "{",
+            *body,
+            "}",
+            *task,
+        ]
+
+    def _facts(self, kernel: Kernel) -> Facts:
+        extents, space = kernel.extents, kernel.space
+        rows_only = space == len(extents)
+        if rows_only and any(type(each) is not Store for each in kernel.body):
+            extents = (*extents, 1)
+        sizes = {n: buffer.size for n, buffer in self.buffers.items()}
+        return Facts(extents, space, sizes, self._regions(kernel), rows_only)
+
+    def _regions(self, kernel: Kernel) -> dict[int, int]:
+        """Of the kernel's buffers that share bytes of the arena: the first of them."""
+        found: dict[int, int] = {}
+        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
+        for k, number in enumerate(numbers):
+            for other in numbers[:k]:
+                if self._share(number, other):
+                    found[number] = found.setdefault(other, -1 - other)
+                    break
+        return found
+
+    def _share(self, a: int, b: int) -> bool:
+        if a not in self.layout.offsets or b not in self.layout.offsets:
+            return False
+        first, second = self.layout.offsets[a], self.layout.offsets[b]
+        return first < second + self._bytes(b) and second < first + self._bytes(a)
+
+    def _bytes(self, number: int) -> int:
+        buffer = self.buffers[number]
+        return buffer.size * buffer.dtype.itemsize
+
+    def _in_slots(self, number: int) -> str:
+        return self._pointer(number, "slots")
+
+    def _pointer(self, number: int, slots: str) -> str:
+        buffer: Buffer = self.buffers[number]
+        if buffer.kind is Kind.TEMPORARY:
+            kind = memory_type(buffer.dtype)
+            return f"({kind} *)((u8 *){slots}[{len(self.slots)}] + {self.layout.offsets[number]})"
+        return f"{slots}[{self.slots.index(number)}]"
+
+
+def _parallel(name: str, units: int, cost_: float) -> list[str]:
+    """The call of a kernel: at once where it is short, else in chunks."""
+    whole = [f"{name}_task(&(call){{slots, 1}}, 0);"]
+    if cost_ < INLINE_NANOSECONDS or units < 2:
+        return whole
+    most = max(2, min(units, int(cost_ / CHUNK_NANOSECONDS) + 1))
+    return [
+        "{",
+        f"i64 chunks = runtime->threads * {CHUNKS_A_THREAD};",
+        f"if (chunks > {most}) chunks = {most};",
+        "call c = {slots, runtime->threads > 1 ? chunks : 1};",
+        f"if (c.chunks == 1) {name}_task(&c, 0);",
+        f"else runtime->parallel({name}_task, &c, c.chunks);",
+        "}",
+    ]
+
+
+def nanoseconds(kernel: Kernel) -> float:
+    """How long one thread takes for a kernel, roughly: by bytes moved and operations."""
+    points = math.prod(kernel.extents)
+    roots = [value for statement in kernel.body for value in values_of(statement)]
+    operations = sum(cost(scalar) for scalar in walk(roots))
+    moved = sum(4 for _ in loads_of(kernel)) + 8 * len(stores_of(kernel))
+    return points * (0.02 * operations + 0.03 * moved)
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines of C, set in by the braces around them."""
+    found, depth = [], 0
+    for line in lines:
+        closes = line.startswith("}")
+        found.append("    " * (depth - closes) + line if line else line)
+        depth += line.count("{") - line.count("}")
+    return found
+
+
+def _head(library: Library) -> list[str]:
+    lines = [PRELUDE]
+    if dtypes.float16 in library.dtypes:
+        lines.append(FLOAT16)
+    if dtypes.bfloat16 in library.dtypes:
+        lines.append(BFLOAT16)
+    functions = [line for text in library.texts.values() for line in text.split("\n")]
+    return [*lines, *indented(functions)]

@@ -1,0 +1,319 @@
+"""Scalar expressions as C: nested scopes of declarations, each value in the outermost possible.
+
+A scope is the body of a loop (or of a branch). A value is declared in the outermost scope that
+knows all axes it uses, once, so that what does not change in a loop is computed before it.
+Input: Scalars; output: lines of C. Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from aotlite.backends.cpu.emit_operations import operation
+from aotlite.backends.cpu.emit_types import from_memory, literal, value_type
+from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, walk
+from aotlite.backends.loops.program import Statement, Store
+from aotlite.ir import dtypes
+from aotlite.ir.errors import GraphError
+
+
+class Scope:
+    """Lines of one block of C, and which values have a name there.
+
+    `axes` are those whose positions it makes known; `branch` says that it is executed for some
+    points only, so that unsafe loads stay in it.
+    """
+
+    def __init__(self, parent: Scope | None, axes: int = 0, *, branch: bool = False) -> None:
+        self.parent = parent
+        self.axes = axes
+        self.bound: int = axes | (parent.bound if parent else 0)
+        self.branch = branch
+        self.lines: list[str] = []
+        self.known: dict[Scalar, str] = {}
+        self.positions: dict[int, str] = {}
+
+    def find(self, scalar: Scalar) -> str | None:
+        """The name of a value, if this scope or one around it has it."""
+        scope: Scope | None = self
+        while scope is not None:
+            name = scope.known.get(scalar)
+            if name is not None:
+                return name
+            scope = scope.parent
+        return None
+
+    def position(self, axis: int) -> str:
+        """The C text of a position along an axis."""
+        scope: Scope | None = self
+        while scope is not None:
+            if axis in scope.positions:
+                return scope.positions[axis]
+            scope = scope.parent
+        return f"i{axis}"
+
+    def home(self, axes: int, safe: bool) -> Scope:
+        """The outermost scope that knows the axes; one that is unsafe does not leave a branch."""
+        scope = self
+        while scope.parent is not None and not axes & ~scope.parent.bound:
+            if scope.branch and not safe:
+                break
+            scope = scope.parent
+        return scope
+
+
+@attrs.define
+class Facts:
+    """What is known of the scalars of one kernel: axes as bits, and which loads are safe."""
+
+    extents: tuple[int, ...] = ()
+    space: int = 0
+    sizes: Mapping[int, int] = attrs.field(factory=dict)
+    regions: Mapping[int, int] = attrs.field(factory=dict)
+    """Of buffers that share memory with others: which memory."""
+    rows_only: bool = False
+    """There were no inner axes: each store is of row level."""
+    name_axes: dict[int, int] = attrs.field(factory=dict)
+    """The axes that the names of reductions and scans vary over."""
+    _axes: dict[Scalar, int] = attrs.field(factory=dict)
+    _safe: dict[Scalar, bool] = attrs.field(factory=dict)
+
+    def is_row_store(self, statement: Statement) -> bool:
+        """Whether it is a store at points of the space axes alone."""
+        return type(statement) is Store and (statement.each_row or self.rows_only)
+
+    def region(self, buffer: int) -> int:
+        """The memory of a buffer; buffers that overlap have one."""
+        return self.regions.get(buffer, buffer)
+
+    def is_element(self, scalar: Scalar) -> bool:
+        """Whether it varies over inner axes."""
+        return self.axes(scalar) >> self.space != 0
+
+    def is_lazy(self, scalar: Scalar) -> bool:
+        """Whether it is a `where` of which only one branch may be computed."""
+        return scalar.op == "where" and not (
+            self.safe(scalar.args[1]) and self.safe(scalar.args[2])
+        )
+
+    def computed_for(self, scalar: Scalar) -> Sequence[Scalar]:
+        """What is computed wherever the scalar is: not the branches of a lazy `where`."""
+        return scalar.args[:1] if self.is_lazy(scalar) else scalar.operands
+
+    def computed(self, roots: Iterable[Scalar]) -> set[Scalar]:
+        """All that is computed at each point for these values."""
+        found: set[Scalar] = set()
+        todo = list(roots)
+        while todo:
+            scalar = todo.pop()
+            if scalar not in found:
+                found.add(scalar)
+                todo += self.computed_for(scalar)
+        return found
+
+    def axes(self, root: Scalar) -> int:
+        """The axes that a value varies over, as bits."""
+        if root not in self._axes:
+            for scalar in walk([root]):
+                if scalar not in self._axes:
+                    self._axes[scalar] = self._own_axes(scalar)
+        return self._axes[root]
+
+    def _own_axes(self, scalar: Scalar) -> int:
+        found = 0
+        match scalar.op:
+            case "axis":
+                return 1 << int(scalar.args[0])
+            case "name":
+                return self.name_axes[scalar.args[0]]
+            case "load":
+                found = address_axes(scalar.args[1])
+        for operand in scalar.operands:
+            found |= self._axes[operand]
+        return found
+
+    def safe(self, root: Scalar) -> bool:
+        """Whether it may be computed where nobody asked: no load of it can leave its buffer."""
+        if root not in self._safe:
+            for scalar in walk([root]):
+                own = scalar.op != "load" or self._in_range(*scalar.args)
+                self._safe[scalar] = own and all(self._safe[each] for each in scalar.operands)
+        return self._safe[root]
+
+    def _in_range(self, buffer: int, address: Affine) -> bool:
+        low, high = reach(address, self.extents)
+        return not address.dynamic and low >= 0 and high < self.sizes[buffer]
+
+
+def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:
+    """The least and the greatest address of the affine part."""
+    low = high = address.start
+    for coefficient, extent in zip(address.coefficients, extents, strict=False):
+        far = coefficient * (max(extent, 1) - 1)
+        low, high = low + min(far, 0), high + max(far, 0)
+    return low, high
+
+
+def address_axes(address: Affine) -> int:
+    """The axes of the affine part, as bits."""
+    return sum(1 << k for k, c in enumerate(address.coefficients) if c)
+
+
+class Library:
+    """The functions that a text needs, each printed once."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.dtypes: set[dtypes.DType] = set()
+
+    def name(self, scalar: Scalar) -> str:
+        """The C name of a function, which is printed before what asks for it."""
+        kinds = [operand.dtype for operand in scalar.args]
+        name = "_".join(["fn", scalar.op, *[kind.short for kind in kinds], scalar.dtype.short])
+        if name not in self.texts:
+            from aotlite.backends.loops.functions import find
+
+            body = find(scalar.op, *kinds).body
+            self.texts[name] = ""
+            text = self._printed(name, scalar, body)
+            del self.texts[name]
+            self.texts[name] = text
+        return name
+
+    def _printed(self, name: str, call: Scalar, body: Scalar) -> str:
+        scope = Scope(None)
+        given = [parameter(k, operand.dtype) for k, operand in enumerate(call.args)]
+        for k, each in enumerate(given):
+            scope.known[each] = f"x{k}"
+        writer = Writer(Facts(), self)
+        result = writer.value(body, scope)
+        parameters = ", ".join([f"{value_type(p.dtype)} x{k}" for k, p in enumerate(given)])
+        head = f"INLINE {value_type(call.dtype)} {name}({parameters})"
+        return "\n".join([head, "{", *scope.lines, f"return {result};", "}"])
+
+
+@attrs.frozen
+class Place:
+    """Where a value lies in a local array: it is read in a scope that knows the axes."""
+
+    axes: int
+    element: Callable[[Scope], str]
+    dtype: dtypes.DType
+
+
+class Writer:
+    """Declares values in scopes."""
+
+    def __init__(self, facts: Facts, library: Library, stem: str = "t") -> None:
+        self.facts = facts
+        self.library = library
+        self.stem = stem
+        self.count = 0
+        self.places: dict[Scalar, Place] = {}
+        """Values that lie in local arrays."""
+
+    def fresh(self) -> str:
+        """A new name of a variable."""
+        self.count += 1
+        return f"{self.stem}{self.count}"
+
+    def value(self, root: Scalar, scope: Scope) -> str:
+        """The C text of a value in a scope; what it needs is declared before."""
+        for scalar in self._order(root, scope):
+            self._declare(scalar, scope)
+        return self._text(root, scope)
+
+    def values(self, roots: Iterable[Scalar], scope: Scope) -> list[str]:
+        """The texts of several."""
+        return [self.value(root, scope) for root in roots]
+
+    def _text(self, scalar: Scalar, scope: Scope) -> str:
+        if scalar.op == "const":
+            return literal(scalar)
+        if scalar.op == "axis":
+            return scope.position(scalar.args[0])
+        found = scope.find(scalar)
+        if found is None:
+            raise GraphError(f"c printer: {scalar} is not computed where it is used")
+        return found
+
+    def _order(self, root: Scalar, scope: Scope) -> list[Scalar]:
+        """What must be declared for a value, operands first; branches that are lazy declare their
+        own."""
+        order: list[Scalar] = []
+        done: set[Scalar] = set()
+        stack = [(root, False)]
+        while stack:
+            scalar, ready = stack.pop()
+            if ready:
+                order.append(scalar)
+                continue
+            if scalar in done or scalar.op in ("const", "axis") or scope.find(scalar):
+                continue
+            done.add(scalar)
+            stack.append((scalar, True))
+            stack.extend([(each, False) for each in reversed(self._needed(scalar))])
+        return order
+
+    def _needed(self, scalar: Scalar) -> Sequence[Scalar]:
+        """What is declared before a value."""
+        if scalar in self.places:
+            return ()
+        return self.facts.computed_for(scalar)
+
+    def _declare(self, scalar: Scalar, scope: Scope) -> None:
+        place = self.places.get(scalar)
+        if place is not None:
+            home, name = scope.home(place.axes, True), self.fresh()
+            kind, element = value_type(scalar.dtype), place.element(home)
+            test = " != 0" if scalar.dtype is dtypes.bool_ else ""
+            home.lines.append(f"const {kind} {name} = {element}{test};")
+            home.known[scalar] = name
+            return
+        home = scope.home(self.facts.axes(scalar), self.facts.safe(scalar))
+        name = self.fresh()
+        self.library.dtypes.add(scalar.dtype)
+        kind = value_type(scalar.dtype)
+        if self.facts.is_lazy(scalar):
+            home.lines.append(f"{kind} {name};")
+            self._branches(scalar, name, home)
+        else:
+            home.lines.append(f"const {kind} {name} = {self._operation(scalar, home)};")
+        home.known[scalar] = name
+
+    def _branches(self, scalar: Scalar, name: str, home: Scope) -> None:
+        condition = self._text(scalar.args[0], home)
+        for head, value in zip((f"if ({condition}) {{", "} else {"), scalar.args[1:], strict=True):
+            inside = Scope(home, branch=True)
+            text = self.value(value, inside)
+            home.lines += [head, *inside.lines, f"{name} = {text};"]
+        home.lines.append("}")
+
+    def _operation(self, scalar: Scalar, scope: Scope) -> str:
+        if scalar.op == "load":
+            buffer, address = scalar.args
+            return from_memory(scalar.dtype, f"b{buffer}[{self.address(address, scope)}]")
+        texts = [self._text(operand, scope) for operand in scalar.args]
+        if scalar.op not in PRIMITIVES:
+            return f"{self.library.name(scalar)}({', '.join(texts)})"
+        return operation(scalar, texts)
+
+    def address(self, address: Affine, scope: Scope) -> str:
+        """The C text of an address in elements."""
+        parts = [
+            scope.position(k) if c == 1 else f"{scope.position(k)} * {_parenthesised(c)}"
+            for k, c in enumerate(address.coefficients)
+            if c
+        ]
+        for value, step in address.dynamic:
+            text = self.value(value, scope)
+            parts.append(f"(i64){text} * {_parenthesised(step)}")
+        if address.start or not parts:
+            parts.append(str(address.start))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+def _parenthesised(number: int) -> str:
+    return f"({number})" if number < 0 else str(number)

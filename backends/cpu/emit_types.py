@@ -1,0 +1,184 @@
+"""C types, literals and the prelude of printed kernels.
+
+Values of 16-bit floats are C floats that hold such a number: each operation on them is rounded, as
+NumPy rounds it. In memory each dtype has a type of its own that may alias others, since the arena
+is used for one dtype after another. No header is included: that would be most of the compile time.
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.backends.loops.expr import Scalar
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import GraphError
+
+_VALUES = {
+    dtypes.bool_: "_Bool",
+    dtypes.int8: "i8",
+    dtypes.int16: "i16",
+    dtypes.int32: "i32",
+    dtypes.int64: "i64",
+    dtypes.uint8: "u8",
+    dtypes.uint16: "u16",
+    dtypes.uint32: "u32",
+    dtypes.uint64: "u64",
+    dtypes.float16: "f32",
+    dtypes.bfloat16: "f32",
+    dtypes.float32: "f32",
+    dtypes.float64: "f64",
+}
+_IN_MEMORY = {**_VALUES, dtypes.bool_: "u8", dtypes.float16: "f16", dtypes.bfloat16: "u16"}
+SUPPORTED = frozenset(_VALUES)
+"""The dtypes that kernels may compute with."""
+SHORT = (dtypes.float16, dtypes.bfloat16)
+"""Floats whose values are C floats, rounded after each operation."""
+
+PRELUDE = """\
+typedef __INT8_TYPE__ i8;
+typedef __INT16_TYPE__ i16;
+typedef __INT32_TYPE__ i32;
+typedef __INT64_TYPE__ i64;
+typedef __UINT8_TYPE__ u8;
+typedef __UINT16_TYPE__ u16;
+typedef __UINT32_TYPE__ u32;
+typedef __UINT64_TYPE__ u64;
+typedef float f32;
+typedef double f64;
+#define MEMORY(type) typedef type m_##type __attribute__((may_alias))
+MEMORY(i8); MEMORY(i16); MEMORY(i32); MEMORY(i64);
+MEMORY(u8); MEMORY(u16); MEMORY(u32); MEMORY(u64);
+MEMORY(f32); MEMORY(f64);
+#define INLINE static inline __attribute__((always_inline, unused))
+#define BITS(name, to, from) \\
+    INLINE to name(from x) { to y; __builtin_memcpy(&y, &x, sizeof y); return y; }
+BITS(bits_i32_f32, i32, f32)
+BITS(bits_u32_f32, u32, f32)
+BITS(bits_f32_i32, f32, i32)
+BITS(bits_f32_u32, f32, u32)
+BITS(bits_i64_f64, i64, f64)
+BITS(bits_u64_f64, u64, f64)
+BITS(bits_f64_i64, f64, i64)
+BITS(bits_f64_u64, f64, u64)
+/* Quotients that no divisor traps on. */
+#define DIVISION(type, unsigned_type) \\
+    INLINE type idiv_##type(type a, type b) \\
+    { \\
+        const type d = b == 0 ? (type)1 : b; \\
+        return (type)~d == 0 && (type)-1 < 0 ? (type)(0 - (unsigned_type)a) : (type)(a / d); \\
+    } \\
+    INLINE type irem_##type(type a, type b) \\
+    { \\
+        const type d = b == 0 ? (type)1 : b; \\
+        return (type)~d == 0 && (type)-1 < 0 ? (type)0 : (type)(a % d); \\
+    }
+DIVISION(i8, u32) DIVISION(i16, u32) DIVISION(i32, u32) DIVISION(i64, u64)
+DIVISION(u8, u32) DIVISION(u16, u32) DIVISION(u32, u32) DIVISION(u64, u64)
+typedef struct al_product {
+    i32 transpose_a, transpose_b;
+    i64 m, n, k, lda, ldb, ldc;
+    i64 extents[4], strides_a[4], strides_b[4], strides_c[4];
+} al_product;
+typedef struct al_runtime {
+    void (*parallel)(void (*task)(void *context, i64 chunk), void *context, i64 chunks);
+    i32 threads;
+    void *sgemm, *dgemm;
+    void (*sgemm_batched)(const al_product *product, f32 alpha, const f32 *a, const f32 *b,
+                          f32 beta, f32 *c);
+    void (*dgemm_batched)(const al_product *product, f64 alpha, const f64 *a, const f64 *b,
+                          f64 beta, f64 *c);
+} al_runtime;
+typedef struct call { void **slots; i64 chunks; } call;
+"""
+
+FLOAT16 = """\
+typedef _Float16 f16;
+MEMORY(f16);
+INLINE f32 round_f16(f32 x) { return (f32)(f16)x; }
+INLINE f32 load_f16(m_f16 x) { return (f32)x; }
+INLINE f16 store_f16(f32 x) { return (f16)x; }
+INLINE u16 bits_u16_f16(f32 x) { f16 h = (f16)x; u16 y; __builtin_memcpy(&y, &h, 2); return y; }
+INLINE i16 bits_i16_f16(f32 x) { return (i16)bits_u16_f16(x); }
+INLINE f32 bits_f16_u16(u16 x) { f16 h; __builtin_memcpy(&h, &x, 2); return (f32)h; }
+INLINE f32 bits_f16_i16(i16 x) { return bits_f16_u16((u16)x); }
+"""
+BFLOAT16 = """\
+INLINE u16 bits_u16_bf16(f32 x)
+{
+    const u32 b = bits_u32_f32(x);
+    const u32 nan = (b >> 16) & 0x8000u;
+    return (u16)(x != x ? nan | 0x7fc0u : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+INLINE f32 bits_bf16_u16(u16 x) { return bits_f32_u32((u32)x << 16); }
+INLINE i16 bits_i16_bf16(f32 x) { return (i16)bits_u16_bf16(x); }
+INLINE f32 bits_bf16_i16(i16 x) { return bits_bf16_u16((u16)x); }
+INLINE f32 round_bf16(f32 x) { return bits_bf16_u16(bits_u16_bf16(x)); }
+INLINE f32 load_bf16(u16 x) { return bits_bf16_u16(x); }
+INLINE u16 store_bf16(f32 x) { return bits_u16_bf16(x); }
+"""
+
+
+def value_type(dtype: DType) -> str:
+    """The C type of a value in a register."""
+    found = _VALUES.get(dtype)
+    if found is None:
+        raise GraphError(f"c printer: dtype is {dtype}, expected a real one of 16 bits or more")
+    return found
+
+
+def memory_type(dtype: DType) -> str:
+    """The C type of an element in memory; it may alias others."""
+    return f"m_{_IN_MEMORY[dtype]}"
+
+
+def from_memory(dtype: DType, element: str) -> str:
+    """The value of an element."""
+    if dtype is dtypes.bool_:
+        return f"({element} != 0)"
+    return f"load_{dtype.short}({element})" if dtype in SHORT else element
+
+
+def to_memory(dtype: DType, value: str) -> str:
+    """What is stored for a value."""
+    return f"store_{dtype.short}({value})" if dtype in SHORT else value
+
+
+def rounded(dtype: DType, value: str) -> str:
+    """The value of an operation, rounded to a float of 16 bits where that is its dtype."""
+    return f"round_{dtype.short}({value})" if dtype in SHORT else value
+
+
+def literal(scalar: Scalar) -> str:
+    """A constant in C."""
+    number, dtype = scalar.args[0], scalar.dtype
+    if dtype is dtypes.bool_:
+        return str(int(number))
+    if dtype.is_floating_point:
+        return _float_literal(number, "" if dtype is dtypes.float64 else "f")
+    return _integer_literal(number, dtype)
+
+
+def _float_literal(number: float, suffix: str) -> str:
+    if math.isnan(number):
+        return f'__builtin_nan{suffix}("")'
+    if math.isinf(number):
+        text = f"__builtin_inf{suffix}()"
+        return text if number > 0 else f"(-{text})"
+    short = repr(number)
+    exact = len(short) <= 8 and number == round(number * 1024) / 1024
+    text = (short if exact else number.hex()) + suffix
+    return f"({text})" if text.startswith("-") else text
+
+
+def _integer_literal(number: int, dtype: DType) -> str:
+    if dtype.itemsize == 8:
+        if number == -(2**63):
+            return "(-9223372036854775807LL - 1)"
+        text = f"{number}{'LL' if dtype.is_signed else 'ULL'}"
+    elif number == -(2**31):
+        return "(-2147483647 - 1)"
+    else:
+        text = str(number) if dtype.is_signed else f"{number}u"
+    return f"({text})" if number < 0 else text
