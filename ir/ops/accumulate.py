@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import layout, sizes
+from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.ops.views import window_on_operand
 
 
@@ -46,10 +48,37 @@ def _accumulate(
     return xp.reshape(total, size)
 
 
+def _accumulate_loops(
+    k: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
+) -> Any:
+    """Zeros, then the windows: in order where they meet."""
+    if accumulator(meta.dtype) is not meta.dtype or meta.dtype is bool_:
+        return None  # sums are rounded one by one
+    dims = sorted(range(grad.ndim), key=lambda dim: -stride[dim])
+    apart = set()
+    for place, dim in enumerate(dims):
+        rest = sum((grad.shape[d] - 1) * stride[d] for d in dims[place + 1 :])
+        if stride[dim] <= rest and grad.shape[dim] > 1:
+            break
+        apart.add(dim)
+    meeting = [dim for dim in range(grad.ndim) if dim not in apart and grad.shape[dim] > 1]
+    is_all = not meeting and grad.meta.numel == meta.numel
+    out = k.new(meta) if is_all else k.map(meta, lambda *i: 0)
+    flat = out.view((meta.numel,), (1,))
+
+    def element(*i: Any) -> Any:
+        place = sum([x * step for x, step in zip(i, stride, strict=True)], offset)
+        return (place,), grad[i]
+
+    k.scatter(flat, grad.shape, element, ordered=meeting, combine="sum" if meeting else None)
+    return out
+
+
 STRIDED_ACCUMULATE = pure(
     "strided_accumulate(Tensor self, int[] size, int[] stride, int offset=0) -> Tensor",
     meta=_accumulate_meta,
     kernel=_accumulate,
+    loops=_accumulate_loops,
     vjp={
         "self": lambda grad, self_meta, stride, offset: window_on_operand(
             grad.contiguous(), self_meta.shape, stride, offset

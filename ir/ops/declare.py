@@ -28,6 +28,7 @@ from aotlite.ir.op import (
     schema_of,
 )
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
+from aotlite.ir.ops.part_loops import stored_over
 from aotlite.ir.ops.precision import accumulator, cast
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.schema import Parameter
@@ -401,7 +402,9 @@ def _scatter_put(name: str) -> Callable[..., Any]:
     return put
 
 
-def scatter_of(viewed: ViewOp, *, vjp: Formulas = None) -> PureOp:
+def scatter_of(
+    viewed: ViewOp, *, vjp: Formulas = None, loops: Callable[..., Any] | None = None
+) -> PureOp:
     """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is
     src.
 
@@ -447,6 +450,7 @@ def scatter_of(viewed: ViewOp, *, vjp: Formulas = None) -> PureOp:
             cost=Cost.INDEXING,
             kernel=kernel,
             vjp=parse_vjp(schema, vjp or _scatter_formulas(viewed)),
+            loops=loops or stored_over(viewed),
         )
     )
     return op

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.arrays import NUMPY
 from aotlite.ir.composite import composite
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
@@ -93,11 +94,17 @@ def _triangle_indices(name: str) -> PureOp:
         places = (xp.tril_indices if lower else xp.triu_indices)(row, offset, col)
         return xp.astype(xp.stack(places), meta.dtype.numpy)
 
+    def loops(k: Any, meta: TensorMeta, row: int, col: int, offset: int, *_: Any) -> Any:
+        given = (row, col, offset, meta.dtype, None)
+        places = k.table(kernel(NUMPY.namespace, meta, *given))
+        return k.map(meta, lambda *i: places[i])
+
     return pure(
         f"{name}(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor",
         meta=rule,
         kernel=kernel,
+        loops=loops,
         vjp=None,
         cost=Cost.FACTORY,
     )

@@ -43,6 +43,9 @@ FULL: PureOp = pure(
     "full(int[] size, Scalar fill_value, *, dtype? dtype=None, device? device=None) -> Tensor",
     meta=_full_rule,
     kernel=_full_kernel,
+    loops=lambda k, meta, size, value, *_: k.map(
+        meta, lambda *i: fitted("full", value, meta.dtype)
+    ),
     vjp=None,
     cost=Cost.FACTORY,
 )
@@ -71,11 +74,22 @@ def _arange_kernel(
     return xp.astype(index * step + start, meta.dtype.numpy)
 
 
+def _arange_loops(k: Any, meta: TensorMeta, count: int, start: Any, step: Any, *_: Any) -> Any:
+    if meta.dtype.kind < dtypes.FLOATING:
+        first, by = int(start), int(step)
+        return k.map(meta, lambda i: k.cast(k.position(i * by + first), meta.dtype))
+    wide = dtypes.float64
+    return k.map(
+        meta, lambda i: k.cast(k.cast(k.position(i), wide) * step + start, meta.dtype)
+    )
+
+
 ARANGE: PureOp = pure(
     "arange_of(int count, Scalar start, Scalar step, *, dtype? dtype=None, device? device=None)"
     " -> Tensor",
     meta=_arange_rule,
     kernel=_arange_kernel,
+    loops=_arange_loops,
     vjp=None,
     cost=Cost.FACTORY,
 )
@@ -115,6 +129,23 @@ def _linspace_kernel(
     return xp.astype(_spaced(xp, meta, start, end), meta.dtype.numpy)
 
 
+def _spaced_element(k: Any, meta: TensorMeta, start: Any, end: Any, i: Any) -> Any:
+    """The float64 at position i that `_spaced` gives."""
+    (steps,) = meta.shape
+    if meta.dtype.kind < dtypes.FLOATING:
+        start, end = int(start), int(end)
+    step = float(end - start) / max(steps - 1, 1)
+    below, above = (k.cast(k.position(x), dtypes.float64) for x in (i, steps - 1 - i))
+    return k.where(i < steps // 2, below * step + start, -(above * step) + end)
+
+
+def _linspace_loops(
+    k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
+) -> Any:
+    end = start if steps == 1 else end
+    return k.map(meta, lambda i: k.cast(_spaced_element(k, meta, start, end, i), meta.dtype))
+
+
 LINSPACE: PureOp = pure(
     "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? device=None)"
     " -> Tensor",
@@ -122,6 +153,7 @@ LINSPACE: PureOp = pure(
         "linspace", (start, end), steps, dtype, device
     ),
     kernel=_linspace_kernel,
+    loops=_linspace_loops,
     vjp=None,
     cost=Cost.FACTORY,
 )
@@ -137,6 +169,17 @@ def _logspace_kernel(
     return xp.astype(powers, meta.dtype.numpy)
 
 
+def _logspace_loops(
+    k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *_: Any
+) -> Any:
+    end, base = start if steps == 1 else end, k.number(base, dtypes.float64)
+
+    def element(i: Any) -> Any:
+        return k.cast(k.call("pow", base, _spaced_element(k, meta, start, end, i)), meta.dtype)
+
+    return k.map(meta, element)
+
+
 LOGSPACE: PureOp = pure(
     "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None, "
     "device? device=None) -> Tensor",
@@ -144,6 +187,7 @@ LOGSPACE: PureOp = pure(
         "logspace", (start, end), steps, dtype, device
     ),
     kernel=_logspace_kernel,
+    loops=_logspace_loops,
     vjp=None,
     cost=Cost.FACTORY,
 )
@@ -160,6 +204,9 @@ EYE: PureOp = pure(
     "eye(int n, int? m=None, *, dtype? dtype=None, device? device=None) -> Tensor",
     meta=_eye_rule,
     kernel=lambda xp, meta, n, m, dtype, device: xp.eye(*meta.shape, dtype=meta.dtype.numpy),
+    loops=lambda k, meta, *_: k.map(
+        meta, lambda i, j: k.where((j - i).equals(0), k.number(1, meta.dtype), 0)
+    ),
     vjp=None,
     cost=Cost.FACTORY,
 )

@@ -50,6 +50,41 @@ def _cat_kernel(xp: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -
     return xp.concat(solid, axis=dim) if solid else xp.zeros((0,), dtype=meta.dtype.numpy)
 
 
+_MANY = 8
+"""Parts from which on each is stored by a kernel of its own."""
+
+
+def _cat_loops(k: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -> Any:
+    parts = [a for a in tensors if a.shape != (0,) and a.shape[dim]]
+    return _joined(k, meta, parts, dim % meta.ndim)
+
+
+def _joined(k: Any, meta: TensorMeta, parts: list[Any], dim: int) -> Any:
+    """One kernel that asks each position which part it is of."""
+    if len(parts) >= _MANY:
+        return _one_by_one(k, meta, parts, dim)
+
+    def element(*i: Any) -> Any:
+        found, end = None, meta.shape[dim]
+        for part in reversed(parts):
+            stop, end = end, end - part.shape[dim]
+            here = part[(*i[:dim], i[dim] - end, *i[dim + 1 :])]
+            value = k.cast(here, meta.dtype)
+            found = value if found is None else k.where(i[dim] < stop, value, found)
+        return found
+
+    return k.map(meta, element)
+
+
+def _one_by_one(k: Any, meta: TensorMeta, parts: list[Any], dim: int) -> Any:
+    out, start = k.new(meta), 0
+    for part in parts:
+        window = out.view(part.shape, meta.stride, start * meta.stride[dim])
+        k.store(window, lambda *i, part=part: k.cast(part[i], meta.dtype))
+        start += part.shape[dim]
+    return out
+
+
 def _cat_vjp(grad: Any, tensors_meta: tuple[TensorMeta, ...], dim: int) -> list[Any]:
     dim = sizes.wrap_dim(dim, len(grad.shape), op="cat")
     found, start = [], 0
@@ -75,6 +110,7 @@ CAT: PureOp = pure(
     meta=_cat_rule,
     kernel=_cat_kernel,
     namespaced=_cat_namespaced,
+    loops=_cat_loops,
     vjp={"tensors": _cat_vjp},
     cost=Cost.INDEXING,
 )
@@ -101,6 +137,15 @@ def _with_last(meta: TensorMeta) -> TensorMeta:
     return tensor_meta((*meta.shape, 1), (*meta.stride, 1), meta.dtype, meta.device)
 
 
+def _stack_loops(k: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -> Any:
+    dim = dim % meta.ndim
+    parts = [
+        a.view((*a.shape[:dim], 1, *a.shape[dim:]), (*a.stride[:dim], 0, *a.stride[dim:]))
+        for a in tensors
+    ]
+    return _joined(k, meta, parts, dim)
+
+
 def _stack_expanded(tensors: tuple[Any, ...], dim: int = 0) -> Any:
     return _cat("stack", tuple([x.unsqueeze(dim) for x in tensors]), dim)
 
@@ -114,6 +159,7 @@ STACK: PureOp = pure(
     vjp={"tensors": lambda grad, dim: list(grad.unbind(dim))},
     cost=Cost.INDEXING,
     expands=_stack_expanded,
+    loops=_stack_loops,
 )
 
 

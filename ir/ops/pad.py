@@ -7,6 +7,7 @@ cuts off.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
@@ -16,6 +17,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import agreed_strides
+from aotlite.ir.ops.pad_loops import padded_loops, padding_backward_loops
 from aotlite.ir.ops.precision import cast, wide
 
 Padding = tuple[int, ...]
@@ -68,10 +70,23 @@ def _constant_kernel(xp: Any, meta: TensorMeta, a: Any, pad: Padding, value: Any
     return result
 
 
+def _constant_loops(k: Any, meta: TensorMeta, a: Any, pad: Padding, value: Any) -> Any:
+    sides = _sides("pad", a.shape, pad)
+    value = k.number(value, meta.dtype)
+
+    def element(*i: Any) -> Any:
+        at = tuple([x - before for x, (before, _) in zip(i, sides, strict=True)])
+        inside = [k.inside(x, 0, n) for x, n in zip(at, a.shape, strict=True)]
+        return k.where(k.all(*inside), a[at], value)
+
+    return k.map(meta, element)
+
+
 CONSTANT_PAD: PureOp = pure(
     "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
     meta=_constant_rule,
     kernel=_constant_kernel,
+    loops=_constant_loops,
     vjp={"self": lambda grad, pad: grad.constant_pad_nd(tuple([-n for n in pad]), 0)},
     cost=Cost.INDEXING,
 )
@@ -173,6 +188,7 @@ def _repeating(name: str, formula: Any) -> tuple[PureOp, PureOp]:
         f"{name}(Tensor self, int[] padding) -> Tensor",
         meta=rule,
         kernel=kernel,
+        loops=padded_loops(name, partial(_sides, name)),
         vjp={"self": formula},
         cost=Cost.INDEXING,
     )
@@ -180,6 +196,7 @@ def _repeating(name: str, formula: Any) -> tuple[PureOp, PureOp]:
         f"{name}_backward(Tensor self, int[] size, int[] padding) -> Tensor",
         meta=backward_rule,
         kernel=backward_kernel,
+        loops=padding_backward_loops(name, partial(_sides, name)),
         vjp={"self": lambda grad, padding: grad._do(name, padding)},
         cost=Cost.INDEXING,
     )

@@ -85,10 +85,18 @@ def _copy_of(rule: Callable[..., Window]) -> Callable[..., TensorMeta]:
     return lambda self, *args: rule(self.as_contiguous(), *args)[0]
 
 
+def _bits_loops(k: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
+    """Where elements stay elements; a bool has no other bits than two."""
+    if a.dtype.itemsize != dtype.itemsize or dtypes.bool_ in (a.dtype, dtype):
+        return None
+    return k.map(meta, lambda *i: k.bits(a[i], dtype))
+
+
 VIEW_DTYPE_COPY = pure(
     "view_dtype_copy(Tensor self, dtype dtype) -> Tensor",
     meta=_view_dtype_copy,
     kernel=_as_bytes,
+    loops=_bits_loops,
     vjp=None,
     cost=Cost.INDEXING,
 )

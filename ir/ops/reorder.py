@@ -27,10 +27,21 @@ def _flip_kernel(xp: Any, meta: TensorMeta, a: Any, dims: tuple[int, ...]) -> An
     return a[tuple(index)]
 
 
+def _flip_loops(k: Any, meta: TensorMeta, a: Any, dims: tuple[int, ...]) -> Any:
+    turned = {dim % meta.ndim for dim in dims} if meta.ndim else set()
+
+    def element(*i: Any) -> Any:
+        places = enumerate(zip(a.shape, i, strict=True))
+        return a[tuple([n - 1 - x if dim in turned else x for dim, (n, x) in places])]
+
+    return k.map(meta, element)
+
+
 FLIP: PureOp = pure(
     "flip(Tensor self, int[] dims) -> Tensor",
     meta=_flip_rule,
     kernel=_flip_kernel,
+    loops=_flip_loops,
     vjp={"self": lambda grad, dims: grad.flip(dims)},
     cost=Cost.INDEXING,
 )
@@ -68,6 +79,36 @@ def _roll_kernel(xp: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> A
     return xp.roll(a, shifts, axis=dims) if dims else xp.roll(a, shifts[0])
 
 
+def _roll_loops(k: Any, meta: TensorMeta, a: Any, shifts: Any, dims: Any) -> Any:
+    if not meta.numel or not meta.ndim:
+        return k.map(meta, lambda *i: a[i])
+    if not dims:
+        flat = k.map(a.meta.as_contiguous(), lambda *i: a[i]).view((meta.numel,), (1,))
+        out = k.new(meta)
+        _rolled_into(k, out.view((meta.numel,), (1,)), flat, {0: shifts[0]})
+        return out
+    total: dict[int, int] = {}
+    for shift, dim in zip(shifts, dims, strict=True):
+        total[dim % meta.ndim] = total.get(dim % meta.ndim, 0) + shift
+    return _rolled_into(k, k.new(meta), a, total)
+
+
+def _rolled_into(k: Any, out: Any, a: Any, shifts: dict[int, int]) -> Any:
+    moved = {dim: shift % a.shape[dim] for dim, shift in shifts.items()}
+
+    def element(i: tuple[Any, ...], dims: list[int]) -> Any:
+        if not dims:
+            return a[i]
+        dim, rest = dims[0], dims[1:]
+        x, shift = i[dim], moved[dim]
+        before, after = (
+            (*i[:dim], place, *i[dim + 1 :]) for place in (x - shift + a.shape[dim], x - shift)
+        )
+        return k.where(x < shift, element(before, rest), element(after, rest))
+
+    return k.store(out, lambda *i: element(i, [dim for dim, shift in moved.items() if shift]))
+
+
 def _roll_expanded(self: Any, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Any:
     if not dims:
         flat = self.reshape(-1)
@@ -91,6 +132,7 @@ ROLL: PureOp = pure(
     vjp={"self": lambda grad, shifts, dims: grad.roll(tuple([-n for n in shifts]), dims)},
     cost=Cost.INDEXING,
     expands=_roll_expanded,
+    loops=_roll_loops,
 )
 
 
@@ -173,6 +215,14 @@ def _triangle(name: str) -> PureOp:
         inside = place <= diagonal if name == "tril" else place >= diagonal
         return inside._do("where", self, self.new_full((), 0))
 
+    def loops(k: Any, meta: TensorMeta, a: Any, diagonal: int) -> Any:
+        def element(*i: Any) -> Any:
+            place = i[-1] - i[-2]
+            inside = place <= diagonal if name == "tril" else place >= diagonal
+            return k.where(inside, a[i], 0)
+
+        return k.map(meta, element)
+
     def rule(self: TensorMeta, diagonal: int) -> TensorMeta:
         if len(self.shape) < 2:
             raise ShapeError(
@@ -188,6 +238,7 @@ def _triangle(name: str) -> PureOp:
         cost=Cost.INDEXING,
         inplace=True,
         expands=expanded,
+        loops=loops,
     )
 
 

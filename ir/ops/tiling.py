@@ -38,10 +38,21 @@ def _repeat_vjp(grad: Any, self_meta: TensorMeta, repeats: tuple[int, ...]) -> A
     return grad.reshape(split).sum(dims) if dims else grad
 
 
+def _repeat_loops(k: Any, meta: TensorMeta, a: Any, repeats: tuple[int, ...]) -> Any:
+    out, more = k.new(meta), len(repeats) - a.ndim
+    wide = (1,) * more + a.shape
+    shape = [part for pair in zip(repeats, wide, strict=True) for part in pair]
+    steps = zip(wide, meta.stride, strict=True)
+    stride = [step for n, s in steps for step in (n * s, s)]  # from one copy to the next, inside
+    k.store(out.view(shape, stride), lambda *i: a[i[1::2][more:]])
+    return out
+
+
 REPEAT: PureOp = pure(
     "repeat(Tensor self, int[] repeats) -> Tensor",
     meta=_repeat_rule,
     kernel=lambda xp, meta, a, repeats: xp.tile(a, repeats),
+    loops=_repeat_loops,
     vjp={"self": _repeat_vjp},
     cost=Cost.INDEXING,
 )

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import NUMPY
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import image_like
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.sizes import Shape
 
 Scales = tuple[float | None, float | None]
@@ -111,6 +112,59 @@ def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
     return image_like(self, (*self.shape[:2], *size))
 
 
+def _tables(
+    k: Any, name: str, a: Any, ends: Any, options: tuple[bool, Scales]
+) -> list[list[tuple[Any, Any]]]:
+    """`Taps` of rows and columns as constants that loops read."""
+    wide = accumulator(a.dtype).numpy
+    return [
+        [(k.table(at), None if share is None else k.table(share)) for at, share in taps]
+        for taps in _taps(NUMPY.namespace, name, wide, ends, options)
+    ]
+
+
+def _tapped(taps: Any, x: Any, element: Callable[[Any], Any]) -> Any:
+    """`_gathered` for one place."""
+    total: Any = None
+    for places, shares in taps:
+        part = element(places[x])
+        part = part if shares is None else part * shares[x]
+        total = part if total is None else total + part
+    return total
+
+
+def _whole_times(size: int, count: int, name: str, scale: float | None) -> int:
+    """How often each pixel comes one after the other; 0 if that differs."""
+    taps = _nearest(NUMPY.namespace, name, (size, count), scale, False)
+    times = count // size
+    return times if times and taps[0][0].tolist() == [x // times for x in range(count)] else 0
+
+
+def _upsampled_loops(
+    k: Any, name: str, meta: TensorMeta, a: Any, options: tuple[bool, Scales]
+) -> Any:
+    ends = list(zip(a.shape[2:], meta.shape[2:], strict=True))
+    if "nearest" in name:
+        scales = options[1]
+        times = [_whole_times(*e, name, s) for e, s in zip(ends, scales, strict=True)]
+        if all(times):  # each pixel is a block: no position is computed
+            out = k.new(meta)
+            (h, w), (y, x) = a.shape[2:], meta.stride[2:]
+            shape = (*meta.shape[:2], h, times[0], w, times[1])
+            stride = (*meta.stride[:2], times[0] * y, y, times[1] * x, x)
+            k.store(out.view(shape, stride), lambda n, c, i, _, j, __: a[n, c, i, j])
+            return out
+    rows, columns = _tables(k, name, a, ends, options)
+
+    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+        def across(row: Any) -> Any:
+            return _tapped(columns, x, lambda column: k.wide(a[n, c, row, column]))
+
+        return k.cast(_tapped(rows, y, across), meta.dtype)
+
+    return k.map(meta, element)
+
+
 def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
     """The op `name` and the gradient of it, an op too; `align` is the text of that parameter."""
     backward = name + "_backward"
@@ -148,10 +202,14 @@ def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
         return cast(xp, _scattered(xp, inner, 3, columns, input_size[3]), meta.dtype)
 
     given = f"{align}float? scales_h=None, float? scales_w=None"
+    def loops(k: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
+        return _upsampled_loops(k, name, meta, a, settled(rest))
+
     forward = pure(
         f"{name}(Tensor self, int[] output_size, {given}) -> Tensor",
         meta=rule,
         kernel=kernel,
+        loops=loops,
         vjp={"self": _formula(backward, align, "grad, output_size, self_meta.shape")},
         cost=Cost.INDEXING,
     )

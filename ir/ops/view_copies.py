@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import sizes
+from aotlite.ir import layout, sizes
 from aotlite.ir.composite import composite
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, MultiViewOp, Op, ViewOp
 from aotlite.ir.ops import views
 from aotlite.ir.ops.declare import pure
+
+
+def _reshape_loops(k: Any, meta: TensorMeta, a: Any, size: Any) -> Any:
+    """In the operand's dimensions, which the result has in the order of its memory."""
+    out = k.new(meta)
+    k.store(out.view(a.shape, layout.contiguous_strides(a.shape)), lambda *i: a[i])
+    return out
+
 
 RESHAPE_COPY = pure(
     "reshape_copy(Tensor self, int[] size) -> Tensor",
@@ -20,6 +28,7 @@ RESHAPE_COPY = pure(
         sizes.infer_size(size, self.numel, op="reshape_copy")
     ),
     kernel=lambda xp, meta, a, size: xp.reshape(a, meta.shape),
+    loops=_reshape_loops,
     vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
     cost=Cost.INDEXING,
 )

@@ -12,6 +12,7 @@ from aotlite.ir import layout, sizes
 from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.declare import geometry_of, multi_view, scatter_of, view
+from aotlite.ir.ops.part_loops import diagonal_loops, select_loops, slice_loops
 from aotlite.ir.overlap import has_internal_overlap
 
 Window = tuple[TensorMeta, int]
@@ -458,9 +459,9 @@ UNBIND = multi_view("unbind(Tensor(a) self, int dim=0) -> Tensor(a)[]", parts=_u
 
 
 # ---------------------------------------------------------------------- derived and companions
-SELECT_SCATTER = scatter_of(SELECT)
-SLICE_SCATTER = scatter_of(SLICE)
-DIAGONAL_SCATTER = scatter_of(DIAGONAL)
+SELECT_SCATTER = scatter_of(SELECT, loops=select_loops)
+SLICE_SCATTER = scatter_of(SLICE, loops=slice_loops(SLICE))
+DIAGONAL_SCATTER = scatter_of(DIAGONAL, loops=diagonal_loops)
 UNFOLD_SCATTER = scatter_of(UNFOLD)
 
 

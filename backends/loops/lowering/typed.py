@@ -151,7 +151,7 @@ class _Typing:
         if type(exponent) is Scalar and not a.dtype.is_floating_point:
             raise NoLoops  # of a negative one it is another function
         if type(exponent) is Scalar:
-            return _call("pow", a, b)
+            return called("pow", a, b)
         if not a.dtype.is_floating_point and exponent < 0:
             raise NoLoops  # raises when it is run
         match exponent:
@@ -161,7 +161,7 @@ class _Typing:
                 return a * a
             case 3:
                 return a * a * a
-        return _call("pow", a, b)
+        return called("pow", a, b)
 
 
 def _promoted(a: DType, b: DType) -> DType:
@@ -206,7 +206,7 @@ def _of_integers(op: str, args: list[Scalar], given: list[Value]) -> Scalar:
         return make("div", *[cast(a, dtypes.float64) for a in args])
     if op in _DIVIDES:
         _divisor(given[1])
-    return _call(op, *args)
+    return called(op, *args)
 
 
 def _of_floats(op: str, args: list[Scalar]) -> Scalar:
@@ -220,10 +220,10 @@ def _of_floats(op: str, args: list[Scalar]) -> Scalar:
         return make("ne", args[0], args[0])
     if op == "isinf":
         return make("eq", make("abs", args[0]), np.inf)
-    return _call(op, *args)
+    return called(op, *args)
 
 
-def _call(op: str, *args: Scalar) -> Scalar:
+def called(op: str, *args: Scalar, dtype: DType | None = None) -> Scalar:
     """The function of the library. Raises NoLoops if it has none for these dtypes."""
     try:
         from aotlite.backends.loops.functions import has
@@ -232,4 +232,4 @@ def _call(op: str, *args: Scalar) -> Scalar:
     else:
         if not has(op, *[a.dtype for a in args]):
             raise NoLoops
-    return function(op, dtypes.bool_ if op in _TESTS else args[0].dtype, *args)
+    return function(op, dtype or (dtypes.bool_ if op in _TESTS else args[0].dtype), *args)

@@ -12,12 +12,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from aotlite.backends.loops import expr
 from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
 from aotlite.backends.loops.lowering.index import Index
+from aotlite.backends.loops.lowering.typed import called
 from aotlite.backends.loops.program import (
     Kernel,
+    Kind,
     Placed,
     Reduce,
     Scan,
@@ -107,6 +111,12 @@ class Writer:
     def new(self, meta: TensorMeta) -> Operand:
         """New memory laid out as the meta says; every element must be stored."""
         return Operand(self, self.program.new(meta))
+
+    def table(self, values: Any) -> Operand:
+        """An array of the host as a constant."""
+        array = np.ascontiguousarray(values)
+        meta = tensor_meta(array.shape, None, dtypes.from_numpy(array.dtype))
+        return Operand(self, self.program.new(meta, Kind.CONSTANT, array.reshape(-1)))
 
     # ------------------------------------------------------------------------------------- verbs
     def map(self, meta: TensorMeta, element: Callable[..., Computed]) -> Operand:
@@ -279,8 +289,8 @@ class Writer:
         return expr.make(op, *operands)
 
     def call(self, function: str, *operands: Scalar, dtype: DType | None = None) -> Scalar:
-        """A function of the library ("exp", "maximum", ...), by default of its operand's dtype."""
-        return expr.function(function, dtype or operands[0].dtype, *operands)
+        """A function of the library ("exp", "pow", ...), by default of its operand's dtype."""
+        return called(function, *operands, dtype=dtype)
 
     # ---------------------------------------------------------------------------------- inside
     def _axes(
