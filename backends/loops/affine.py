@@ -1,0 +1,226 @@
+"""The algebra of addresses: affine forms of a kernel's axes.
+
+A form is an `Affine`: an address in elements, or the position along another kernel's axis. Input:
+addresses; output: addresses, ranges, and for fusion the axes of a producer as forms of its
+consumer's axes. Knows nothing of kernels. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+
+from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const
+from aotlite.ir.dtypes import int64
+
+Bounds: TypeAlias = tuple[tuple[int, int], ...]
+"""The least and the greatest position along each axis, both included."""
+Forms: TypeAlias = tuple[Affine, ...]
+"""For each axis of one kernel where it lies in the axes of another one."""
+
+
+@attrs.frozen
+class Split:
+    """What would make a solution possible: axis k as two, the inner one of this extent."""
+
+    axis: int
+    inner: int
+
+
+# ------------------------------------------------------------------------------------------ making
+def whole(extents: Sequence[int]) -> Bounds:
+    """The bounds of all points."""
+    return tuple([(0, extent - 1) for extent in extents])
+
+
+def unit(k: int, count: int) -> Affine:
+    """Axis k of so many."""
+    return Affine(tuple([int(k == each) for each in range(count)]))
+
+
+def fixed(value: int, count: int) -> Affine:
+    """A number, whatever the axes."""
+    return Affine((0,) * count, value)
+
+
+def identity(count: int) -> Forms:
+    """Each axis as itself."""
+    return tuple([unit(k, count) for k in range(count)])
+
+
+def composed(address: Affine, forms: Forms, count: int) -> Affine:
+    """The address with each of its axes replaced by a form of `count` axes.
+
+    Its own dynamic values are kept: they are rewritten elsewhere.
+    """
+    coefficients = [0] * count
+    start, dynamic = address.start, address.dynamic
+    for step, form in zip(address.coefficients, forms, strict=True):
+        if not step:
+            continue
+        start += step * form.start
+        for k, coefficient in enumerate(form.coefficients):
+            if coefficient:
+                coefficients[k] += step * coefficient
+        if form.dynamic:
+            dynamic += tuple([(value, each * step) for value, each in form.dynamic])
+    return Affine(tuple(coefficients), start, dynamic)
+
+
+def as_scalar(form: Affine) -> Scalar:
+    """The form as an int64 expression of axes."""
+    total: Scalar | None = None
+    for k, coefficient in enumerate(form.coefficients):
+        if coefficient:
+            term = axis(k) if coefficient == 1 else axis(k) * coefficient
+            total = term if total is None else total + term
+    for value, step in form.dynamic:
+        term = cast(value, int64) * step if step != 1 else cast(value, int64)
+        total = term if total is None else total + term
+    if total is None:
+        return const(form.start, int64)
+    return total + form.start if form.start else total
+
+
+def form_of(value: Scalar, count: int) -> Affine | None:
+    """The form that an integer expression of axes is; None where it is no such form."""
+    if value.op == "axis":
+        return unit(value.args[0], count)
+    if value.op == "const":
+        return fixed(int(value.args[0]), count) if value.dtype is int64 else None
+    if value.op == "neg":
+        return _scaled(form_of(value.args[0], count), -1)
+    if value.op not in ("add", "sub", "mul"):
+        return None
+    first, second = form_of(value.args[0], count), form_of(value.args[1], count)
+    if first is None or second is None:
+        return None
+    if value.op != "mul":
+        return added(first, second, 1 if value.op == "add" else -1)
+    if not any(first.coefficients):
+        first, second = second, first
+    return None if any(second.coefficients) else _scaled(first, second.start)
+
+
+def added(first: Affine, second: Affine, factor: int = 1) -> Affine:
+    """first + factor x second, of forms without dynamic values."""
+    coefficients = [
+        a + factor * b for a, b in zip(first.coefficients, second.coefficients, strict=True)
+    ]
+    return Affine(tuple(coefficients), first.start + factor * second.start)
+
+
+def _scaled(form: Affine | None, factor: int) -> Affine | None:
+    if form is None:
+        return None
+    return Affine(tuple([factor * c for c in form.coefficients]), factor * form.start)
+
+
+# ------------------------------------------------------------------------------------------ ranges
+def reach(form: Affine, bounds: Bounds) -> tuple[int, int]:
+    """The least and the greatest value of the affine part."""
+    low = high = form.start
+    for coefficient, (first, last) in zip(form.coefficients, bounds, strict=True):
+        if coefficient > 0:
+            low, high = low + coefficient * first, high + coefficient * last
+        elif coefficient:
+            low, high = low + coefficient * last, high + coefficient * first
+    return low, high
+
+
+def is_injective(coefficients: Sequence[int], extents: Sequence[int]) -> bool:
+    """Whether points certainly have different addresses: each step outgrows all smaller ones."""
+    used = [(abs(c), n) for c, n in zip(coefficients, extents, strict=True) if n > 1]
+    below = 0
+    for step, extent in sorted(used):
+        if step <= below:
+            return False
+        below += step * (extent - 1)
+    return True
+
+
+# ----------------------------------------------------------------------------------------- solving
+def solve(
+    address: Affine, bounds: Bounds, target: Affine, extents: Sequence[int]
+) -> Forms | Split | None:
+    """Where the points that load `address` find what was stored at `target`.
+
+    For each axis of the storing kernel (`extents`) a form of the loading kernel's axes (`bounds`),
+    such that the stored address equals the loaded one at every point within the bounds. Stored
+    addresses are digits of a mixed radix: from the largest stride on, each term of the address is
+    divided among the digit and what lies below it. None where there is no such form; a Split where
+    an axis of the loading kernel runs over more than one digit.
+    """
+    if target.dynamic:
+        return None
+    levels = sorted(
+        [(step, n, k) for k, (step, n) in enumerate(zip(target.coefficients, extents, strict=True))
+         if n > 1],
+        reverse=True,
+    )  # fmt: skip
+    below = sum([step * (n - 1) for step, n, _ in levels])
+    rest = attrs.evolve(address, start=address.start - target.start)
+    found = [fixed(0, len(bounds))] * len(extents)
+    for step, extent, k in levels:
+        below -= step * (extent - 1)
+        if step <= below:
+            return None
+        digit = _digit(rest, bounds, step, below)
+        if type(digit) is not tuple:
+            return digit
+        found[k], rest = digit
+        if not _is_within(found[k], bounds, extent, rest):
+            return None
+    return None if rest.start or rest.dynamic or any(rest.coefficients) else tuple(found)
+
+
+def _is_within(digit: Affine, bounds: Bounds, extent: int, rest: Affine) -> bool:
+    """A digit lies in its axis. Positions that are read do so by K-11, which holds of a digit if
+    no greater one is left to them: so a digit may stay fixed only if nothing below is read."""
+    if digit.dynamic:
+        return digit.start == 0 and not any(digit.coefficients) and len(digit.dynamic) == 1
+    if rest.dynamic and not any(digit.coefficients):
+        return False
+    low, high = reach(digit, bounds)
+    return low >= 0 and high < extent
+
+
+def _digit(
+    address: Affine, bounds: Bounds, step: int, below: int
+) -> tuple[Affine, Affine] | Split | None:
+    """(digit, rest) such that address = digit x step + rest, with 0 <= rest <= below."""
+    digits: list[int] = []
+    rests: list[int] = []
+    for k, coefficient in enumerate(address.coefficients):
+        quotient, rest = divmod(coefficient, step)
+        if rest:
+            span = bounds[k][1] - bounds[k][0]
+            if step - rest < rest:
+                choices = [(quotient + 1, rest - step), (quotient, rest)]
+            else:
+                choices = [(quotient, rest), (quotient + 1, rest - step)]
+            fitting = [each for each in choices if abs(each[1]) * span <= below]
+            if not fitting:
+                return _split(k, coefficient, step, bounds[k])
+            quotient, rest = fitting[0]
+        digits.append(quotient)
+        rests.append(rest)
+    own = tuple([(value, 1) for value, each in address.dynamic if each == step])
+    others = tuple([pair for pair in address.dynamic if pair[1] != step])
+    if any(each > step for _, each in others):
+        return None
+    low, high = reach(Affine(tuple(rests)), bounds)
+    quotient = (address.start + low) // step
+    start = address.start - quotient * step
+    if start + high > below:
+        return None
+    return Affine(tuple(digits), quotient, own), Affine(tuple(rests), start, others)
+
+
+def _split(k: int, coefficient: int, step: int, bound: tuple[int, int]) -> Split | None:
+    if coefficient <= 0 or step % coefficient or bound[0]:
+        return None
+    inner = step // coefficient
+    return Split(k, inner) if 1 < inner <= bound[1] and (bound[1] + 1) % inner == 0 else None

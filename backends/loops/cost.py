@@ -1,0 +1,75 @@
+"""What computing, loading and storing cost, in bytes of memory traffic.
+
+The model by which fusion decides; all of its numbers are here. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
+from aotlite.backends.loops.program import Kernel, loads_of, stores_of
+
+FLOP = 0.4
+"""Bytes that memory moves while one simple operation is computed."""
+DEAR = {"div": 4.0, "sqrt": 5.0, "idiv": 10.0, "irem": 10.0, "cast": 1.0}
+FUNCTION = 15.0
+"""Operations of a function of the library."""
+FREE = frozenset(("const", "load", "axis", "name", "parameter", "bits"))
+MOST_BUFFERS = 24
+"""Buffers that one kernel may load and store."""
+MOST_SCALARS = 800
+"""Scalars that one kernel may compute."""
+FEW_ROWS = 8
+"""Fewer rows than these cannot keep the threads busy."""
+LONG_ROW = 1 << 14
+"""More inner points than these are worth several threads."""
+KEPT_BYTES = 1 << 20
+"""What a row may load so that a second pass over it finds it in a cache."""
+
+
+def operations(value: Scalar) -> float:
+    """The simple operations of the whole tree."""
+    return sum([_own(each) for each in walk([value])])
+
+
+def _own(value: Scalar) -> float:
+    if value.op in FREE:
+        return 0.0
+    if value.op not in PRIMITIVES:
+        return FUNCTION
+    return DEAR.get(value.op, 1.0)
+
+
+def points(kernel: Kernel) -> int:
+    """The points of all axes."""
+    return math.prod(kernel.extents)
+
+
+def rows(kernel: Kernel) -> int:
+    """The points of the space axes."""
+    return math.prod(kernel.extents[: kernel.space])
+
+
+def inner_points(kernel: Kernel) -> int:
+    """The points of the inner axes."""
+    return math.prod(kernel.extents[kernel.space :])
+
+
+def row_bytes(kernel: Kernel) -> int:
+    """What one row loads and stores at element level."""
+    space, count = kernel.space, inner_points(kernel)
+    sizes = {
+        value.args[0]: value.dtype.itemsize
+        for value in loads_of(kernel)
+        if any(value.args[1].coefficients[space:])
+    }
+    sizes |= {s.buffer: s.value.dtype.itemsize for s in stores_of(kernel) if not s.each_row}
+    return count * sum(sizes.values())
+
+
+def is_too_big(kernel: Kernel) -> bool:
+    """Whether a kernel has more buffers than a core has streams, or very much to compute."""
+    buffers = {value.args[0] for value in loads_of(kernel)}
+    buffers |= {store.buffer for store in stores_of(kernel)}
+    return len(buffers) > MOST_BUFFERS

@@ -1,0 +1,147 @@
+"""Programs of tiny kernels into programs of few good ones.
+
+Input: what `lower` gives, or any program; output: one that computes the same, bit for bit.
+Pointwise values are inlined where they are used (`inline`), then kernels are merged: producers with
+consumers, and kernels that load the same (`merge`). Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+import attrs
+
+from aotlite.backends.loops.dead import without_dead
+from aotlite.backends.loops.inline import inlined
+from aotlite.backends.loops.merge import merged
+from aotlite.backends.loops.program import Kernel, Program, Step, loads_of, reads, writes
+
+
+def fused(program: Program) -> Program:
+    """The program with as few and as good kernels as the cost model finds."""
+    program = without_dead(inlined(without_dead(program)))
+    steps = _Steps(program)
+    steps.merge_producers()
+    program = attrs.evolve(program, steps=steps.in_order())
+    steps = _Steps(without_dead(program))
+    steps.merge_neighbours()
+    return without_dead(attrs.evolve(steps.program, steps=steps.in_order()))
+
+
+class _Steps:
+    """The steps of a program with what must come before what."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.steps: dict[int, Step] = dict(enumerate(program.steps))
+        self.reads = {k: reads(step) for k, step in self.steps.items()}
+        self.writes = {k: writes(step) for k, step in self.steps.items()}
+        self.after: dict[int, set[int]] = {k: set() for k in self.steps}
+        self.before: dict[int, set[int]] = {k: set() for k in self.steps}
+        self._connect()
+        self.below = self._reached()
+
+    def _connect(self) -> None:
+        """Edges from writers to readers, from readers to later writers, among writers."""
+        writers: dict[int, list[int]] = {}
+        readers: dict[int, list[int]] = {}
+        for k in self.steps:
+            for number in self.reads[k]:
+                self._edges(writers.get(number, ()), k)
+                readers.setdefault(number, []).append(k)
+            for number in self.writes[k]:
+                self._edges(writers.get(number, ()), k)
+                self._edges(readers.get(number, ()), k)
+                writers.setdefault(number, []).append(k)
+
+    def _edges(self, sources: list[int] | tuple[()], k: int) -> None:
+        for source in sources:
+            if source != k:
+                self.after[source].add(k)
+                self.before[k].add(source)
+
+    def _reached(self) -> dict[int, int]:
+        """For each step the steps that must come later, as the bits of a number."""
+        found: dict[int, int] = {}
+        for k in sorted(self.steps, reverse=True):
+            found[k] = 0
+            for each in self.after[k]:
+                found[k] |= found[each] | 1 << each
+        return found
+
+    # --- merging
+    def merge_producers(self) -> None:
+        """Merges kernels with those whose results they load, the nearest first."""
+        for k in list(self.steps):
+            while k in self.steps and self._with_producer(k):
+                pass
+
+    def _with_producer(self, k: int) -> bool:
+        for source in sorted(self.before[k], reverse=True):
+            if self.writes[source] & self.reads[k] and self._merge(source, k):
+                return True
+        return False
+
+    def merge_neighbours(self) -> None:
+        """Merges kernels that load the same and do not depend on each other."""
+        for k, other in self._neighbours():
+            if k in self.steps and other in self.steps:
+                # Where one overwrites what the other reads, they come in this order.
+                self._merge(*((other, k) if self.below[other] >> k & 1 else (k, other)))
+
+    def _neighbours(self) -> Iterator[tuple[int, int]]:
+        loading: dict[int, list[int]] = {}
+        for k, step in list(self.steps.items()):
+            if type(step) is Kernel:
+                found = {place for v in loads_of(step) for place in loading.get(v.args[0], ())}
+                for place in sorted(found, reverse=True):
+                    yield place, k
+                for number in self.reads[k]:
+                    loading.setdefault(number, []).append(k)
+
+    def _merge(self, first: int, second: int) -> bool:
+        """Merges two steps if they are kernels, may become one, and nothing must lie between."""
+        one, two = self.steps[first], self.steps[second]
+        if not (type(one) is Kernel and type(two) is Kernel):
+            return False
+        if any(self.below[k] >> second & 1 for k in self.after[first] if k != second):
+            return False
+        kernel = merged(one, two)
+        if kernel is None:
+            return False
+        self._put(first, second, kernel)
+        return True
+
+    def _put(self, first: int, second: int, kernel: Kernel) -> None:
+        """The kernel in the second's place, and the first nowhere."""
+        gone = 1 << first
+        below = (self.below[first] | self.below[second]) & ~(gone | 1 << second)
+        for k in self.after.pop(first):
+            self.before[k].discard(first)
+            self._edges([second], k)
+        for k in self.before.pop(first):
+            self.after[k].discard(first)
+            self._edges([k], second)
+        del self.steps[first], self.below[first]
+        self.steps[second] = kernel
+        self.reads[second], self.writes[second] = reads(kernel), writes(kernel)
+        self.below[second] = below
+        for k, found in self.below.items():
+            if found & (gone | 1 << second):
+                self.below[k] = (found | below | 1 << second) & ~gone
+
+    def in_order(self) -> tuple[Step, ...]:
+        """The steps, each after those it depends on; otherwise as they were."""
+        waiting = {k: len(self.before[k]) for k in self.steps}
+        ready = sorted([k for k, count in waiting.items() if not count])
+        result: list[Step] = []
+        while ready:
+            k = heappop(ready)
+            result.append(self.steps[k])
+            for each in self.after[k]:
+                waiting[each] -= 1
+                if not waiting[each]:
+                    heappush(ready, each)
+        assert len(result) == len(self.steps)
+        return tuple(result)

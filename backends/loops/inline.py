@@ -1,0 +1,211 @@
+"""Values of pointwise kernels written into the expressions that load them.
+
+Input: a program of small kernels; output: one where a pointwise value is computed where it is used,
+if that is cheaper than storing and loading it. What nothing loads any more is still stored: `dead`
+removes it. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import attrs
+
+from aotlite.backends.loops.affine import Bounds, Forms, Split, identity, solve, whole
+from aotlite.backends.loops.conditions import executed
+from aotlite.backends.loops.cost import FLOP, MOST_BUFFERS, operations, points
+from aotlite.backends.loops.expr import Affine, Scalar, const, walk, with_operands
+from aotlite.backends.loops.program import (
+    Kernel,
+    Kind,
+    Program,
+    Step,
+    Store,
+    loads_of,
+    reads,
+    stores_of,
+    values_of,
+    writes,
+)
+from aotlite.backends.loops.rewrite import (
+    moved,
+    replaced_body,
+    split_axis,
+    without_lets,
+    without_unit_axes,
+)
+
+
+@attrs.frozen(eq=False)
+class Definition:
+    """What a pointwise kernel stores in a buffer."""
+
+    buffer: int
+    extents: tuple[int, ...]
+    target: Affine
+    value: Scalar
+    place: int
+    """Of the storing step in the program."""
+    operations: float
+    loads: frozenset[int]
+    moved: dict[tuple[Forms, int], Scalar] = attrs.field(factory=dict)
+
+    def at(self, forms: Forms, count: int) -> Scalar:
+        """The value with its axes replaced."""
+        if forms == identity(count) and len(self.extents) == count:
+            return self.value
+        found = self.moved.get((forms, count))
+        if found is None:
+            found = self.moved[forms, count] = moved(self.value, forms, count, {})
+        return found
+
+
+def prepared(step: Step) -> Step:
+    """The step as the passes of fusion take it: no lets, no axes of one point."""
+    if type(step) is Kernel and 0 not in step.extents:
+        return without_unit_axes(without_lets(step))
+    return step
+
+
+def inlined(program: Program) -> Program:
+    """The program with pointwise values computed where they are used, where that is cheaper."""
+    return _Inliner(program).run()
+
+
+class _Inliner:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.steps: list[Step] = list(map(prepared, program.steps))
+        self.kinds = {buffer.number: buffer.kind for buffer in program.buffers}
+        self.readers: dict[int, list[int]] = defaultdict(list)
+        self.writers: dict[int, list[int]] = defaultdict(list)
+        for place, step in enumerate(self.steps):
+            for number in reads(step):
+                self.readers[number].append(place)
+            for number in writes(step):
+                self.writers[number].append(place)
+        self.chosen: dict[int, Definition] = {}
+
+    def run(self) -> Program:
+        """The program with what is chosen inlined."""
+        for place, step in enumerate(self.steps):
+            if type(step) is Kernel and 0 not in step.extents:
+                self.steps[place] = kernel = self._pulled(step, place)
+                if is_pointwise(kernel):
+                    self._define(kernel, place)
+        return attrs.evolve(self.program, steps=tuple(self.steps))
+
+    # --- producers
+    def _define(self, kernel: Kernel, place: int) -> None:
+        for store in stores_of(kernel):
+            if self.writers[store.buffer] == [place] and self.readers[store.buffer]:
+                found = _definition(store, kernel, place)
+                if self._is_worth_it(found):
+                    self.chosen[store.buffer] = found
+
+    def _is_worth_it(self, found: Definition) -> bool:
+        """Whether computing the value in each reader costs less than storing and loading it."""
+        size, stored = found.value.dtype.itemsize, math.prod(found.extents)
+        stays = self.kinds[found.buffer] is not Kind.TEMPORARY
+        again = loaded = 0.0
+        for place in self.readers[found.buffer]:
+            step = self.steps[place]
+            if type(step) is not Kernel:
+                stays = True
+                continue
+            own = {value.args[0] for value in loads_of(step)}
+            sites = sum([value.args[0] == found.buffer for value in loads_of(step)])
+            evaluations = sites * points(step)
+            loaded += min(evaluations, stored) * size
+            again += FLOP * found.operations * evaluations
+            again += len(found.loads - own) * min(evaluations, stored) * size
+        once = (FLOP * found.operations + size * len(found.loads) + size) * stored
+        return again <= (loaded if stays else once + loaded)
+
+    # --- consumers
+    def _pulled(self, kernel: Kernel, place: int) -> Kernel:
+        while True:
+            result = self._once(kernel, place)
+            if not isinstance(result, Split):
+                return result
+            kernel = split_axis(kernel, result.axis, result.inner)
+
+    def _once(self, kernel: Kernel, place: int) -> Kernel | Split:
+        roots = [value for statement in kernel.body for value in values_of(statement)]
+        loads = [value for value in walk(roots) if value.op == "load"]
+        if not any(value.args[0] in self.chosen for value in loads):
+            return kernel
+        streams = {value.args[0] for value in loads}
+        where = executed(roots, whole(kernel.extents))
+        memo: dict[Scalar, Scalar] = {}
+        for value in walk(roots):
+            same = with_operands(value, tuple([memo[operand] for operand in value.operands]))
+            memo[value] = same
+            found = self.chosen.get(value.args[0]) if value.op == "load" else None
+            if found is None or len(streams | found.loads) > MOST_BUFFERS:
+                continue
+            inside = where[value]
+            if inside is None:
+                memo[value] = const(0, value.dtype)
+                continue
+            forms = _forms(same.args[1], inside, found, kernel.extents)
+            if isinstance(forms, Split):
+                return forms
+            if forms is not None:
+                new = found.at(forms, len(kernel.extents))
+                if self._is_unchanged(found, new, kernel, place):
+                    memo[value] = new
+                    streams |= found.loads
+        return attrs.evolve(kernel, body=replaced_body(kernel.body, memo))
+
+    def _is_unchanged(self, found: Definition, new: Scalar, kernel: Kernel, place: int) -> bool:
+        """Whether what the value loads is still there when the kernel runs."""
+        for number in found.loads:
+            between = [w for w in self.writers[number] if found.place < w <= place]
+            if between and (between != [place] or not _in_place(number, new, kernel)):
+                return False
+        return True
+
+
+def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
+    """Whether the value loads what the kernel overwrites at the same point only: K-6."""
+    addresses = {store.address for store in stores_of(kernel) if store.buffer == number}
+    loads = [each for each in walk([value]) if each.op == "load" and each.args[0] == number]
+    return all({each.args[1]} == addresses for each in loads)
+
+
+def _forms(
+    address: Affine, bounds: Bounds, found: Definition, extents: tuple[int, ...]
+) -> Forms | Split | None:
+    if address == found.target and extents == found.extents:
+        return identity(len(extents))
+    return solve(address, bounds, found.target, found.extents)
+
+
+def is_pointwise(kernel: Kernel) -> bool:
+    """Whether a kernel computes each of its results from loads alone, point by point."""
+    if kernel.space != len(kernel.extents) or 0 in kernel.extents:
+        return False
+    stores = [s for s in kernel.body if type(s) is Store and is_plain(s)]
+    if len(stores) != len(kernel.body):
+        return False
+    return not {s.buffer for s in stores} & {value.args[0] for value in loads_of(kernel)}
+
+
+def is_plain(store: Store) -> bool:
+    """Whether a store replaces at an affine address."""
+    return store.combine is None and not store.address.dynamic
+
+
+def _definition(store: Store, kernel: Kernel, place: int) -> Definition:
+    loads = frozenset([v.args[0] for v in walk([store.value]) if v.op == "load"])
+    return Definition(
+        store.buffer,
+        kernel.extents,
+        store.address,
+        store.value,
+        place,
+        operations(store.value),
+        loads,
+    )

@@ -1,0 +1,171 @@
+"""Two kernels as one: a producer with its consumer, or two that load the same.
+
+Input: two kernels, the second of which comes later and depends on the first at most directly.
+Output: one kernel that does what both do, or None where their points do not belong together.
+Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotlite.backends.loops.affine import Split, solve, unit, whole
+from aotlite.backends.loops.align import Link, aligned, is_flexible
+from aotlite.backends.loops.cost import (
+    FEW_ROWS,
+    KEPT_BYTES,
+    LONG_ROW,
+    inner_points,
+    is_too_big,
+    points,
+    row_bytes,
+    rows,
+)
+from aotlite.backends.loops.expr import Scalar, walk
+from aotlite.backends.loops.inline import is_plain
+from aotlite.backends.loops.program import (
+    Kernel,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    loads_of,
+    names_of,
+    stores_of,
+    values_of,
+)
+from aotlite.backends.loops.rewrite import (
+    loads_in,
+    moved,
+    names_in,
+    renumbered,
+    replaced_body,
+    split_axis,
+)
+
+
+def merged(first: Kernel, second: Kernel) -> Kernel | None:
+    """One kernel for both, or None."""
+    if not (_is_mergeable(first) and _is_mergeable(second)):
+        return None
+    for _ in range(4):
+        result = _merged(first, second)
+        if not isinstance(result, Split):
+            return result
+        second = split_axis(second, result.axis, result.inner)
+    return None
+
+
+def _is_mergeable(kernel: Kernel) -> bool:
+    return 0 not in kernel.extents and all(map(is_plain, stores_of(kernel)))
+
+
+def _merged(first: Kernel, second: Kernel) -> Kernel | Split | None:
+    wanted: Split | None = None
+    for link in _links(first, second):
+        pair = aligned(first, second, link)
+        if isinstance(pair, Split):
+            wanted = pair
+        elif pair is not None:
+            kernel = _joined(*pair)
+            if kernel is not None and not is_too_big(kernel) and not _is_slower(pair, kernel):
+                return kernel
+    return wanted
+
+
+def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
+    """What may tell how axes belong together: what is stored and loaded, or else loaded by both."""
+    stored = {store.buffer: store for store in stores_of(first)}
+    loads = loads_of(second)
+    direct = False
+    for value in loads:
+        store = stored.get(value.args[0])
+        if store is not None:
+            direct = True
+            yield Link(store.address, value.args[1], store.each_row)
+    if direct:
+        return
+    whole_loads = {v.args[0]: v.args[1] for v in loads_of(first) if _is_whole(v, first)}
+    for value in loads:
+        if value.args[0] in whole_loads and points(first) == points(second):
+            yield Link(whole_loads[value.args[0]], value.args[1], of_rows=False)
+
+
+def _is_whole(value: Scalar, kernel: Kernel) -> bool:
+    address = value.args[1]
+    return not address.dynamic and all(
+        c or n == 1 for c, n in zip(address.coefficients, kernel.extents, strict=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------- joining
+def _joined(first: Kernel, second: Kernel) -> Kernel | None:
+    """Both bodies, the second's loads of what the first stores being the stored values."""
+    later = renumbered(second.body, names_in(first.body))
+    stored = {store.buffer: store for store in stores_of(first)}
+    memo: dict[Scalar, Scalar] = {}
+    for value in loads_in(later):
+        store = stored.get(value.args[0])
+        if store is not None:
+            new = _stored_value(value, store, first)
+            if new is None:
+                return None
+            memo[value] = new
+    body = (*first.body, *replaced_body(later, memo))
+    kernel = Kernel(f"{first.name}_{second.name}"[:60], first.extents, first.space, body)
+    return kernel if _keeps_memory(kernel) else None
+
+
+def _stored_value(value: Scalar, store: Store, kernel: Kernel) -> Scalar | None:
+    """What the load finds: the value at this point, or at another inner point of this row."""
+    address = value.args[1]
+    if address == store.address:
+        return store.value
+    count, space = len(kernel.extents), kernel.space
+    if store.each_row:
+        return None
+    forms = solve(address, whole(kernel.extents), store.address, kernel.extents)
+    if not isinstance(forms, tuple) or forms[:space] != tuple(
+        [unit(k, count) for k in range(space)]
+    ):
+        return None
+    scans = {k for s in kernel.body if type(s) is Scan for k in s.names}
+    if any(each.op == "name" and each.args[0] in scans for each in walk([store.value])):
+        return None
+    return moved(store.value, forms, count, {})
+
+
+def _keeps_memory(kernel: Kernel) -> bool:
+    """K-6, and no buffer is stored to twice."""
+    stores = stores_of(kernel)
+    addresses = {store.buffer: store.address for store in stores}
+    return len(addresses) == len(stores) and all(
+        value.args[1] == addresses.get(value.args[0], value.args[1]) for value in loads_of(kernel)
+    )
+
+
+# ------------------------------------------------------------------------------------------- cost
+def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
+    """Whether the one kernel has to go over its rows again where that is dear."""
+    if is_flexible(kernel) or _passes(kernel.body) <= max(_passes(each.body) for each in pair):
+        return False
+    few = rows(kernel) < FEW_ROWS and inner_points(kernel) > LONG_ROW
+    return few or row_bytes(kernel) > KEPT_BYTES
+
+
+def _passes(body: tuple[Statement, ...]) -> int:
+    """How often the inner points are gone over: the longest chain of reductions and what uses
+    them at element level."""
+    depth: dict[int, int] = {}
+    most = 0
+    for statement in body:
+        values = walk(values_of(statement))
+        own = 1 + max([depth[v.args[0]] for v in values if v.op == "name"], default=0)
+        if type(statement) is Reduce:
+            depth.update(dict.fromkeys(names_of(statement), own))
+        elif type(statement) is Scan:
+            depth.update(dict.fromkeys(names_of(statement), own - 1))
+        elif type(statement) is Store and statement.each_row:
+            continue
+        most = max(most, own)
+    return most

@@ -1,0 +1,230 @@
+"""Kernels over other axes: what all passes on programs are made of.
+
+Input: kernels and expressions; output: the same computation with axes replaced by forms of other
+axes, axes split or dropped, names renumbered. Decides nothing. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from aotlite.backends.loops.affine import Forms, as_scalar, composed, fixed, form_of, unit
+from aotlite.backends.loops.expr import (
+    COMPARISONS,
+    Affine,
+    Scalar,
+    const,
+    load,
+    make,
+    name,
+    walk,
+    with_operands,
+)
+from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, values_of
+from aotlite.ir.dtypes import bool_
+
+OnScalar = Callable[[Scalar], Scalar]
+OnAddress = Callable[[Affine], Affine]
+Memo = dict[Scalar, Scalar]
+
+
+# ------------------------------------------------------------------------------------- expressions
+def moved(root: Scalar, forms: Forms, count: int, memo: Memo) -> Scalar:
+    """The expression with each axis replaced by a form of `count` axes."""
+    for value in walk([root]):
+        if value not in memo:
+            memo[value] = _moved(value, forms, count, memo)
+    return memo[root]
+
+
+def _moved(value: Scalar, forms: Forms, count: int, memo: Memo) -> Scalar:
+    if value.op == "axis":
+        return as_scalar(forms[value.args[0]])
+    if value.op == "load":
+        buffer, address = value.args
+        dynamic = tuple([(memo[each], step) for each, step in address.dynamic])
+        address = attrs.evolve(address, dynamic=dynamic) if dynamic else address
+        return load(buffer, composed(address, forms, count), value.dtype)
+    same = with_operands(value, tuple([memo[operand] for operand in value.operands]))
+    return _tidy(same, count) if same is not value and value.op in COMPARISONS else same
+
+
+def _tidy(value: Scalar, count: int) -> Scalar:
+    """A comparison of axes with its constants on the right, where it is one."""
+    left, right = [form_of(operand, count) for operand in value.args]
+    if left is None or right is None or any(right.coefficients):
+        return value
+    bound = right.start - left.start
+    if not any(left.coefficients):
+        return const(_HOLDS[value.op](0, bound), bool_)
+    return make(value.op, as_scalar(attrs.evolve(left, start=0)), bound)
+
+
+_HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+
+def replaced(root: Scalar, memo: Memo) -> Scalar:
+    """The expression with what `memo` holds replaced; adds what it rebuilds to `memo`."""
+    stack = [root]
+    while stack:
+        value = stack[-1]
+        if value in memo:
+            stack.pop()
+            continue
+        missing = [operand for operand in value.operands if operand not in memo]
+        if missing:
+            stack.extend(missing)
+            continue
+        memo[value] = with_operands(value, tuple([memo[each] for each in value.operands]))
+        stack.pop()
+    return memo[root]
+
+
+# -------------------------------------------------------------------------------------- statements
+def on_statement(statement: Statement, scalar: OnScalar, address: OnAddress) -> Statement:
+    """The statement with its expressions changed by `scalar`; `address` changes the affine part of
+    a store's address."""
+    match statement:
+        case Let(name=k, value=value):
+            return Let(k, scalar(value))
+        case Reduce(names=names, kind=kind, values=values, lanes=lanes):
+            return Reduce(names, kind, tuple(map(scalar, values)), lanes)
+        case Scan(names=names, kind=kind, values=values):
+            return Scan(names, kind, tuple(map(scalar, values)))
+    into = statement.address
+    if into.dynamic:
+        into = Affine(
+            into.coefficients, into.start, tuple([(scalar(v), step) for v, step in into.dynamic])
+        )
+    return Store(
+        statement.buffer,
+        address(into),
+        scalar(statement.value),
+        combine=statement.combine,
+        each_row=statement.each_row,
+    )
+
+
+def unchanged(address: Affine) -> Affine:
+    """The address."""
+    return address
+
+
+def moved_body(body: Sequence[Statement], forms: Forms, count: int) -> tuple[Statement, ...]:
+    """The statements over other axes."""
+    memo: Memo = {}
+
+    def scalar(value: Scalar) -> Scalar:
+        return moved(value, forms, count, memo)
+
+    def address(value: Affine) -> Affine:
+        return composed(value, forms, count)
+
+    return tuple([on_statement(statement, scalar, address) for statement in body])
+
+
+def replaced_body(body: Sequence[Statement], memo: Memo) -> tuple[Statement, ...]:
+    """The statements with what `memo` holds replaced."""
+
+    def scalar(value: Scalar) -> Scalar:
+        return replaced(value, memo)
+
+    return tuple([on_statement(statement, scalar, unchanged) for statement in body])
+
+
+# ----------------------------------------------------------------------------------------- kernels
+def split_axis(kernel: Kernel, k: int, inner: int) -> Kernel:
+    """The kernel with axis k as two, the inner one of this extent, which divides axis k's."""
+    count = len(kernel.extents) + 1
+    forms = [unit(each + (each > k), count) for each in range(count - 1)]
+    forms[k] = Affine(tuple([inner * (each == k) + (each == k + 1) for each in range(count)]))
+    extents = (*kernel.extents[:k], kernel.extents[k] // inner, inner, *kernel.extents[k + 1 :])
+    body = moved_body(kernel.body, tuple(forms), count)
+    return Kernel(kernel.name, extents, kernel.space + (k < kernel.space), body)
+
+
+def without_lets(kernel: Kernel) -> Kernel:
+    """The kernel with what its Lets define written where it is used."""
+    if all(type(statement) is not Let for statement in kernel.body):
+        return kernel
+    memo: Memo = {}
+    body: list[Statement] = []
+    for statement in kernel.body:
+        (changed,) = replaced_body([statement], memo)
+        if type(changed) is Let:
+            memo[name(changed.name, changed.value.dtype)] = changed.value
+        else:
+            body.append(changed)
+    return attrs.evolve(kernel, body=tuple(body))
+
+
+def without_unit_axes(kernel: Kernel) -> Kernel:
+    """The kernel without axes of one point; one inner axis stays if something goes over them."""
+    if 1 not in kernel.extents:
+        return kernel
+    kept = [k for k, extent in enumerate(kernel.extents) if extent != 1]
+    if all(k < kernel.space for k in kept) and any(
+        type(statement) in (Reduce, Scan) for statement in kernel.body
+    ):
+        kept.append(len(kernel.extents) - 1)
+    forms = [fixed(0, len(kept))] * len(kernel.extents)
+    for place, k in enumerate(kept):
+        forms[k] = unit(place, len(kept))
+    body = moved_body(kernel.body, tuple(forms), len(kept))
+    space = sum([k < kernel.space for k in kept])
+    if space == len(kept):
+        body = tuple([_unmarked(statement) for statement in body])
+    return Kernel(kernel.name, tuple([kernel.extents[k] for k in kept]), space, body)
+
+
+def _unmarked(statement: Statement) -> Statement:
+    return marked(statement, False) if type(statement) is Store else statement
+
+
+def marked(store: Store, each_row: bool) -> Store:
+    """The store at this level."""
+    if store.each_row is each_row:
+        return store
+    return attrs.evolve(store, each_row=each_row)
+
+
+def renumbered(body: Sequence[Statement], first: int) -> tuple[Statement, ...]:
+    """The statements with their names counted from `first`."""
+    memo: Memo = {}
+    numbers: dict[int, int] = {}
+    result: list[Statement] = []
+    for statement in body:
+        (changed,) = replaced_body([statement], memo)
+        match changed:
+            case Let():
+                raise AssertionError("lets are written out before")
+            case Store():
+                result.append(changed)
+            case _:
+                for k, value in zip(changed.names, changed.values, strict=True):
+                    numbers[k] = first + len(numbers)
+                    memo[name(k, value.dtype)] = name(numbers[k], value.dtype)
+                own = tuple([numbers[k] for k in changed.names])
+                result.append(attrs.evolve(changed, names=own))
+    return tuple(result)
+
+
+def names_in(body: Sequence[Statement]) -> int:
+    """How many names the statements define."""
+    return sum([len(s.names) for s in body if isinstance(s, Reduce | Scan)])
+
+
+def loads_in(body: Sequence[Statement]) -> list[Scalar]:
+    """Every load of the statements once."""
+    roots = [value for statement in body for value in values_of(statement)]
+    return [value for value in walk(roots) if value.op == "load"]

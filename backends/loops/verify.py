@@ -1,0 +1,279 @@
+"""Whether a program keeps the invariants of the loop IR.
+
+Input: any program; raises a GraphError that names kernel, statement and rule, or returns nothing.
+Cheap: what can be told without points is told so. Spec: `specs/loops.md`, K-1 to K-11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotlite.backends.loops.affine import is_injective, reach, whole
+from aotlite.backends.loops.combiners import COMBINERS
+from aotlite.backends.loops.conditions import executed
+from aotlite.backends.loops.expr import ARITHMETIC, COMPARISONS, LOGICAL, Affine, Scalar, walk
+from aotlite.backends.loops.program import (
+    Buffer,
+    Gemm,
+    Kernel,
+    Kind,
+    Placed,
+    Program,
+    Reduce,
+    Scan,
+    Statement,
+    Step,
+    Store,
+    Window,
+    loads_of,
+    names_of,
+    operands_of,
+    reads,
+    stores_of,
+    values_of,
+    writes,
+)
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.errors import GraphError
+
+SMALL = 4096
+"""Points that are looked at one by one where their addresses follow no simple rule."""
+
+
+def verify(program: Program) -> None:
+    """Raises a GraphError where an invariant does not hold."""
+    buffers = {buffer.number: buffer for buffer in program.buffers}
+    for step in program.steps:
+        for number in sorted(reads(step) | writes(step)):
+            if number not in buffers:
+                _fail("K-5", _called(step), f"uses b{number}", "a buffer of the program")
+        match step:
+            case Kernel():
+                _Check(step, buffers).run()
+            case Gemm():
+                _check_gemm(step, buffers)
+    _check_order(program, buffers)
+
+
+def _fail(rule: str, where: str, got: str, expected: str) -> None:
+    raise GraphError(f"loops: {where} {got}, expected {expected} ({rule})")
+
+
+def _called(step: Step) -> str:
+    return f"extern {step.op.name}" if not isinstance(step, Kernel | Gemm) else step.name
+
+
+# --------------------------------------------------------------------------------------- programs
+def _check_order(program: Program, buffers: dict[int, Buffer]) -> None:
+    """K-9."""
+    given = {b.number for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
+    written = set(given)
+    for step in program.steps:
+        for number in sorted(reads(step) - written):
+            _fail("K-9", _called(step), f"reads b{number}", "a buffer that is written before")
+        for number in writes(step):
+            if buffers[number].kind is Kind.CONSTANT:
+                _fail("K-9", _called(step), f"stores to constant b{number}", "another buffer")
+        written |= writes(step)
+    for placed in program.outputs:
+        if placed is not None and placed.buffer not in written:
+            _fail("K-9", program.name, f"returns b{placed.buffer}", "a buffer that is written")
+    for placed in [*program.outputs, *_placed(program)]:
+        if placed is not None and not _lies(placed, buffers):
+            _fail("K-5", program.name, f"has {placed}", "a window inside its buffer")
+
+
+def _placed(program: Program) -> list[Placed | None]:
+    found: list[Placed | None] = []
+    for step in program.steps:
+        if not isinstance(step, Kernel | Gemm):
+            found += [*operands_of(step), *step.results]
+    return found
+
+
+def _lies(placed: Placed, buffers: dict[int, Buffer]) -> bool:
+    meta = placed.meta
+    if 0 in meta.shape:
+        return True
+    low, high = reach(Affine(meta.stride, placed.start), whole(meta.shape))
+    return low >= 0 and high < buffers[placed.buffer].size
+
+
+def _check_gemm(step: Gemm, buffers: dict[int, Buffer]) -> None:
+    shapes = ((step.a, step.m, step.k), (step.b, step.k, step.n), (step.c, step.m, step.n))
+    for window, rows, columns in shapes:
+        _check_window(step, window, (*step.batch, rows, columns), buffers[window.buffer])
+    if len({buffers[window.buffer].dtype for window, _, _ in shapes}) > 1:
+        _fail("K-2", step.name, "multiplies matrices of several dtypes", "one dtype")
+
+
+def _check_window(step: Gemm, window: Window, extents: Sequence[int], buffer: Buffer) -> None:
+    if 0 in extents:
+        return
+    address = Affine((*window.batch, window.row, window.column), window.start)
+    low, high = reach(address, whole(extents))
+    if low < 0 or high >= buffer.size:
+        _fail("K-5", step.name, f"has {window} of {tuple(extents)}", f"one inside {buffer}")
+
+
+# ---------------------------------------------------------------------------------------- kernels
+def _always_executed(roots: Sequence[Scalar]) -> set[Scalar]:
+    found: set[Scalar] = set()
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if value not in found:
+            found.add(value)
+            stack += value.operands[:1] if value.op == "where" else value.operands
+    return found
+
+
+class _Check:
+    """The check of one kernel."""
+
+    def __init__(self, kernel: Kernel, buffers: dict[int, Buffer]) -> None:
+        self.kernel = kernel
+        self.buffers = buffers
+        self.count = len(kernel.extents)
+        self.names: dict[int, Scalar] = {}
+
+    def run(self) -> None:
+        """Raises where an invariant does not hold."""
+        kernel = self.kernel
+        if not 0 <= kernel.space <= self.count:
+            self.fail("K-3", f"has {kernel.space} space axes", f"0 to {self.count}")
+        for statement in kernel.body:
+            self._statement(statement)
+        self._loads_and_stores()
+
+    def fail(self, rule: str, got: str, expected: str) -> None:
+        """Raises."""
+        _fail(rule, f"kernel {self.kernel.name}", got, expected)
+
+    def _statement(self, statement: Statement) -> None:
+        roots = values_of(statement)
+        for value in walk(roots):
+            self._scalar(value)
+        if 0 not in self.kernel.extents:
+            self._addresses(roots)
+        match statement:
+            case Store():
+                self._store(statement)
+            case Reduce(lanes=lanes):
+                if lanes < 1 or lanes & (lanes - 1):
+                    self.fail("K-8", f"has {lanes} lanes", "a power of two")
+                self._combined(statement)
+            case Scan():
+                self._combined(statement)
+        values = values_of(statement)
+        for k, value in zip(names_of(statement), values, strict=False):
+            if k in self.names:
+                self.fail("K-1", f"defines v{k} again", "names that are defined once")
+            self.names[k] = value
+
+    def _combined(self, statement: Reduce | Scan) -> None:
+        known = COMBINERS.get(statement.kind)
+        parts = len(statement.names)
+        if known is None or not known.parts == parts == len(statement.values):
+            self.fail("K-1", f"combines {parts} values by {statement.kind}", "its parts' number")
+
+    def _scalar(self, value: Scalar) -> None:
+        op, args = value.op, value.args
+        if op == "name":
+            made = self.names.get(args[0])
+            if made is None or made.dtype is not value.dtype:
+                self.fail("K-1", f"uses {value} of {value.dtype}", "a name of this dtype")
+        elif op == "axis" and not 0 <= args[0] < self.count:
+            self.fail("K-3", f"uses {value}", f"one of {self.count} axes")
+        elif op == "load":
+            self._load(value)
+        elif op in COMPARISONS or op in ARITHMETIC or op in LOGICAL:
+            if len({each.dtype for each in args}) != 1:
+                self.fail("K-2", f"computes {value}", "operands of one dtype")
+        elif op == "where" and not (
+            args[0].dtype is bool_ and args[1].dtype is args[2].dtype is value.dtype
+        ):
+            self.fail("K-2", f"computes {value}", "a bool and operands of one dtype")
+
+    def _load(self, value: Scalar) -> None:
+        buffer, address = value.args
+        if self.buffers[buffer].dtype is not value.dtype:
+            self.fail("K-2", f"loads {value} as {value.dtype}", f"{self.buffers[buffer].dtype}")
+        self._is_of_axes(address, str(value))
+
+    def _is_of_axes(self, address: Affine, text: str) -> None:
+        if len(address.coefficients) != self.count:
+            self.fail("K-3", f"has the address {text}", f"coefficients of {self.count} axes")
+
+    def _addresses(self, roots: Sequence[Scalar]) -> None:
+        """K-5 of loads. Inside a `where` the exact points are not known: there a load is refused
+        only if none of its addresses can be right."""
+        bounds = executed(roots, whole(self.kernel.extents))
+        always = _always_executed(roots)
+        for value, inside in bounds.items():
+            if value.op == "load" and inside is not None and not value.args[1].dynamic:
+                low, high = reach(value.args[1], inside)
+                if value not in always:
+                    low, high = high, low
+                self._range(value.args[0], low, high, str(value))
+
+    def _range(self, buffer: int, low: int, high: int, text: str) -> None:
+        size = self.buffers[buffer].size
+        if low < 0 or high >= size:
+            self.fail("K-5", f"reaches {text} at {low} to {high}", f"0 to {size - 1}")
+
+    def _store(self, store: Store) -> None:
+        kernel, address = self.kernel, store.address
+        text = f"b{store.buffer}[{address}]"
+        self._is_of_axes(address, text)
+        if self.buffers[store.buffer].dtype is not store.value.dtype:
+            self.fail("K-2", f"stores {store.value.dtype}", f"{self.buffers[store.buffer].dtype}")
+        if store.each_row:
+            self._row_level(store)
+        if 0 in kernel.extents:
+            return
+        if address.dynamic:
+            return
+        self._range(store.buffer, *reach(address, whole(kernel.extents)), text)
+        if not self._distinct(address.coefficients[: kernel.space]):
+            self.fail("K-7", f"stores twice at {text}", "one store of each address")
+
+    def _row_level(self, store: Store) -> None:
+        kernel = self.kernel
+        if kernel.space == self.count:
+            self.fail("K-4", "marks a store each_row", "no mark without inner axes")
+        inner = any(store.address.coefficients[kernel.space :])
+        if inner or any(self._uses_inner(value) for value in walk(values_of(store))):
+            self.fail("K-4", f"stores {store.value} each row", "a value of space axes alone")
+
+    def _uses_inner(self, value: Scalar) -> bool:
+        space = self.kernel.space
+        if value.op == "axis":
+            return bool(value.args[0] >= space)
+        if value.op == "load":
+            return any(value.args[1].coefficients[space:])
+        scans = [s for s in self.kernel.body if type(s) is Scan]
+        return value.op == "name" and any(value.args[0] in s.names for s in scans)
+
+    def _distinct(self, coefficients: Sequence[int]) -> bool:
+        """Whether points of the space axes have different addresses; True where it is not known."""
+        extents = self.kernel.extents[: self.kernel.space]
+        if is_injective(coefficients, extents):
+            return True
+        if any(c == 0 and n > 1 for c, n in zip(coefficients, extents, strict=True)):
+            return False
+        addresses = [0]
+        for coefficient, extent in zip(coefficients, extents, strict=True):
+            if len(addresses) * extent > SMALL:
+                return True
+            addresses = [a + coefficient * i for a in addresses for i in range(extent)]
+        return len(set(addresses)) == len(addresses)
+
+    def _loads_and_stores(self) -> None:
+        """K-6."""
+        stores = {store.buffer: store for store in stores_of(self.kernel)}
+        for value in loads_of(self.kernel):
+            store = stores.get(value.args[0])
+            if store is not None and value.args[1] != store.address:
+                self.fail("K-6", f"loads {value} and stores b{store.buffer}[{store.address}]",
+                          "loads at the store's own address")  # fmt: skip

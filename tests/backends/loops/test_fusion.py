@@ -1,0 +1,70 @@
+"""Passes on programs change nothing that a program computes, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotlite.backends.loops.expr import Affine, Scalar, load, make, name
+from aotlite.backends.loops.fuse import fused
+from aotlite.backends.loops.interpreter import run_program
+from aotlite.backends.loops.program import Buffer, Kernel, Kind, Placed, Program, Reduce, Store
+from aotlite.backends.loops.verify import verify
+from aotlite.ir.dtypes import float32
+from aotlite.ir.meta import tensor_meta
+from tests.backends.loops.drawn_programs import drawn
+
+
+def results(program: Program, inputs: list[np.ndarray]) -> list[bytes]:
+    """The bytes of all outputs and of the inputs afterwards."""
+    arrays = [array.copy() for array in inputs]
+    memory = run_program(program, arrays)
+    found = [memory[placed.buffer] for placed in program.outputs if placed is not None]
+    return [array.tobytes() for array in [*found, *arrays]]
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_fusing_changes_no_bit(block: int) -> None:
+    for seed in range(60 * block, 60 * block + 60):
+        program, inputs = drawn(seed)
+        verify(program)
+        after = fused(program)
+        verify(after)
+        assert results(program, inputs) == results(after, inputs), f"seed {seed}"
+
+
+def softmax() -> Program:
+    """x, its row maxima, the differences, their squares, the sums of them, the quotients."""
+    at, row = Affine((5, 1)), Affine((1, 0))
+    x, high = load(0, at, float32), load(1, row, float32)
+    apart, square, total = [load(k, at, float32) for k in (2, 3)] + [load(4, row, float32)]
+
+    def reduced(kind: str, value: Scalar, into: int) -> Kernel:
+        store = Store(into, row, name(0, float32), each_row=True)
+        return Kernel(kind, (3, 5), 1, (Reduce((0,), kind, (value,)), store))
+
+    kernels = (
+        reduced("max", x, 1),
+        Kernel("sub", (3, 5), 2, (Store(2, at, x - high),)),
+        Kernel("square", (3, 5), 2, (Store(3, at, make("sqrt", make("abs", apart))),)),
+        reduced("sum", square, 4),
+        Kernel("div", (3, 5), 2, (Store(5, at, square / total),)),
+    )
+    sizes = (15, 3, 15, 15, 3, 15)
+    kinds = (Kind.INPUT, *[Kind.TEMPORARY] * 4, Kind.OUTPUT)
+    buffers = [
+        Buffer(k, float32, n, kind) for k, (n, kind) in enumerate(zip(sizes, kinds, strict=True))
+    ]
+    placed = Placed(5, 0, tensor_meta((3, 5)))
+    return Program("softmax", tuple(buffers), kernels, (0,), (placed,))
+
+
+def test_a_row_softmax_becomes_one_kernel() -> None:
+    after = fused(softmax())
+    assert [
+        "kernel max_sum_div[i0<3, *i1<5]:",
+        "  v0 = reduce<max lanes=1>(b0[5*i0 + i1])",
+        "  v1 = reduce<sum lanes=1>(sqrt(abs((b0[5*i0 + i1] - v0))))",
+        "  b1[5*i0 + i1] = (sqrt(abs((b0[5*i0 + i1] - v0))) / v1)",
+    ] == str(after.steps[0]).splitlines()
+    assert 1 == len(after.steps)
