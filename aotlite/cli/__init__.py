@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "explain": "print what every stage makes of a function: graphs, metadata, what is saved",
     "fuzz": "run random programs about views, writes and aliases, and shrink what differs",
     "conformance": "say which rules about shared memory an array library keeps",
+    "cache": "show the disk cache of compiled kernels, or empty it",
     "doctor": "say which backends work here, and what to install for the others",
 }
 """Name of a command, and of its module in this package -> what it does."""

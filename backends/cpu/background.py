@@ -80,7 +80,7 @@ def compile_in_background(text: str, name: str, **options: Any) -> Job[ctypes.CD
     return in_background(partial(load_c, text, name, **options))
 
 
-# -------------------------------------------------------------------------------------- the thread
+# --------------------------------------------------------------------------------------- the thread
 class _Worker:
     """The jobs of one process and the thread that does them, which starts with the first."""
 

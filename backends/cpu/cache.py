@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -149,7 +148,7 @@ class Cache:
                     os.rmdir(each.path)
 
 
-# ------------------------------------------------------------------------------------------- files
+# -------------------------------------------------------------------------------------------- files
 def _listed(folder: str | Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
@@ -173,20 +172,16 @@ def _entries_of(folder: str) -> Iterator[Entry]:
 def _is_sound(path: Path) -> bool:
     """Whether nobody else can have written a file, and its bytes are those of its name."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        with open(path, "rb", opener=_opened) as file:
+            status = os.fstat(file.fileno())
+            is_safe = status.st_uid == os.geteuid() and not status.st_mode & folders.OTHERS
+            return is_safe and path.name.split(".")[1] == hashlib.sha256(file.read()).hexdigest()
+    except OSError:  # a folder, a link, or removed since by another process
         return False
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if status.st_uid != os.geteuid() or status.st_mode & folders.OTHERS:
-            return False
-        if not stat.S_ISREG(status.st_mode):
-            return False
-        return _checksum(path.name) == hashlib.sha256(file.read()).hexdigest()
 
 
-def _checksum(name: str) -> str:
-    return name.split(".")[1]
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _written(folder: Path, data: bytes) -> str:

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,6 +36,7 @@ OPTIONAL: tuple[tuple[str, ...], ...] = (
 )
 """Of each group the first that the compiler takes."""
 
+LIBRARY = "library.so"
 CONTRACTED, UNCONTRACTED = "-ffp-contract=fast", "-ffp-contract=off"
 
 
@@ -73,7 +74,7 @@ class Compiler:
         return f"{shlex.join(self.command)} ({self.version})"
 
 
-# ----------------------------------------------------------------------------------- who is asked
+# ------------------------------------------------------------------------------------- who is asked
 def candidates() -> Iterator[Candidate]:
     """$CC where it is set, gcc, clang, and the one of the wheel `ziglang`: those that are here."""
     named = os.environ.get("CC", "").strip()
@@ -170,7 +171,7 @@ class _Probe:
     def __init__(self, command: tuple[str, ...], folder: Path) -> None:
         self.command = command
         self.folder = folder
-        self.library = folder / "probe.so"
+        self.library = folder / LIBRARY
         (folder / "probe.c").write_text(_SOURCE, "utf-8")
 
     def options(self) -> tuple[str, ...] | Ended:
@@ -196,10 +197,15 @@ class _Probe:
         """How the compiler ends with these flags."""
         self.library.unlink(missing_ok=True)
         words = (*self.command, *ESSENTIAL, *options, UNCONTRACTED)
-        ended = run([*words, "-o", str(self.library), "probe.c"], self.folder, PROBE_LIMIT)
-        if not ended.problem and not self.library.is_file():
-            return Ended("makes no library", ended.said)
-        return ended
+        return built(words, self.folder, "probe.c", PROBE_LIMIT)
+
+
+def built(words: Sequence[str], folder: Path, source: str, limit: float) -> Ended:
+    """How a compiler ends that is to make LIBRARY of a file in a folder."""
+    ended = run([*words, "-o", LIBRARY, source], folder, limit)
+    if not ended.problem and not (folder / LIBRARY).is_file():
+        return Ended("makes no library", ended.said)
+    return ended
 
 
 def _version(path: Path) -> str | None:

@@ -91,7 +91,7 @@ def removed(key: str) -> None:
             cache.remove(key)
 
 
-# ------------------------------------------------------------------------------ a private folder
+# --------------------------------------------------------------------------------- a private folder
 _privates = Once[Cache]()
 
 
@@ -103,7 +103,7 @@ def _private_if_made() -> Cache | None:
     return _privates.known(os.getpid())
 
 
-# -------------------------------------------------------------------------------------- trimming
+# ----------------------------------------------------------------------------------------- trimming
 _written = {"bytes": LIMIT}
 """Since the last trimming by this process; as many before the first."""
 

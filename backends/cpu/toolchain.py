@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkstemp
@@ -15,9 +16,16 @@ import attrs
 
 from aotlite.backends.cpu import cpu, store
 from aotlite.backends.cpu.cache import key_of, word
-from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint, probed
+from aotlite.backends.cpu.compilers import (
+    LIBRARY,
+    Candidate,
+    Compiler,
+    built,
+    candidates,
+    fingerprint,
+    probed,
+)
 from aotlite.backends.cpu.once import Once, tell_once
-from aotlite.backends.cpu.processes import Ended, run
 from aotlite.ir.errors import BackendError, noted
 
 __all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "key_of_c"]
@@ -28,7 +36,7 @@ TIME_LIMIT = 120.0
 INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
 
 
-# ----------------------------------------------------------------------------------- the compiler
+# ------------------------------------------------------------------------------------- the compiler
 @attrs.frozen
 class _Search:
     """The compiler that was found, if any, and why those asked before it were not taken."""
@@ -116,7 +124,7 @@ def _probed(candidate: Candidate) -> Compiler | str:
     return found
 
 
-# ------------------------------------------------------------------------------------ compilation
+# -------------------------------------------------------------------------------------- compilation
 def compile_c(
     text: str,
     name: str,
@@ -163,31 +171,24 @@ def _compiler() -> Compiler:
 def _compiled(
     compiler: Compiler, flags: Iterable[str], text: str, name: str, limit: float
 ) -> bytes:
-    source, library = f"{word(name)}.c", "library.so"
+    source, command = f"{word(name)}.c", (*compiler.command, *flags)
     try:
         with TemporaryDirectory(prefix="aotlite-") as path:
             folder = Path(path)
             (folder / source).write_text(text, "utf-8")
-            command = [*compiler.command, *flags, "-o", library, source]
-            ended = run(command, folder, limit)
+            ended = built(command, folder, source, limit)
             if not ended.problem:
-                return (folder / library).read_bytes()
+                return (folder / LIBRARY).read_bytes()
     except OSError as error:
         raise BackendError(
             f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
             "folder for temporary files; TMPDIR names another one"
         ) from error
-    raise _failure(compiler, ended, text, name, command)
-
-
-def _failure(
-    compiler: Compiler, ended: Ended, text: str, name: str, command: list[str]
-) -> BackendError:
-    error = BackendError(
+    failure = BackendError(
         f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
     )
-    words = f"command: {' '.join(command)}"
-    return noted(error, ended.last_lines() or None, words, _saved(text, name))
+    words = f"command: {shlex.join(command)}"
+    raise noted(failure, ended.last_lines() or None, words, _saved(text, name))
 
 
 def _saved(text: str, name: str) -> str | None:

@@ -1,0 +1,53 @@
+"""`aotlite cache`: shows the disk cache of compiled kernels, or empties it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from aotlite.backends.cpu import folders, store
+from aotlite.backends.cpu.cache import LIMIT, Cache
+from aotlite.ir.errors import ArgumentError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what to do."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("show", "clear"),
+        default="show",
+        help="show: the folder, how much is in it (default); clear: remove all of it",
+    )
+
+
+def command(args: argparse.Namespace) -> None:
+    """Prints the folder and what is, or was, in it. Makes nothing."""
+    folder = store.cache_folder()
+    if folder is None:
+        raise ArgumentError("cache: the home folder is unknown, expected a folder in AOTLITE_CACHE")
+    print(f"folder: {folder}")
+    refused = _refused(folder.parent) or _refused(folder)
+    if args.action == "clear":
+        if refused:
+            raise ArgumentError(f"cache: {refused}, expected a folder that is this user's alone")
+        removed = Cache(folder).clear()
+        print(f"removed: {_amount(len(removed), sum(entry.size for entry in removed))}")
+        return
+    entries = Cache(folder).entries()
+    print(f"kept: {_amount(len(entries), sum(entry.size for entry in entries))}")
+    print(f"limit: {_megabytes(LIMIT)}; what was not used for longest goes first")
+    if refused:
+        print(f"not used: {refused}")
+
+
+def _refused(folder: Path) -> str:
+    return folders.refusal(folder) if folder.exists() else ""
+
+
+def _amount(count: int, size: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}, {_megabytes(size)}"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,89 @@
+"""Compilers that misbehave, and forked children: for the tests of `aotlite.backends.cpu`."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from contextlib import contextmanager
+
+import pytest
+
+from aotlite.backends.cpu import library, once, store, toolchain
+
+GCC = shutil.which("gcc")
+compiles = pytest.mark.skipif(GCC is None, reason="needs gcc")
+
+DOUBLE = "int twice(int x) { return 2 * x; }\n"
+
+SCRIPT = """\
+#!/bin/sh
+case "$*" in *probe.c*) exec {gcc} "$@" ;; esac
+{body}
+"""
+
+
+def forget():
+    """This process has looked for no compiler, loaded nothing and told nothing."""
+    toolchain._searches.forget()
+    library._loaded.forget()
+    once._told.forget()
+    store._privates.forget()
+
+
+def start(function):
+    """The id of a forked child that calls a function; its status is 0 where that returns."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        function()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
+
+
+def ended(pid, limit=30.0):
+    """The status of a child: negative for a signal."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError(f"a child took more than {limit} s")
+
+
+def in_child(function, user=None):
+    """Calls a function in a forked child, as another user where this one is root."""
+
+    def call():
+        if user is not None and os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+        function()
+
+    assert 0 == ended(start(call))
+
+
+def is_running(pid):
+    """Whether there is such a process, other than one that nobody has waited for yet."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def warns_once(text):
+    """Expects exactly one warning with such a text."""
+    with pytest.warns(RuntimeWarning, match=text) as caught:
+        yield
+    assert 1 == len([each for each in caught if issubclass(each.category, RuntimeWarning)])

@@ -1,0 +1,240 @@
+"""Which C compiler is taken, and what the user is told of those that do not work."""
+
+import os
+import shutil
+import warnings
+
+import pytest
+
+from aotlite.backends.cpu import compilers, cpu, store, toolchain
+from aotlite.backends.cpu.toolchain import compile_c, compiler_problem, find_compiler
+from aotlite.ir.errors import BackendError
+from tests.backends.cpu.compilers import DOUBLE, GCC, compiles, forget, warns_once
+
+
+def script(folder, name, text):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+# ------------------------------------------------------------------------------------ what is taken
+@compiles
+def test_gcc_is_taken_where_nothing_is_named(cache):
+    found = find_compiler()
+    assert ((os.path.abspath(GCC),), "gcc") == (found.command, found.kind)
+    assert found.version.startswith("gcc ")
+    assert {"-march=native", "-std=gnu11", "-nostartfiles"} <= set(found.options)
+    assert compiler_problem() is None
+
+
+@compiles
+def test_the_compiler_named_in_cc_comes_first_with_its_options(cache, monkeypatch):
+    monkeypatch.setenv("CC", "gcc -DHALF='x / 2'")
+    library = compile_c("int half(int x) { return HALF; }", "half")
+    assert (os.path.abspath(GCC), "-DHALF=x / 2") == find_compiler().command
+    assert library.exists()
+
+
+@compiles
+def test_the_search_is_done_once_a_process(cache, monkeypatch):
+    found = find_compiler()
+    monkeypatch.setenv("CC", "/bin/false")
+    assert found is find_compiler()
+
+
+@compiles
+def test_another_process_takes_what_the_disk_cache_knows_and_runs_nothing(cache, monkeypatch):
+    found = find_compiler()
+    forget()
+    monkeypatch.setattr(compilers, "run", None)
+    assert found == find_compiler()
+
+
+@compiles
+def test_a_compiler_that_was_upgraded_is_tried_out_again(cache, tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    path = script(tmp_path, "cc", f'echo x >> {log}; exec {GCC} "$@"')
+    monkeypatch.setenv("CC", str(path))
+    identities = set()
+    for seconds in (1, 1, 2):
+        os.utime(path, (seconds, seconds))
+        forget()
+        identities.add(find_compiler().identity)
+    assert (2, "x\nx\n") == (len(identities), log.read_text())
+
+
+@compiles
+def test_an_upgrade_behind_a_wrapper_is_seen(tmp_path):
+    path = script(tmp_path, "cc", "")
+    before = compilers.fingerprint(("/usr/bin/env", str(path)))
+    path.write_text("longer than before")
+    assert before != compilers.fingerprint(("/usr/bin/env", str(path)))
+
+
+# ------------------------------------------------------------------------- what is not, and says so
+def test_without_a_compiler_there_is_none_and_the_problem_says_what_to_install(no_compiler):
+    assert find_compiler() is None
+    problem = "no C compiler works here: no gcc or clang on the path, no ziglang installed; "
+    assert problem + "install gcc or clang, or: pip install 'aotlite[cc]'" == compiler_problem()
+    with pytest.raises(BackendError, match="^cpu: no C compiler works here: "):
+        compile_c(DOUBLE, "double")
+
+
+def test_an_empty_path_has_no_compiler(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(compilers, "_zig", lambda: None)
+    assert find_compiler() is None
+
+
+@compiles
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("exit 3", "ended with status 3"),
+        (
+            "echo a note; echo 'p.c:1: error: no such flag' >&2; exit 1",
+            "status 1: p.c:1: error: no",
+        ),
+        ("kill -9 $$", "was ended by signal 9"),
+        ("exit 0", "makes no library"),
+        ('echo no library > "$(echo "$@" | sed "s/.*-o //;s/ .*//")"', "cannot be loaded"),
+    ],
+)
+def test_a_named_compiler_that_fails_is_told_once_and_the_next_is_taken(
+    cache, tmp_path, monkeypatch, body, why
+):
+    monkeypatch.setenv("CC", str(script(tmp_path, "cc", body)))
+    with warns_once(f"cc\\).*{why}.*; the next compiler is asked; unset or mend CC"):
+        assert (os.path.abspath(GCC),) == find_compiler().command
+        find_compiler()
+        compiler_problem()
+
+
+@pytest.mark.parametrize("text", ["/no/such/compiler -O2", "gcc 'half"])
+def test_a_command_that_cannot_be_run_is_a_compiler_that_fails(no_compiler, monkeypatch, text):
+    monkeypatch.setenv("CC", text)
+    with warns_once("cannot be run: No such file or directory"):
+        assert find_compiler() is None
+    assert f"works here: $CC ({text}): cannot be run" in compiler_problem()
+
+
+def test_a_compiler_that_hangs_when_it_is_tried_out_is_given_up(no_compiler, tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", str(script(tmp_path, "cc", "sleep 60")))
+    monkeypatch.setattr(compilers, "PROBE_LIMIT", 0.2)
+    with warns_once("took more than 0.2 s"):
+        assert find_compiler() is None
+
+
+def test_a_compiler_that_is_not_named_fails_silently(no_compiler, tmp_path, monkeypatch):
+    broken = compilers.Candidate("gcc", (str(script(tmp_path, "gcc", "exit 1")),))
+    monkeypatch.setattr(toolchain, "candidates", lambda: iter([broken]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find_compiler() is None
+    assert "works here: gcc: ended with status 1; install" in compiler_problem()
+
+
+def test_a_system_that_is_not_served_says_so(no_compiler, monkeypatch):
+    monkeypatch.setattr(toolchain.os, "name", "nt")
+    found = toolchain._searched()
+    assert (None, ("C is compiled on Linux and macOS, and not on nt",)) == (
+        found.compiler,
+        found.failures,
+    )
+
+
+# -------------------------------------------------------------------------------------------- flags
+REFUSES = """\
+case " $* " in *" -std=gnu11 "*|*" -pipe "*|*" -nostartfiles "*) echo no >&2; exit 1 ;; esac
+exec {gcc} "$@"
+"""
+
+
+@compiles
+def test_flags_that_a_compiler_refuses_are_dropped(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", str(script(tmp_path, "cc", REFUSES.format(gcc=GCC))))
+    options = find_compiler().options
+    assert {"-std=gnu11", "-pipe", "-nostartfiles"}.isdisjoint(options)
+    assert ("-std=c11", "-march=native", "-fno-math-errno") == options[:3]
+    assert compile_c(DOUBLE, "double").exists()
+
+
+@compiles
+@pytest.mark.parametrize("contract", [True, False])
+def test_products_and_sums_are_contracted_where_that_is_wanted(cache, contract):
+    flags = find_compiler().flags(contract, "")
+    assert (contract, not contract) == (
+        "-ffp-contract=fast" in flags,
+        "-ffp-contract=off" in flags,
+    )
+    assert not any(flag.startswith(("-ffast", "-Ofast")) for flag in flags)
+
+
+@compiles
+def test_sanitizers_bring_debugging_and_the_start_files(cache):
+    flags = find_compiler().flags(True, "undefined")
+    assert "-fsanitize=undefined" in flags and "-nostartfiles" not in flags
+    assert [flag for flag in flags if flag.startswith("-O")][-1] == "-O1"
+
+
+@compiles
+@pytest.mark.parametrize("given", ["-ffast-math", "-Ofast", "-ffinite-math-only"])
+def test_fast_math_of_a_named_compiler_is_undone(cache, monkeypatch, given):
+    """Its start file would flush the denormals of the whole process; NaN would not be NaN."""
+    from aotlite.backends.cpu.library import load_c
+
+    monkeypatch.setenv("CC", f"gcc {given}")
+    text = "int fast(void) { return __FINITE_MATH_ONLY__; }\n"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert 0 == load_c(text, "fast").fast()
+    assert (len(find_compiler().command) == 1) == bool(told)  # undone, or the next one is taken
+
+
+# ---------------------------------------------------------------------------------- other compilers
+def test_the_wheel_is_run_without_a_python_before_it(cache, tmp_path, monkeypatch):
+    package = tmp_path / "ziglang"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "ziglang" == compilers._zig()[2]
+    (package / "zig").write_text("")
+    assert (str(package / "zig"), "cc") == compilers._zig()
+
+
+@pytest.mark.skipif(compilers._zig() is None, reason="needs ziglang")
+@pytest.mark.long  # its first run takes seconds
+def test_the_wheel_compiles(cache, monkeypatch):
+    zig = compilers.Candidate("ziglang", compilers._zig())
+    monkeypatch.setattr(toolchain, "candidates", lambda: iter([zig]))
+    assert "zig" == find_compiler().kind
+    assert compile_c(DOUBLE, "double").exists()
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
+def test_clang_compiles(cache, monkeypatch):
+    monkeypatch.setenv("CC", "clang")
+    assert "clang" == find_compiler().kind
+    assert compile_c(DOUBLE, "double").exists()
+
+
+# ------------------------------------------------------------------------------------ the processor
+def test_the_processor_is_told_without_what_changes_from_second_to_second(tmp_path):
+    told = ["processor: 0\n", "model name: A\n", "cpu MHz: 2.5\n", "flags: a b\n", "\n", "flags: c"]
+    assert ["model name: A", "flags: a b"] == cpu._told(told)
+    cpu.identity.cache_clear()
+    first = cpu.identity()
+    cpu.identity.cache_clear()
+    assert first == cpu.identity()
+
+
+@compiles
+def test_another_processor_another_library(cache, monkeypatch):
+    """A home folder may be shared by many machines."""
+    find_compiler()
+    here = toolchain.key_of_c(DOUBLE)
+    monkeypatch.setattr(cpu, "identity", lambda: "another")
+    assert here != toolchain.key_of_c(DOUBLE)
+    assert store.found(here) is None

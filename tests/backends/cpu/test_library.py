@@ -1,0 +1,131 @@
+"""Loading: once a process, nothing of the process changed, and damage mended."""
+
+import os
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+from aotlite.backends.cpu import library, store
+from aotlite.backends.cpu.library import load, load_c
+from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
+from aotlite.ir.errors import BackendError
+from tests.backends.cpu.compilers import DOUBLE, compiles, in_child
+
+pytestmark = compiles
+
+
+def smallest_results():
+    """Results that are denormal numbers: zeros where a thread flushes them."""
+    x = np.full(33, -87.5, np.float32)
+    return np.exp(x).min(), np.float32(1e-38) * np.float32(0.1)
+
+
+@pytest.mark.parametrize("command", [None, "gcc -ffast-math", "gcc -Ofast"])
+def test_loading_leaves_the_denormals_of_the_process_alone(cache, monkeypatch, command):
+    """What links with -ffast-math switches them off for the thread that loads it, and for good."""
+    if command is not None:
+        monkeypatch.setenv("CC", command)
+    before = smallest_results()
+    assert 0 < before[0] < 1.2e-38 and 0 < before[1]
+
+    def load_and_compute():
+        assert 42 == load_c(DOUBLE, "double").twice(21)
+        assert before == smallest_results()
+
+    in_child(load_and_compute)
+
+
+def test_a_library_is_loaded_once(cache, monkeypatch):
+    first = load_c(DOUBLE, "double")
+    monkeypatch.setattr(library, "compile_c", None)
+    assert first is load_c(DOUBLE, "another name")
+
+
+def test_threads_that_want_the_same_share_one_compilation(cache, compiler):
+    compiler('echo x >> "$(dirname "$0")/log"; sleep 0.1; exec gcc "$@"')
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(load_c(DOUBLE, "double"))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert 8 == len(found) and 1 == len(set(map(id, found)))
+    assert "x\n" == (cache.parent / "log").read_text()
+
+
+def test_a_damaged_library_is_compiled_again_and_not_loaded(cache):
+    path = compile_c(DOUBLE, "double")
+    data = path.read_bytes()
+
+    def load_double():
+        assert 42 == load_c(DOUBLE, "double").twice(21)
+
+    for damaged in (data[: len(data) // 2], b"", data.replace(b"twice", b"trice")):
+        path.write_bytes(damaged)
+        in_child(load_double)  # one process does not load the same path twice
+        assert data == path.read_bytes()
+
+
+def test_a_library_that_does_not_load_is_compiled_again(cache):
+    """As one that another C library was there for, in a home folder that machines share."""
+    find_compiler()
+    key = key_of_c(DOUBLE)
+    store.kept(key, "double", ".so", b"not for this machine")
+    assert 42 == load_c(DOUBLE, "double").twice(21)
+
+
+def test_a_library_that_is_removed_before_it_is_loaded_is_compiled_again(cache, monkeypatch):
+    def removed_at_once(*args, **kwargs):
+        path = compile_c(*args, **kwargs)
+        if not removed:
+            shutil.rmtree(cache / "kernels")
+            removed.append(path)
+        return path
+
+    removed = []
+    monkeypatch.setattr(library, "compile_c", removed_at_once)
+    assert 42 == load_c(DOUBLE, "double").twice(21)
+    assert removed
+
+
+def test_a_library_that_never_loads_is_an_error_that_says_so(cache):
+    """Its function is nowhere: found out when it is loaded, and not when it is called."""
+    with pytest.raises(BackendError, match=r"^cpu: the library .* cannot be loaded \(.*nowhere"):
+        load_c("void nowhere(void); void f(void) { nowhere(); }\n", "f")
+
+
+def test_libraries_do_not_see_each_others_functions(cache):
+    one = load_c("int value(void) { return 1; } int get(void) { return value(); }\n", "one")
+    two = load_c("int value(void) { return 2; } int get(void) { return value(); }\n", "two")
+    assert (1, 2) == (one.get(), two.get())
+
+
+def test_a_loaded_library_outlives_its_file(cache):
+    loaded = load_c(DOUBLE, "double")
+    shutil.rmtree(cache)
+    assert 42 == loaded.twice(21)
+    assert not os.path.exists(loaded._name)
+
+
+def test_a_forked_child_loads_although_another_thread_was_loading(cache, compiler):
+    """The lock of that thread exists in the child, and the thread does not."""
+    compiler('echo $$ > "$(dirname "$0")/going"; sleep 1; exec gcc "$@"')
+    find_compiler()
+    thread = threading.Thread(target=lambda: load_c(DOUBLE, "double"))
+    thread.start()
+    while not (cache.parent / "going").exists():
+        pass
+
+    def load_in_child():
+        assert 42 == load_c(DOUBLE, "double").twice(21)
+
+    in_child(load_in_child)
+    thread.join()
+
+
+def test_load_takes_any_path(cache):
+    assert 42 == load(compile_c(DOUBLE, "double")).twice(21)

@@ -1,0 +1,173 @@
+"""`compile_c`: what compilers do wrong becomes an error that says so, in time."""
+
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from aotlite.backends.cpu import processes, store, toolchain
+from aotlite.backends.cpu.library import load_c
+from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
+from aotlite.ir.errors import BackendError
+from tests.backends.cpu.compilers import DOUBLE, compiles, forget, in_child, is_running
+
+pytestmark = compiles
+
+
+def files(folder):
+    return sorted(path for path in Path(folder).rglob("*") if path.is_file())
+
+
+def text_of(error):
+    return "\n".join([str(error), *error.__notes__])
+
+
+def test_a_library_is_compiled_once_and_found_afterwards(cache, compiler):
+    compiler('echo x >> "$(dirname "$0")/log"; exec gcc "$@"')
+    first = compile_c(DOUBLE, "double")
+    forget()  # as in another process
+    assert first == compile_c(DOUBLE, "double")
+    assert "x\n" == (cache.parent / "log").read_text()
+    assert first.name.startswith("double.") and first.parent.parent == cache / "kernels"
+
+
+def test_text_contraction_and_sanitizers_each_make_another_library(cache, tmp_path):
+    keys = {
+        key_of_c(DOUBLE),
+        key_of_c(DOUBLE + " "),
+        key_of_c(DOUBLE, contract=False),
+        key_of_c(DOUBLE, sanitize="undefined"),
+    }
+    assert 4 == len(keys)
+
+
+def test_contraction_is_what_the_flag_says(cache):
+    """1 + 2^-27 squared, minus its rounding: 2^-54 where the product is not rounded, else 0."""
+    from ctypes import c_double
+
+    if "fma" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this processor multiplies and adds in two steps")
+    text = "double rest(double x, double y) { return x * x - y; }\n"
+    x = 1 + 2.0**-27
+    for contract, expected in ((True, 2.0**-54), (False, 0.0)):
+        rest = load_c(text, "rest", contract=contract).rest
+        rest.argtypes, rest.restype = (c_double, c_double), c_double
+        assert expected == rest(x, x * x)
+
+
+def test_an_error_of_the_compiler_names_the_kernel_the_lines_and_where_the_text_is(
+    cache, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(BackendError) as caught:
+        compile_c("int f(void) { return unknown; }\n", "forward of f")
+    first = "cpu: gcc, compiling 'forward of f', ended with status 1, expected a library"
+    assert first == str(caught.value)
+    said = text_of(caught.value)
+    assert "forward_of_f.c:1:" in said and "unknown" in said and "command: " in said
+    (kept,) = tmp_path.glob("aotlite-*.c")
+    assert f"the text is in {kept}" in said and "unknown" in kept.read_text()
+
+
+def test_a_compiler_that_is_killed_half_way_leaves_nothing(cache, compiler):
+    compiler("echo half > library.so; kill -9 $$")
+    find_compiler()
+    before = files(cache)
+    with pytest.raises(BackendError, match="compiling 'double', was ended by signal 9, expected"):
+        compile_c(DOUBLE, "double")
+    assert before == files(cache)
+
+
+def test_a_compiler_that_hangs_is_ended_with_all_that_it_started(cache, compiler):
+    compiler('sleep 60 & echo $! > "$(dirname "$0")/pid"; wait')
+    find_compiler()
+    start = time.monotonic()
+    with pytest.raises(BackendError, match="compiling 'double', took more than 0.3 s, expected"):
+        compile_c(DOUBLE, "double", time_limit=0.3)
+    assert time.monotonic() - start < 10
+    pid = int((cache.parent / "pid").read_text())
+    while is_running(pid) and time.monotonic() - start < 10:
+        time.sleep(0.01)
+    assert not is_running(pid)
+
+
+def test_what_a_compiler_leaves_running_is_not_waited_for(cache, compiler):
+    """A pipe that it keeps open would be waited for until it closes."""
+    compiler('sleep 20 & exec gcc "$@"')
+    start = time.monotonic()
+    assert compile_c(DOUBLE, "double").exists()
+    assert time.monotonic() - start < 10
+
+
+def test_a_compiler_that_writes_no_library_fails(cache, compiler):
+    compiler("exit 0")
+    with pytest.raises(BackendError, match="'double', makes no library, expected a library"):
+        compile_c(DOUBLE, "double")
+
+
+def test_what_failed_is_tried_again(cache, compiler):
+    compiler('test -e "$(dirname "$0")/mended" && exec gcc "$@"; exit 1')
+    with pytest.raises(BackendError):
+        compile_c(DOUBLE, "double")
+    (cache.parent / "mended").touch()
+    assert compile_c(DOUBLE, "double").exists()
+
+
+def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
+    compiler('echo $$ > "$(dirname "$0")/pid"; sleep 60')
+    find_compiler()
+    pid_file = cache.parent / "pid"
+
+    def interrupted(child):
+        while not (pid_file.exists() and pid_file.read_text()):
+            time.sleep(0.005)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes.subprocess.Popen, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_c(DOUBLE, "double")
+    assert not is_running(int(pid_file.read_text()))
+    assert set() == processes._running
+
+
+def test_no_room_for_temporary_files_is_an_error_that_says_so(cache):
+    """Really no room: the system refuses to write more than 100 bytes to any file."""
+    find_compiler()
+
+    def compile_without_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        with pytest.raises(BackendError) as caught:
+            compile_c("/* " + "long " * 100 + "*/", "long")
+        first = "cpu: 'long' has no place to be compiled in ([Errno 27] File too large), expected "
+        assert str(caught.value).startswith(first) and "TMPDIR" in str(caught.value)
+        with pytest.raises(BackendError, match="compiling 'double', "):  # the compiler fails
+            compile_c(DOUBLE, "double")
+
+    in_child(compile_without_room)
+
+
+def test_the_environment_variable_of_the_cache_is_read_at_each_call(cache, tmp_path, monkeypatch):
+    compile_c(DOUBLE, "double")
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "second"))
+    assert (tmp_path / "second") in compile_c(DOUBLE, "double").parents
+
+
+def test_a_compiler_record_that_is_damaged_is_not_believed(cache):
+    found = find_compiler()
+    (record,) = cache.rglob("*.json")
+    record.write_text(record.read_text().replace("gcc", "abc"))
+    forget()
+    assert found == find_compiler()
+
+
+def test_a_compiler_that_cannot_be_tried_out_for_want_of_room_is_a_reason(cache, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(toolchain.store, "kept", full)
+    assert find_compiler() is None
+    assert "gcc: cannot be tried: [Errno 28] No space left" in toolchain.compiler_problem()
+    assert not store.found(toolchain.key_of("any"))

@@ -1,0 +1,68 @@
+"""`aotlite cache`: what it says of the disk cache, and that it removes nothing but entries."""
+
+import pytest
+
+from aotlite.backends.cpu import folders
+from aotlite.backends.cpu.cache import Cache, key_of
+from aotlite.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The value of AOTLITE_CACHE, a folder that is not made yet."""
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        status = main(["cache", *words])
+        printed = capsys.readouterr()
+        return status, printed.out.splitlines(), printed.err
+
+    return call
+
+
+def test_an_empty_cache_is_shown_and_not_made(folder, run):
+    limit = "limit: 1,073.7 MB; what was not used for longest goes first"
+    shown = [f"folder: {folder / 'kernels'}", "kept: 0 files, 0.0 MB", limit]
+    assert (0, shown, "") == run() == run("show")
+    assert (0, [shown[0], "removed: 0 files, 0.0 MB"], "") == run("clear")
+    assert not folder.exists()
+
+
+def test_what_is_kept_is_counted_and_removed(folder, run):
+    assert "" == folders.made(folder)
+    cache = Cache(folder / "kernels")
+    for number in range(2):
+        cache.keep(key_of(str(number)), "a", ".so", bytes(600_000))
+    (folder / "notes").write_text("not ours")
+    assert "kept: 2 files, 1.2 MB" == run()[1][1]
+    assert "removed: 2 files, 1.2 MB" == run("clear")[1][1]
+    assert "kept: 0 files, 0.0 MB" == run()[1][1]
+    assert "not ours" == (folder / "notes").read_text()
+
+
+def test_a_folder_that_is_not_used_is_shown_with_the_reason_and_not_cleared(folder, run):
+    cache = Cache(folder / "kernels")
+    cache.keep(key_of(), "a", ".so", b"data")
+    folder.chmod(0o777)
+    status, lines, _ = run()
+    assert 0 == status and "kept: 1 file, 0.0 MB" == lines[1]
+    assert lines[3].startswith(f"not used: {folder} can be written by others (its mode is 777; ")
+    status, _, error = run("clear")
+    assert 1 == status and error.startswith(f"aotlite: cache: {folder} can be written by others")
+    assert 1 == len(cache.entries())
+
+
+def test_without_a_home_folder_there_is_nothing_to_show(run, monkeypatch):
+    monkeypatch.setattr(folders, "chosen", lambda: None)
+    status, _, error = run()
+    assert (1, "expected a folder in AOTLITE_CACHE\n") == (status, error.partition(", ")[2])
+
+
+def test_another_action_is_refused(run, capsys):
+    with pytest.raises(SystemExit):
+        run("burn")
+    assert "invalid choice: 'burn'" in capsys.readouterr().err
