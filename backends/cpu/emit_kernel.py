@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from aotlite.backends.cpu.emit_passes import Pass, Passes, of_no_points, passes, without_lets
-from aotlite.backends.cpu.emit_scalar import Facts, Library, Place, Scope, Writer
+from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Place, Scope, Writer
 from aotlite.backends.cpu.emit_types import from_memory, memory_type, to_memory, value_type
 from aotlite.backends.loops.combiners import Combiner, combiner
 from aotlite.backends.loops.expr import Scalar, name, parameter
@@ -101,7 +101,7 @@ class KernelPrinter:
         self.all_axes = (1 << len(facts.extents)) - 1
         for each in body:
             if type(each) is Reduce:
-                facts.name_axes.update(dict.fromkeys(each.names, (1 << facts.space) - 1))
+                facts.name_axes.update(dict.fromkeys(each.names, (1 << facts.space) - 1 | ROW))
             elif type(each) is Scan:
                 facts.name_axes.update(dict.fromkeys(each.names, self.all_axes))
         room = SCRATCH // max(self.loops.points * self.loops.width, 1)
@@ -113,7 +113,7 @@ class KernelPrinter:
         self.ready: set[Scalar] = set()
         self.vectors: set[Scalar] = set()
         self.function = Scope(None)
-        self.row = Scope(self.function, sum(1 << k for k in self.loops.outer))
+        self.row = Scope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
 
     def text(self) -> list[str]:
         """The lines of the function's body."""
@@ -260,21 +260,25 @@ class KernelPrinter:
 
     def _lane_loops(self, each: Pass, kept: list[Scalar], parent: Scope) -> None:
         """As many points at once as there are partial results, then those that are left."""
-        k = self.loops.inner[-1]
-        extent, lanes = self.facts.extents[k], each.lanes
+        extent, lanes = self.facts.extents[self.loops.inner[-1]], each.lanes
         whole = extent // lanes * lanes
-        for begin, count in ((0, lanes), (whole, extent - whole)):
-            if not count or (begin == 0 and not whole):
-                continue
-            scope = Scope(parent, 1 << k)
-            base = "base" if begin == 0 else str(begin)
-            scope.lines.append(f"const i64 i{k} = {base} + lane;")
-            self._body(each, kept, scope, lambda reduce: "[lane]")
-            lines = [f"for (i64 lane = 0; lane < {count}; ++lane) {{", *scope.lines, "}"]
-            if begin == 0:
-                head = f"for (i64 base = 0; base < {whole}; base += {lanes}) {{"
-                lines = [head, *lines, "}"]
-            parent.lines += lines
+        if whole:
+            inside = Scope(parent)
+            self._lane_loop(each, kept, inside, ("base", lanes))
+            head = f"for (i64 base = 0; base < {whole}; base += {lanes}) {{"
+            parent.lines += [head, *inside.lines, "}"]
+        if extent > whole:
+            self._lane_loop(each, kept, parent, (str(whole), extent - whole))
+
+    def _lane_loop(
+        self, each: Pass, kept: list[Scalar], parent: Scope, place: tuple[str, int]
+    ) -> None:
+        begin, count = place
+        k = self.loops.inner[-1]
+        scope = Scope(parent, 1 << k)
+        scope.lines.append(f"const i64 i{k} = {begin} + lane;")
+        self._body(each, kept, scope, lambda reduce: "[lane]")
+        parent.lines += [f"for (i64 lane = 0; lane < {count}; ++lane) {{", *scope.lines, "}"]
 
     def _block_loop(self, each: Pass, kept: list[Scalar], parent: Scope) -> None:
         """A block of the vector axis at one inner point."""

@@ -18,6 +18,9 @@ from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
 
+ROW = 1 << 62
+"""Stands for the unit that is computed, among bits of axes: for what no axis tells."""
+
 
 class Scope:
     """Lines of one block of C, and which values have a name there.
@@ -90,7 +93,7 @@ class Facts:
 
     def is_element(self, scalar: Scalar) -> bool:
         """Whether it varies over inner axes."""
-        return self.axes(scalar) >> self.space != 0
+        return (self.axes(scalar) & ~ROW) >> self.space != 0
 
     def is_lazy(self, scalar: Scalar) -> bool:
         """Whether it is a `where` of which only one branch may be computed."""
@@ -277,7 +280,6 @@ class Writer:
         self.library.dtypes.add(scalar.dtype)
         kind = value_type(scalar.dtype)
         if self.facts.is_lazy(scalar):
-            home.lines.append(f"{kind} {name};")
             self._branches(scalar, name, home)
         else:
             home.lines.append(f"const {kind} {name} = {self._operation(scalar, home)};")
@@ -285,11 +287,12 @@ class Writer:
 
     def _branches(self, scalar: Scalar, name: str, home: Scope) -> None:
         condition = self._text(scalar.args[0], home)
+        lines = []
         for head, value in zip((f"if ({condition}) {{", "} else {"), scalar.args[1:], strict=True):
             inside = Scope(home, branch=True)
             text = self.value(value, inside)
-            home.lines += [head, *inside.lines, f"{name} = {text};"]
-        home.lines.append("}")
+            lines += [head, *inside.lines, f"{name} = {text};"]
+        home.lines += [f"{value_type(scalar.dtype)} {name};", *lines, "}"]
 
     def _operation(self, scalar: Scalar, scope: Scope) -> str:
         if scalar.op == "load":

@@ -1,0 +1,115 @@
+"""Programs printed as C, many in one text, compiled, and run beside the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aotlite.backends.cpu.emit import Printed, apart, print_units
+from aotlite.backends.cpu.library import load_c
+from aotlite.backends.loops.interpreter import allocated, run_step
+from aotlite.backends.loops.program import Kind, Program
+
+Memory = dict[int, Any]
+
+RUNTIME = """
+static void in_turn(void (*task)(void *context, i64 chunk), void *context, i64 chunks)
+{
+    for (i64 chunk = chunks; chunk--;) task(context, chunk);
+}
+#define PRODUCT(name, type) \\
+    static void name(const al_product *p, type alpha, const type *a, const type *b, type beta, \\
+                     type *c) \\
+    { \\
+        for (i64 g = 0; g < p->extents[0] * p->extents[1] * p->extents[2] * p->extents[3]; ++g) { \\
+            i64 rest = g, at_a = 0, at_b = 0, at_c = 0; \\
+            for (int k = 3; k >= 0; --k) { \\
+                const i64 i = rest % p->extents[k]; \\
+                rest /= p->extents[k]; \\
+                at_a += i * p->strides_a[k]; \\
+                at_b += i * p->strides_b[k]; \\
+                at_c += i * p->strides_c[k]; \\
+            } \\
+            for (i64 i = 0; i < p->m; ++i) \\
+                for (i64 j = 0; j < p->n; ++j) { \\
+                    type sum = 0; \\
+                    for (i64 k = 0; k < p->k; ++k) \\
+                        sum += a[at_a + (p->transpose_a ? k * p->lda + i : i * p->lda + k)] \\
+                             * b[at_b + (p->transpose_b ? j * p->ldb + k : k * p->ldb + j)]; \\
+                    type *to = c + at_c + i * p->ldc + j; \\
+                    *to = alpha * sum + (beta ? beta * *to : 0); \\
+                } \\
+        } \\
+    }
+PRODUCT(small_sgemm, f32)
+PRODUCT(small_dgemm, f64)
+int call_with(int (*run)(void **, const al_runtime *), void **slots, i32 threads)
+{
+    const al_runtime runtime = {in_turn, threads, 0, 0, small_sgemm, small_dgemm};
+    return run(slots, &runtime);
+}
+"""
+"""A runtime of one thread that says it has more, and takes chunks from behind."""
+
+
+class Compiled:
+    """Several programs in one library."""
+
+    def __init__(self, programs: Mapping[str, Program], **options: Any) -> None:
+        self.programs = programs
+        self.text, self.printed = print_units(programs)
+        self.library = load_c(self.text + RUNTIME, "printed", **options)
+
+    def run(self, name: str, inputs: Sequence[Any], threads: int = 2) -> Memory:
+        """The memory of inputs and outputs after a program has run on arrays of the inputs."""
+        program, printed = self.programs[name], self.printed[name]
+        memory = dict(zip(program.inputs, inputs, strict=True))
+        for buffer in program.buffers:
+            if buffer.kind is Kind.OUTPUT:
+                memory[buffer.number] = np.zeros(buffer.size, buffer.dtype.numpy)
+            elif buffer.kind is Kind.CONSTANT:
+                memory[buffer.number] = buffer.value
+        arena = np.empty(apart(program).size + 64, np.uint8)
+        for segment in printed.segments:
+            assert isinstance(segment, str)
+            self._call(segment, printed, memory, arena, threads)
+        return memory
+
+    def _call(
+        self, segment: str, printed: Printed, memory: Memory, arena: Any, threads: int
+    ) -> None:
+        addresses = [memory[number].ctypes.data for number in printed.slots]
+        slots = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, arena.ctypes.data)
+        run = ctypes.cast(getattr(self.library, segment), ctypes.c_void_p)
+        assert self.library.call_with(run, slots, ctypes.c_int32(threads)) == 0
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether arrays are equal, signs of zeros too; any NaN is like any other."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.kind not in "fV":
+        return bool(np.array_equal(a, b))
+    unsigned = np.dtype(f"u{a.itemsize}")
+    same = a.view(unsigned) == b.view(unsigned)
+    return bool(np.all(same | ((a != a) & (b != b))))
+
+
+def outputs_of(program: Program) -> list[int]:
+    """The numbers of the output buffers."""
+    return [buffer.number for buffer in program.buffers if buffer.kind is Kind.OUTPUT]
+
+
+def interpreted(program: Program, inputs: Sequence[Any]) -> Memory:
+    """The memory after the interpreter has run a program; zeros where nothing is stored."""
+    memory = allocated(program)
+    for buffer in program.buffers:
+        if buffer.kind is not Kind.CONSTANT and buffer.kind is not Kind.INPUT:
+            memory[buffer.number][...] = 0
+    memory.update(zip(program.inputs, [array.copy() for array in inputs], strict=True))
+    for step in program.steps:
+        run_step(step, memory)
+    return memory
