@@ -80,6 +80,33 @@ def _first_best(better: str) -> Callable[[Parts, Parts], Parts]:
     return combine
 
 
+def _last_best(better: str) -> Callable[[Parts, Parts], Parts]:
+    """Of (value, position): as `_first_best`, but of equal ones, and of nans, the last position."""
+
+    def combine(a: Parts, b: Parts) -> Parts:
+        later = b[1] >= a[1]
+        wins = make("or", make(better, b[0], a[0]), make("and", make("eq", a[0], b[0]), later))
+        if a[0].dtype.is_floating_point:
+            alone = make("and", make("not", _is_nan(a[0])), wins)
+            wins = where(_is_nan(b[0]), make("or", make("not", _is_nan(a[0])), later), alone)
+        return where(wins, b[0], a[0]), where(wins, b[1], a[1])
+
+    return combine
+
+
+def _first_or_nan(a: Parts, b: Parts) -> Parts:
+    """Of (value, position): the first of the largest, but the last nan, by position."""
+    wins = make("gt", b[0], a[0])
+    same = make("and", make("eq", a[0], b[0]), b[1] < a[1])
+    if a[0].dtype.is_floating_point:
+        wins = make("and", make("not", _is_nan(a[0])), make("or", wins, same))
+        last = make("or", make("not", _is_nan(a[0])), b[1] > a[1])
+        wins = where(_is_nan(b[0]), last, wins)
+    else:
+        wins = make("or", wins, same)
+    return where(wins, b[0], a[0]), where(wins, b[1], a[1])
+
+
 def _joined_exponentials(a: Parts, b: Parts) -> Parts:
     """Of (maximum, sum of exp(x - maximum)): both of all points."""
     top = _larger(a[:1], b[:1])[0]
@@ -151,6 +178,24 @@ COMBINERS: dict[str, Combiner] = {
             2,
             lambda kinds: (_highest(kinds[0]), const(_LAST, kinds[1])),
             _first_best("lt"),
+        ),
+        Combiner(
+            "last_max",
+            2,
+            lambda kinds: (_lowest(kinds[0]), const(-1, kinds[1])),
+            _last_best("gt"),
+        ),
+        Combiner(
+            "last_min",
+            2,
+            lambda kinds: (_highest(kinds[0]), const(-1, kinds[1])),
+            _last_best("lt"),
+        ),
+        Combiner(
+            "pool_max",
+            2,
+            lambda kinds: (_lowest(kinds[0]), const(_LAST, kinds[1])),
+            _first_or_nan,
         ),
         Combiner(
             "sum_exp",

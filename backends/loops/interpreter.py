@@ -16,8 +16,10 @@ import numpy as np
 from aotlite.backends.loops.combiners import Combiner, combiner
 from aotlite.backends.loops.expr import Affine, Scalar, parameter, walk
 from aotlite.backends.loops.program import (
+    Check,
     Extern,
     Gemm,
+    GivenUp,
     Kernel,
     Kind,
     Let,
@@ -82,12 +84,18 @@ def run_step(step: Step, memory: Memory) -> None:
         case Kernel():
             NUMPY.quiet(KernelRun(step, memory).run)
         case Gemm():
-            _matrix(step.c, step, (step.m, step.n), memory)[...] = np.matmul(
-                _matrix(step.a, step, (step.m, step.k), memory),
-                _matrix(step.b, step, (step.k, step.n), memory),
-            )
+            NUMPY.quiet(_run_gemm, step, memory)
         case Extern():
             run_extern(step, memory)
+        case Check():
+            if memory[step.buffer][0]:
+                raise GivenUp
+
+
+def _run_gemm(step: Gemm, memory: Memory) -> None:
+    a = _matrix(step.a, step, (step.m, step.k), memory)
+    b = _matrix(step.b, step, (step.k, step.n), memory)
+    _matrix(step.c, step, (step.m, step.n), memory)[...] = np.matmul(a, b)
 
 
 def _matrix(window: Window, step: Gemm, shape: tuple[int, int], memory: Memory) -> Array:

@@ -164,7 +164,22 @@ class Extern:
     """The op's result meta, or the tuple of them."""
 
 
-Step: TypeAlias = Kernel | Gemm | Extern
+@attrs.frozen
+class Check:
+    """Gives the program up if the first element of a bool buffer is true.
+
+    The caller runs the graph by the ops' own kernels instead, of which one raises. No input is
+    written before.
+    """
+
+    buffer: int
+
+
+class GivenUp(Exception):
+    """A check found values that an op refuses. Never leaves a backend."""
+
+
+Step: TypeAlias = Kernel | Gemm | Extern | Check
 
 
 @attrs.frozen
@@ -228,6 +243,8 @@ def reads(step: Step) -> set[int]:
             return {step.a.buffer, step.b.buffer}
         case Extern():
             return {placed.buffer for placed in operands_of(step)}
+        case Check():
+            return {step.buffer}
 
 
 def writes(step: Step) -> set[int]:
@@ -239,6 +256,8 @@ def writes(step: Step) -> set[int]:
             return {step.c.buffer}
         case Extern():
             return {placed.buffer for placed in step.results if placed is not None}
+        case Check():
+            return set()
 
 
 def operands_of(step: Extern) -> list[Placed]:

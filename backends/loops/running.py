@@ -13,14 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops.program import Buffer, Kind, Placed, Program, slots
+from aotlite.backends.loops.interpreter import strided
+from aotlite.backends.loops.program import Buffer, GivenUp, Kind, Placed, Program, slots
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.ir.errors import GraphError
 from aotlite.ir.graph import Graph
+from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
 from aotlite.ir.meta import TensorMeta
 
 Execute = Callable[[list[Any]], None]
-"""Computes on the arrays of the inputs that are read and of the outputs, in order of `slots`."""
+"""Computes on the arrays of the inputs that are read and of the outputs, in order of `slots`.
+Raises GivenUp where a check of the program fails."""
 
 
 class ProgramRun:
@@ -36,7 +40,24 @@ class ProgramRun:
         self.compact, self.source = _Writer(graph, program).function(self._execute)
 
     def _execute(self, arrays: list[Any]) -> None:
-        self.execute(arrays)
+        try:
+            self.execute(arrays)
+        except GivenUp:
+            self._raise(arrays)
+
+    def _raise(self, arrays: list[Any]) -> None:
+        """Raises what the op raises whose values a check has refused."""
+        given = dict(zip([buffer.number for buffer in slots(self.program)], arrays, strict=True))
+        inputs = []
+        for node, number in zip(self.graph.placeholders, self.program.inputs, strict=True):
+            meta: Any = node.meta
+            flat = None if number is None else given[number].reshape(-1)
+            array = None if flat is None else strided(flat, 0, meta.shape, meta.stride).copy()
+            inputs.append(ArrayValue(None, meta) if array is None else array_value(array, meta))
+        run_graph(self.graph, *inputs)
+        raise GraphError(
+            f"{self.graph.name}: a check gave its program up, expected one of its ops to raise"
+        )
 
     def __call__(self, given: list[Window]) -> list[Window | None]:
         windows = list(compress(given, self.reads))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from aotlite.ir import dtypes
+from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
@@ -19,7 +19,16 @@ from aotlite.ir.op import Cost, PureOp, schema_of
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_real
 from aotlite.ir.ops.precision import accumulator, cast, wide
-from aotlite.ir.ops.reduce import Dims, kept, namespaced, reduced, reduced_dims, refuse_empty
+from aotlite.ir.ops.reduce import (
+    Dims,
+    kept,
+    namespaced,
+    reduced,
+    reduced_dims,
+    reduction_loops,
+    refuse_empty,
+    total_loops,
+)
 from aotlite.ir.results import results_type
 
 Two = tuple[TensorMeta, TensorMeta]
@@ -47,6 +56,10 @@ def _extreme(name: str, function: str) -> PureOp:
         a = wide(xp, a, meta.dtype)
         return cast(xp, getattr(xp, function)(a, axis=axes, keepdims=keepdim), meta.dtype)
 
+    def loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+        dims = reduced_dims(name, dim, a.ndim)
+        return total_loops(k, meta, a, dims, function, k.wide)
+
     return pure(
         f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
         meta=rule,
@@ -54,6 +67,7 @@ def _extreme(name: str, function: str) -> PureOp:
         vjp={"self": _extreme_vjp},
         cost=Cost.REDUCTION,
         namespaced=namespaced(function),
+        loops=loops,
     )
 
 
@@ -145,6 +159,26 @@ def _position_namespaced(
     return (name, {"axis": dim, "keepdims": keepdim}) if plain else None
 
 
+def _position_loops(name: str, k: Any, metas: Any, a: Any, dim: int | None) -> Any:
+    """The first extreme, and where it lies along `dim`, or in row-major order; the latter alone for
+    one meta.
+    """
+    several = type(metas) is tuple
+    dims = reduced_dims(name, dim, a.ndim)
+    if not dims:
+        place = k.map(metas[1] if several else metas, lambda *i: k.number(0, dtypes.int64))
+        return (k.map(metas[0], lambda *i: a[i]), place) if several else place
+
+    def value(element: Any, at: Any) -> Any:
+        place = sum((at[d] * sizes.numel([a.shape[e] for e in dims if e > d]) for d in dims), 0)
+        return k.wide(element), k.position(place)
+
+    def finish(best: Any, place: Any) -> Any:
+        return (k.cast(best, a.dtype), place) if several else place
+
+    return reduction_loops(k, metas, a, (dims, name, value), finish)
+
+
 def _position_op(name: str) -> PureOp:
     def rule(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
         dims = reduced_dims(name, dim, len(self.shape))
@@ -159,6 +193,7 @@ def _position_op(name: str) -> PureOp:
         vjp=None,
         cost=Cost.REDUCTION,
         namespaced=partial(_position_namespaced, name),
+        loops=lambda k, meta, a, dim, keepdim: _position_loops(name, k, meta, a, dim),
     )
 
 
@@ -194,6 +229,7 @@ def choosing(
     *,
     require: Callable[[str, DType], DType] = require_real,
     check: Callable[..., None] | None = None,
+    loops: Callable[..., Any] | None = None,
 ) -> PureOp:
     """Declares a reduction that chooses an element along `dim` and says which.
 
@@ -227,6 +263,7 @@ def choosing(
         kernel=kernel,
         vjp={"self": chosen_vjp},
         cost=Cost.REDUCTION,
+        loops=loops,
     )
 
 
@@ -234,6 +271,7 @@ def _extreme_with_index(name: str, function: str) -> PureOp:
     return choosing(
         f"{name}(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         lambda xp, a, dim: getattr(xp, function)(a, axis=dim),
+        loops=lambda k, metas, a, dim, keepdim: _position_loops(function, k, metas, a, dim),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import sizes
+from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -12,12 +12,16 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.positions import (
     added,
+    adder,
     addresses,
     check_index_dtype,
     check_range,
     check_room,
     check_same_dtype,
     extents,
+    line,
+    place_of,
+    put,
 )
 
 
@@ -74,6 +78,19 @@ def _gather_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> A
     return xp.reshape(xp.take_along_axis(source[window], lookup, axis=dim), meta.shape)
 
 
+def _gather_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    source, lookup = line(a), line(index)
+    dim %= source.ndim
+    size = source.shape[dim]
+    k.check_index(index, 0, size)
+
+    def element(*i: Any) -> Any:
+        at = i or (0,)
+        return source[put(at, dim, place_of(k, lookup[at], size))]
+
+    return k.map(meta, element)
+
+
 GATHER: PureOp = pure(
     "gather(Tensor self, int dim, Tensor index) -> Tensor",
     meta=_gather_rule,
@@ -85,6 +102,7 @@ GATHER: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    loops=_gather_loops,
 )
 
 
@@ -115,6 +133,43 @@ def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any,
     return added(xp, meta, a, addresses(xp, lookup, dim, shape), values)
 
 
+def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    if 0 in index.shape:
+        return k.map(meta, lambda *i: a[i])
+    lookup = line(index)
+    dim %= lookup.ndim
+    k.check_index(index, 0, extents(meta.shape)[dim])
+    if lookup.shape[dim] == 1:
+        return _added_at_one(k, meta, a, (dim, lookup, line(src)))
+    combine = adder(meta.dtype)
+    if combine is None:
+        return None
+    result = k.map(meta, lambda *i: a[i])
+    out, values = line(result), line(src)
+
+    def element(*i: Any) -> Any:
+        return put(i, dim, place_of(k, lookup[i], out.shape[dim])), values[i]
+
+    k.scatter(out, lookup.shape, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def _added_at_one(k: Any, meta: TensorMeta, a: Any, added_: tuple[int, Any, Any]) -> Any:
+    """One place a line: where each element sees whether it is the one, which fuses."""
+    dim, lookup, values = added_
+
+    def element(*i: Any) -> Any:
+        own, at = a[i], i or (0,)
+        first = put(at, dim, 0)
+        own_dims = [d for d in range(len(at)) if d != dim]
+        spanned = k.all(*[at[d] < lookup.shape[d] for d in own_dims])
+        hit = k.make("eq", k.cast(lookup[first], dtypes.int64), k.position(at[dim]))
+        both = k.cast(k.wide(own) + k.wide(values[first]), meta.dtype)
+        return k.where(spanned, k.where(hit, both, own), own)
+
+    return k.map(meta, element)
+
+
 SCATTER_ADD: PureOp = pure(
     "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     meta=_scatter_add_rule,
@@ -125,6 +180,7 @@ SCATTER_ADD: PureOp = pure(
     },
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_scatter_add_loops,
 )
 
 

@@ -16,7 +16,15 @@ from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, S
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
-from aotlite.ir.ops.positions import INDEX_DTYPES, check_range, check_room, check_same_dtype
+from aotlite.ir.ops.positions import (
+    INDEX_DTYPES,
+    adder,
+    check_range,
+    check_room,
+    check_same_dtype,
+    numbered,
+    place_of,
+)
 from aotlite.ir.ops.views import EXPAND
 
 Dims = tuple[int, ...]
@@ -90,6 +98,37 @@ def _index_kernel(xp: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims) -
     return a[_key(xp, "index", a, indices, dims)]
 
 
+def _parts_read(i: Any, begin: int, count: int) -> tuple[Any, list[Any]]:
+    """(positions in the indices, positions in the dimensions that are not indexed)."""
+    return i[begin : begin + count], [*i[:begin], *i[begin + count :]]
+
+
+def _places(k: Any, a: Any, indices: Sequence[Any], dims: Dims, begin: int) -> Any:
+    """Of positions in what is indexed those in `a`. Checks the indices."""
+    count = max([index.ndim for index in indices])
+    for index, dim in zip(indices, dims, strict=True):
+        k.check_index(index, -a.shape[dim], a.shape[dim])
+
+    def places(i: Any) -> list[Any]:
+        inside, rest = _parts_read(i, begin, count)
+        found = dict(
+            zip([dim for dim in range(a.ndim) if dim not in dims], rest, strict=True)
+        )
+        for index, dim in zip(indices, dims, strict=True):
+            found[dim] = place_of(k, index.at(inside), a.shape[dim], negative=True)
+        return [found[dim] for dim in range(a.ndim)]
+
+    return places
+
+
+def _index_loops(k: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims) -> Any:
+    _, begin, _ = _picked_layout("index", a.meta, [index.meta for index in indices], dims)
+    if 0 in meta.shape:
+        return k.new(meta)
+    places = _places(k, a, indices, dims, begin)
+    return k.map(meta, lambda *i: a[tuple(places(i))])
+
+
 INDEX: PureOp = pure(
     "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor",
     meta=_index_rule,
@@ -100,6 +139,7 @@ INDEX: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    loops=_index_loops,
 )
 """The elements at integer `indices`, which are broadcast, of the dimensions `dims`."""
 
@@ -156,6 +196,24 @@ def _rest(
     return grad._do("index_put", tuple(indices), dims, nothing, False)
 
 
+def _index_put_loops(
+    k: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims, values: Any, accumulate: bool
+) -> Any:
+    metas = [index.meta for index in indices]
+    (shape, _), begin, common = _picked_layout("index_put", a.meta, metas, dims)
+    combine = adder(meta.dtype) if accumulate else None
+    if accumulate and combine is None:
+        return None
+    result = k.map(meta, lambda *i: a[i])
+    if 0 in a.shape or 0 in shape:
+        return result
+    places = _places(k, a, indices, dims, begin)
+    ordered = range(begin, begin + len(common))
+    return k.scatter(
+        result, shape, lambda *i: (places(i), values.at(i)), ordered=ordered, combine=combine
+    )
+
+
 INDEX_PUT: PureOp = pure(
     "index_put(Tensor self, Tensor[] indices, int[] dims, Tensor values, bool accumulate=False) "
     "-> Tensor",
@@ -169,6 +227,7 @@ INDEX_PUT: PureOp = pure(
     },
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_index_put_loops,
 )
 """A copy with `values`, broadcast, at the places that `index` reads. Of values that meet in one
 place the last one stays, or all are added."""
@@ -278,6 +337,19 @@ def _take_kernel(xp: Any, meta: TensorMeta, a: Any, index: Any) -> Any:
     return xp.reshape(a, (-1,))[index]
 
 
+def _take_loops(k: Any, meta: TensorMeta, a: Any, index: Any) -> Any:
+    if 0 in meta.shape:
+        return k.new(meta)
+    size = a.meta.numel
+    k.check_index(index, -size, size)
+
+    def element(*i: Any) -> Any:
+        source, at = numbered(k, a, place_of(k, index[i], size, negative=True))
+        return source[at]
+
+    return k.map(meta, element)
+
+
 TAKE: PureOp = pure(
     "take(Tensor self, Tensor index) -> Tensor",
     meta=_take_rule,
@@ -287,6 +359,7 @@ TAKE: PureOp = pure(
         "self": lambda grad, self, index: grad.new_zeros(self.shape).put(index, grad, True)
     },
     cost=Cost.INDEXING,
+    loops=_take_loops,
 )
 """The elements at positions in row-major order, in the shape of the index."""
 
@@ -323,6 +396,28 @@ def _put_self(grad: Any, index: Any, source: Any, accumulate: bool) -> Any:
     return grad if accumulate else grad.put(index, grad.new_zeros(source.shape), False)
 
 
+def _put_loops(
+    k: Any, meta: TensorMeta, a: Any, index: Any, source: Any, accumulate: bool
+) -> Any:
+    combine, size = adder(meta.dtype) if accumulate else None, meta.numel
+    if accumulate and combine is None:
+        return None
+    result = k.map(meta, lambda *i: a[i])
+    if 0 in index.shape:
+        return result
+    k.check_index(index, -size, size)
+    # The source may have another shape: both are met in row-major order.
+    def element(n: Any) -> Any:
+        indices, here = numbered(k, index, n)
+        values, beside = numbered(k, source, n)
+        at = place_of(k, indices[here], size, negative=True)
+        return numbered(k, result, at)[1], values[beside]
+
+    out = numbered(k, result, k.number(0, dtypes.int64))[0]
+    k.scatter(out, (index.meta.numel,), element, ordered=(0,), combine=combine)
+    return result
+
+
 PUT: PureOp = pure(
     "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
     meta=_put_rule,
@@ -334,6 +429,7 @@ PUT: PureOp = pure(
     },
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_put_loops,
 )
 """A copy with the elements of `source` at positions in row-major order."""
 

@@ -12,6 +12,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.losses import bad_reduction, reduced
+from aotlite.ir.ops.positions import place_of
 from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.sizes import Shape
 
@@ -129,6 +130,26 @@ def _nll_to_weight(
     return hollow.index_add(0, labels.reshape(count), shares.reshape(count))
 
 
+def _nll_loops(
+    k: Any, meta: TensorMeta, a: Any, target: Any, weight: Any, ignore_index: int
+) -> Any:
+    dim = _class_dim(a.ndim)
+    classes = a.shape[dim]
+    k.check_index(target, 0, classes, ignored=ignore_index)
+    if classes == 0:
+        return k.map(meta, lambda *i: 0)
+
+    def element(*i: Any) -> Any:
+        label = k.cast(target[i], dtypes.int64)
+        safe = place_of(k, label, classes)
+        picked = a[(*i[:dim], safe, *i[dim:])]
+        if weight is not None:
+            picked = k.cast(k.wide(picked) * k.wide(weight[safe]), meta.dtype)
+        return k.where(k.make("ne", label, ignore_index), -picked, 0)
+
+    return k.map(meta, element)
+
+
 NLL_LOSS: PureOp = pure(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100) -> Tensor",
     meta=_nll_rule,
@@ -136,6 +157,7 @@ NLL_LOSS: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": _nll_to_self, "weight": _nll_to_weight},
     cost=Cost.INDEXING,
+    loops=_nll_loops,
 )
 """-self at each label times the weight of its class; 0 where ignored."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, layout
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.precision import accumulator
 
 INDEX_DTYPES = (dtypes.int64, dtypes.int32)
 
@@ -89,3 +91,48 @@ def added(xp: Any, meta: TensorMeta, a: Any, places: Any, values: Any) -> Any:
     flat = xp.array(xp.reshape(a, (-1,)), copy=True)
     xp.add.at(flat, xp.reshape(places, (-1,)), xp.reshape(values, (-1,)))
     return xp.reshape(flat, meta.shape)
+
+
+# ------------------------------------------------------------------------------------------ loops
+def line(a: Any) -> Any:
+    """An operand of loops with at least one dimension."""
+    return a if a.ndim else a.view((1,), (1,))
+
+
+def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
+    """The position that an index means, within the dimension whatever the index is.
+
+    That it is within has to be checked as well (`k.check_index`).
+    """
+    found = k.cast(index, dtypes.int64)
+    if negative:
+        found = k.where(found < 0, found + size, found)
+    return k.where(k.inside(found, 0, size), found, 0)
+
+
+def put(at: Any, dim: int, position: Any) -> tuple[Any, ...]:
+    """Positions with another one along `dim`."""
+    return (*at[:dim], position, *at[dim + 1 :])
+
+
+def adder(dtype: DType) -> str | None:
+    """The combiner by which `np.add.at` adds up; None where it rounds each sum to 16 bits."""
+    if dtype is dtypes.bool_:
+        return "any"
+    return "sum" if accumulator(dtype) is dtype else None
+
+
+def numbered(k: Any, a: Any, number: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The operand and positions in it of the element with this number in row-major order."""
+    if a.meta.contiguous:
+        return a.view((a.meta.numel,), (1,)), (number,)
+    affine = hasattr(number, "extents")
+    found: list[Any] = []
+    for size, step in zip(a.shape, layout.contiguous_strides(a.shape), strict=True):
+        at = number
+        if step != 1:
+            at = at // step if affine else k.make("idiv", at, step)
+        if found:
+            at = at % size if hasattr(at, "extents") else k.make("irem", at, size)
+        found.append(at)
+    return a, tuple(found)

@@ -76,6 +76,16 @@ def _matmul_namespaced(
     return None if tall or accumulator(meta.dtype) is not self.dtype else ("matmul", {})
 
 
+def _matmul_loops(k: Any, meta: TensorMeta, a: Any, b: Any) -> Any:
+    if a.ndim == 1:
+        a = a.view((1, *a.shape), (0, *a.stride))
+    if b.ndim == 1:
+        b = b.view((*b.shape, 1), (*b.stride, 0))
+    batch = sizes.broadcast_shapes(a.shape[:-2], b.shape[:-2], op="matmul")
+    whole = tensor_meta((*batch, a.shape[-2], b.shape[-1]), None, meta.dtype)
+    return k.product(whole, a, b, accumulator(meta.dtype)).view(meta.shape, meta.stride)
+
+
 def _left_gradient(grad: Any, self_meta: TensorMeta, other: Any) -> Any:
     if other.ndim == 1:
         grad, other = grad.unsqueeze(-1), other.unsqueeze(-1)
@@ -102,6 +112,7 @@ MATMUL: PureOp = pure(
         "other": _right_gradient,
     },
     cost=Cost.CONTRACTION,
+    loops=_matmul_loops,
 )
 """(*b, m, k) (*c, k, n) -> (*bc, m, n): batch dimensions broadcast; both operands of one dtype.
 

@@ -89,3 +89,54 @@ def namespaced(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None
         return function, {"axis": axes, "keepdims": keepdim}
 
     return found
+
+
+# --------------------------------------------------------------------------------- loops
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": 0, "all": 1}
+"""What is left of no elements."""
+
+
+def reduction_loops(
+    k: Any,
+    metas: Any,
+    a: Any,
+    reduction: tuple[tuple[int, ...], str, Callable[..., Any]],
+    finish: Callable[..., Any] | None = None,
+) -> Any:
+    """The loops of a reduction of `a`: (dims, combiner, `value(element, positions)`).
+
+    `value` gives a scalar, or a tuple for a combiner of several parts; `finish` gives of them what
+    is stored, `metas` keep the reduced dimensions or do not. Axes are in the order of the operand's
+    memory.
+    """
+    dims, kind, value = reduction
+    first = metas[0] if type(metas) is tuple else metas
+    left = [i for i in range(a.ndim) if i not in dims]
+    places = left if len(first.shape) == len(left) else range(a.ndim)
+
+    def values(row: Any, inner: Any) -> Any:
+        at: list[Any] = [0] * a.ndim
+        for dim, position in [*zip(places, row, strict=True), *zip(dims, inner, strict=True)]:
+            at[dim] = position
+        return value(a[tuple(at)], at)
+
+    stride = [a.stride[i] for i in (*places, *dims)]
+    over = [a.shape[i] for i in dims]
+    return k.reduce(kind, metas, over, values, finish=finish, stride=stride)
+
+
+def total_loops(
+    k: Any,
+    meta: TensorMeta,
+    a: Any,
+    dims: tuple[int, ...],
+    kind: str,
+    value: Callable[[Any], Any],
+) -> Any:
+    """The loops of a reduction of one part, of `value` of each element; cast to the result."""
+    if not dims:
+        return k.map(meta, lambda *i: k.cast(value(a.at(i)), meta.dtype))
+    if 0 in [a.shape[d] for d in dims]:
+        return k.map(meta, lambda *i: k.number(_OF_NOTHING[kind], meta.dtype))
+    reduction = (dims, kind, lambda element, _: value(element))
+    return reduction_loops(k, meta, a, reduction, lambda total: k.cast(total, meta.dtype))

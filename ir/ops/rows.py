@@ -9,15 +9,19 @@ from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.declare import common_device, number_in, pure
 from aotlite.ir.ops.positions import (
     added,
+    adder,
     addresses,
     check_index_dtype,
     check_range,
     check_room,
     check_same_dtype,
     extents,
+    line,
+    place_of,
+    put,
     replaced,
 )
 
@@ -48,6 +52,19 @@ def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any
     return taken if a.shape else xp.reshape(taken, meta.shape)
 
 
+def _index_select_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    source, lookup = line(a), line(index)
+    dim %= source.ndim
+    size = source.shape[dim]
+    k.check_index(index, 0, size)
+
+    def element(*i: Any) -> Any:
+        at = i or (0,)
+        return source[put(at, dim, place_of(k, lookup[at[dim]], size))]
+
+    return k.map(meta, element)
+
+
 INDEX_SELECT: PureOp = pure(
     "index_select(Tensor self, int dim, Tensor index) -> Tensor",
     meta=_index_select_rule,
@@ -58,6 +75,7 @@ INDEX_SELECT: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    loops=_index_select_loops,
 )
 """Whole slices by position along one dimension."""
 
@@ -150,6 +168,42 @@ def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) 
     return rows if alpha == 1 else rows * alpha
 
 
+def _rows_written(
+    k: Any, meta: TensorMeta, a: Any, at: tuple[int, Any, bool], value: Any, combine: str | None
+) -> Any:
+    """A copy of `a` with `value(positions)` at rows: (dim, index, whether negative ones count)."""
+    dim, index, negative = at
+    result = k.map(meta, lambda *i: a[i])
+    out, lookup = line(result), line(index)
+    dim %= out.ndim
+    size = out.shape[dim]
+    k.check_index(index, -size if negative else 0, size)
+
+    def element(*i: Any) -> Any:
+        return put(i, dim, place_of(k, lookup[i[dim]], size, negative=negative)), value(i)
+
+    rows = replaced(out.shape, dim, lookup.shape[0])
+    k.scatter(out, rows, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def _index_add_loops(
+    k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> Any:
+    combine, values = adder(meta.dtype), line(source)
+    if combine is None or meta.dtype is dtypes.bool_ and alpha != 1:
+        return None
+    if type(alpha) is float and meta.dtype.kind == dtypes.INTEGER:
+        alpha = int(alpha)
+
+    def value(i: Any) -> Any:
+        if alpha == 1:
+            return values[i]
+        return values[i] * k.number(number_in(meta.dtype, alpha), meta.dtype)
+
+    return _rows_written(k, meta, a, (dim, index, False), value, combine)
+
+
 INDEX_ADD: PureOp = pure(
     "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
     meta=_index_add_rule,
@@ -158,6 +212,7 @@ INDEX_ADD: PureOp = pure(
     vjp={"self": lambda grad: grad, "source": _index_add_source},
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_index_add_loops,
 )
 
 
@@ -199,6 +254,13 @@ def _index_copy_source(grad: Any, dim: int, index: Any, source: Any) -> Any:
     return grad.index_select(dim, index).reshape(source.shape)
 
 
+def _index_copy_loops(
+    k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any
+) -> Any:
+    values = line(source)
+    return _rows_written(k, meta, a, (dim, index, False), lambda i: values[i], None)
+
+
 INDEX_COPY: PureOp = pure(
     "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
     meta=_index_copy_rule,
@@ -210,6 +272,7 @@ INDEX_COPY: PureOp = pure(
     },
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_index_copy_loops,
 )
 """A copy with the slices of `source` at positions of a dimension; of two in one place the last."""
 
@@ -236,6 +299,20 @@ def _index_fill_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, 
     return xp.reshape(result, meta.shape)
 
 
+def _index_fill_loops(
+    k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any
+) -> Any:
+    if not hasattr(value, "meta"):
+        fits = dtypes.dtype_of_scalar(value).kind <= meta.dtype.kind
+        if not fits or number_in(meta.dtype, value) != value:
+            return None
+
+    def new(i: Any) -> Any:
+        return k.cast(value[()], meta.dtype) if hasattr(value, "meta") else value
+
+    return _rows_written(k, meta, a, (dim, index, True), new, None)
+
+
 INDEX_FILL: PureOp = pure(
     "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
     meta=_index_fill_rule,
@@ -248,6 +325,7 @@ INDEX_FILL: PureOp = pure(
     },
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_index_fill_loops,
 )
 """A copy with one value in the slices at positions of a dimension."""
 

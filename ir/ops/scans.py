@@ -47,6 +47,22 @@ def _scan_namespaced(name: str) -> Callable[..., tuple[str, dict[str, Any]] | No
     return found
 
 
+def _scan_loops(kind: str) -> Callable[..., Any]:
+    def loops(k: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:
+        formed = accumulator(meta.dtype)
+        if not a.ndim:
+            return k.map(meta, lambda *i: k.cast(k.cast(a[i], formed), meta.dtype))
+        return k.scan(
+            kind,
+            meta,
+            dim % a.ndim,
+            lambda *i: k.cast(a[i], formed),
+            finish=lambda total: k.cast(total, meta.dtype),
+        )
+
+    return loops
+
+
 CUMSUM: PureOp = pure(
     "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
     meta=_scan_rule("cumsum"),
@@ -56,6 +72,7 @@ CUMSUM: PureOp = pure(
     additive=True,
     inplace=True,
     namespaced=_scan_namespaced("cumsum"),
+    loops=_scan_loops("sum"),
 )
 
 
@@ -108,6 +125,7 @@ CUMPROD: PureOp = pure(
     cost=Cost.REDUCTION,
     inplace=True,
     namespaced=_scan_namespaced("cumprod"),
+    loops=_scan_loops("prod"),
 )
 
 
@@ -142,12 +160,26 @@ def _running_extreme(name: str, function: str) -> PureOp:
         leads = xp.where(xp.logical_or(a == values, xp.isnan(a)), places, xp.zeros_like(places))
         return cast(xp, values, metas[0].dtype), running(xp, xp.maximum, leads, dim)
 
+    def loops(k: Any, metas: Any, a: Any, dim: int) -> Any:
+        if not a.ndim:
+            zero = k.map(metas[1], lambda *i: k.number(0, dtypes.int64))
+            return k.map(metas[0], lambda *i: a[i]), zero
+        dim %= a.ndim
+        return k.scan(
+            f"last_{function[:3]}",
+            metas,
+            dim,
+            lambda *i: (k.wide(a[i]), k.position(i[dim])),
+            finish=lambda value, place: (k.cast(value, a.dtype), place),
+        )
+
     return pure(
         f"{name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         meta=rule,
         kernel=kernel,
         vjp={"self": _running_vjp},
         cost=Cost.REDUCTION,
+        loops=loops,
     )
 
 
@@ -195,10 +227,25 @@ def _logcumsumexp_vjp(grad: Any, self: Any, result: Any, dim: int) -> Any:
     return weights * _tail_sums(grad, conj(_joined(dim, steps.exp(), last)), dim)
 
 
+def _logcumsumexp_loops(k: Any, meta: TensorMeta, a: Any, dim: int) -> Any:
+    if not a.ndim:
+        return k.map(meta, lambda *i: a[i])
+
+    def parts(*i: Any) -> tuple[Any, Any]:
+        value = k.wide(a[i])
+        return value, k.number(1, value.dtype)
+
+    def finish(peak: Any, whole: Any) -> Any:
+        return k.cast(k.call("log", whole) + peak, meta.dtype)
+
+    return k.scan("sum_exp", meta, dim % a.ndim, parts, finish=finish)
+
+
 LOGCUMSUMEXP: PureOp = pure(
     "logcumsumexp(Tensor self, int dim) -> Tensor",
     meta=_logcumsumexp_rule,
     kernel=_logcumsumexp_kernel,
     vjp={"self": _logcumsumexp_vjp},
     cost=Cost.REDUCTION,
+    loops=_logcumsumexp_loops,
 )

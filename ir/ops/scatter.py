@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.declare import common_device, number_in, pure
 from aotlite.ir.ops.gather import check_window, padded
 from aotlite.ir.ops.positions import (
+    adder,
     addresses,
     check_index_dtype,
     check_range,
     check_same_dtype,
     extents,
+    line,
+    place_of,
+    put,
 )
 
 
@@ -64,6 +70,36 @@ def _cast(xp: Any, meta: TensorMeta, number: Any) -> Any:
     return xp.full((), number, dtype=meta.dtype.numpy)
 
 
+def _written(
+    k: Any, result: Any, at: tuple[int, Any], value: Any, combine: str | None = None
+) -> Any:
+    """`value(positions in the index)` at the places of the index: (dim, index)."""
+    dim, index = at
+    out, lookup = line(result), line(index)
+    dim %= out.ndim
+    k.check_index(index, 0, out.shape[dim])
+
+    def element(*i: Any) -> Any:
+        return put(i, dim, place_of(k, lookup[i], out.shape[dim])), value(i)
+
+    k.scatter(out, lookup.shape, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def _scatter_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    if not hasattr(src, "meta"):
+        fits = dtypes.dtype_of_scalar(src).kind <= meta.dtype.kind
+        if not fits or number_in(meta.dtype, src) != src:
+            return None
+    result = k.map(meta, lambda *i: a[i])
+    if 0 in index.shape:
+        return result
+    if hasattr(src, "meta"):
+        values = line(src)
+        return _written(k, result, (dim, index), lambda i: values[i])
+    return _written(k, result, (dim, index), lambda i: src)
+
+
 SCATTER: PureOp = pure(
     "scatter(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
     meta=_scatter_rule,
@@ -74,6 +110,7 @@ SCATTER: PureOp = pure(
     },
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_scatter_loops,
 )
 """A copy with `src` (elements, or one number) at the places of `index` along `dim`."""
 
@@ -285,6 +322,46 @@ def _spanned(src: Any, index: Any) -> Any:
     return src
 
 
+_COMBINERS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduce_loops(
+    k: Any,
+    meta: TensorMeta,
+    a: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    reduce: str,
+    include_self: bool,
+) -> Any:
+    if adder(meta.dtype) != "sum":
+        return None
+    result = k.map(meta, lambda *i: a[i])
+    if 0 in index.shape:
+        return result
+    at, values, kind = (dim, index), line(src), _COMBINERS[reduce]
+    if not include_self:
+        neutral = _neutral(np, meta, reduce)
+        _written(k, result, at, lambda i: neutral)
+    _written(k, result, at, lambda i: values[i], kind)
+    if reduce != "mean":
+        return result
+    whole = meta.with_dtype(dtypes.int64)
+    count = k.map(whole, lambda *i: int(include_self))
+    _written(k, count, at, lambda i: 1, "sum")
+    return k.map(meta, lambda *i: _mean_of(k, result[i], count[i]))
+
+
+def _mean_of(k: Any, whole: Any, count: Any) -> Any:
+    parts = k.where(count < 1, 1, count)
+    if whole.dtype.is_differentiable:
+        return whole / k.cast(parts, whole.dtype)
+    wide = k.cast(whole, dtypes.int64)
+    below = k.where(wide < 0, parts - 1, 0)  # rounded down, as `//` does
+    return k.cast(k.make("idiv", wide - below, parts), whole.dtype)
+
+
 SCATTER_REDUCE: PureOp = pure(
     "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
     "bool include_self=True) -> Tensor",
@@ -293,6 +370,7 @@ SCATTER_REDUCE: PureOp = pure(
     vjp={"self": _reduced_self, "src": _reduced_src},
     cost=Cost.INDEXING,
     inplace=True,
+    loops=_scatter_reduce_loops,
 )
 """A copy in which the elements of `src` are reduced with what is at their places, or with each
 other alone (`include_self` False)."""

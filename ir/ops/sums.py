@@ -18,8 +18,17 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.pointwise import conj
-from aotlite.ir.ops.precision import cast, wide, widened
-from aotlite.ir.ops.reduce import Dims, count, namespaced, reduced, reduced_dims, spread, summed
+from aotlite.ir.ops.precision import accumulator, cast, wide, widened
+from aotlite.ir.ops.reduce import (
+    Dims,
+    count,
+    namespaced,
+    reduced,
+    reduced_dims,
+    spread,
+    summed,
+    total_loops,
+)
 
 
 # ------------------------------------------------------------------------------ sums and products
@@ -33,6 +42,16 @@ def _sum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dty
     return cast(xp, xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
 
 
+def _sum_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, *_: Any) -> Any:
+    return _total(k, meta, a, dim, "sum")
+
+
+def _total(k: Any, meta: TensorMeta, a: Any, dim: Dims, kind: str) -> Any:
+    """A reduction in the dtype in which the result is formed."""
+    dims, formed = reduced_dims(kind, dim, a.ndim), accumulator(meta.dtype)
+    return total_loops(k, meta, a, dims, kind, lambda x: k.cast(x, formed))
+
+
 SUM: PureOp = pure(
     "sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     meta=_sum_rule,
@@ -41,6 +60,7 @@ SUM: PureOp = pure(
     cost=Cost.REDUCTION,
     additive=True,
     namespaced=namespaced("sum"),
+    loops=_sum_loops,
 )
 
 
@@ -178,6 +198,10 @@ def _joined(first: Any, *rest: Any) -> Any:
     return first._apply(OPS["cat"], ((first, *rest), -1))
 
 
+def _prod_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, *_: Any) -> Any:
+    return _total(k, meta, a, dim, "prod")
+
+
 PROD: PureOp = pure(
     "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
     meta=_prod_rule,
@@ -185,6 +209,7 @@ PROD: PureOp = pure(
     vjp={"self": _prod_vjp},
     cost=Cost.REDUCTION,
     namespaced=namespaced("prod"),
+    loops=_prod_loops,
 )
 
 
@@ -212,6 +237,10 @@ def _truth(name: str) -> PureOp:
         truth = getattr(xp, name)(cast(xp, a, dtypes.bool_), axis=axes, keepdims=keepdim)
         return cast(xp, truth, meta.dtype)
 
+    def loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+        dims = reduced_dims(name, dim, a.ndim, empty_is_all=False)
+        return total_loops(k, meta, a, dims, name, k.truth)
+
     return pure(
         f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
         meta=rule,
@@ -219,6 +248,7 @@ def _truth(name: str) -> PureOp:
         vjp=None,
         cost=Cost.REDUCTION,
         namespaced=_truth_namespaced(name),
+        loops=loops,
     )
 
 
@@ -237,10 +267,16 @@ def _count_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims) -> Any:
     return xp.sum(cast(xp, cast(xp, a, dtypes.bool_), dtypes.int64), axis=axes)
 
 
+def _count_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims) -> Any:
+    dims = reduced_dims("count_nonzero", dim, a.ndim)
+    return total_loops(k, meta, a, dims, "sum", lambda x: k.cast(k.truth(x), meta.dtype))
+
+
 COUNT_NONZERO: PureOp = pure(
     "count_nonzero(Tensor self, int[]? dim=None) -> Tensor",
     meta=_count_rule,
     kernel=_count_kernel,
     vjp=None,
     cost=Cost.REDUCTION,
+    loops=_count_loops,
 )

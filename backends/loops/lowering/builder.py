@@ -21,6 +21,8 @@ class ProgramBuilder:
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
         self.steps: list[Step] = []
+        self.checks: dict[Any, int] = {}
+        """Of each check of an index how many steps there were with it."""
 
     def buffer(self, dtype: DType, size: int, kind: Kind, value: Any = None) -> int:
         """The number of a new buffer."""
@@ -41,6 +43,7 @@ class ProgramBuilder:
         """Takes back what was added since the mark."""
         del self.buffers[mark[0] :]
         del self.steps[mark[1] :]
+        self.checks = {key: count for key, count in self.checks.items() if count <= mark[1]}
 
     def finish(
         self, name: str, inputs: list[int | None], outputs: list[Placed | None]

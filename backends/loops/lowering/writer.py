@@ -16,6 +16,7 @@ import numpy as np
 
 from aotlite.backends.loops import expr
 from aotlite.backends.loops.expr import Affine, Scalar
+from aotlite.backends.loops.lowering import checks, products
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
 from aotlite.backends.loops.lowering.index import Index
 from aotlite.backends.loops.lowering.typed import called
@@ -235,6 +236,28 @@ class Writer:
     def add(self, step: Step) -> None:
         """Adds a step that is no kernel."""
         self.program.steps.append(step)
+
+    def product(self, meta: TensorMeta, a: Operand, b: Operand, dtype: DType) -> Operand:
+        """The matrix product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), formed in a dtype."""
+        made: Operand = products.product(self, meta, a, b, dtype)
+        return made
+
+    def gemm(self, out: Operand, a: Operand, b: Operand) -> None:
+        """Writes the matrix product into `out`, of float32 or float64, by BLAS."""
+        products.gemm(self, out, a, b)
+
+    def refuse(self, shape: Sequence[int], wrong: Callable[..., Scalar]) -> None:
+        """Gives the program up where `wrong(i, j, ...)` holds at any positions of the shape.
+
+        The graph is then run by the ops' own kernels, of which one raises.
+        """
+        checks.refuse(self, shape, wrong)
+
+    def check_index(
+        self, index: Operand, low: int, high: int, *, ignored: int | None = None
+    ) -> None:
+        """Gives the program up unless low <= i < high for each element, or it is `ignored`."""
+        checks.check_index(self, index, low, high, ignored)
 
     # ----------------------------------------------------------------------------------- scalars
     def number(self, value: Any, dtype: DType) -> Scalar:
