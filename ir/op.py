@@ -413,6 +413,10 @@ def register(op: Op) -> Any:
     return op
 
 
+class UnknownOpError(ArgumentError, AttributeError):
+    """A name that no op has; for `hasattr`, and all that looks into modules, not an attribute."""
+
+
 def op_named(name: str) -> Op:
     """The op of this name. Raises ArgumentError with the nearest names."""
     found = OPS.get(name)
@@ -421,7 +425,7 @@ def op_named(name: str) -> Op:
 
         near = difflib.get_close_matches(name, OPS, 3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise ArgumentError(f"ops: {name!r} is not an op{hint}")
+        raise UnknownOpError(f"ops: {name!r} is not an op{hint}")
     return found
 
 

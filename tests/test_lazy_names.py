@@ -91,3 +91,10 @@ def test_public_names_are_known_to_type_checkers():
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'aotlite' has no attribute 'compil'"):
         aotlite.compil  # noqa: B018
+
+
+def test_a_name_that_is_no_op_is_no_attribute_of_the_ops():
+    """`pickle` looks into every loaded module for a function that does not say where it is from."""
+    assert not hasattr(aotlite.ops, "torch")
+    with pytest.raises(aotlite.ArgumentError, match="'truncc' is not an op; did you mean trunc"):
+        aotlite.ops.truncc(1.0)
