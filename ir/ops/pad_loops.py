@@ -86,9 +86,7 @@ def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
         if 0 in grad.shape:
             return k.map(meta, lambda *i: 0)
         sides = sides_of(tuple(size), padding)
-        runs = [
-            _single(runs_of(name, n, pair)) for n, pair in zip(size, sides, strict=True)
-        ]
+        runs = [_single(runs_of(name, n, pair)) for n, pair in zip(size, sides, strict=True)]
         if any(len(each) > _UNROLLED for each in runs):
             return None
         zero = k.number(0, accumulator(meta.dtype))

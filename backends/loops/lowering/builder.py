@@ -45,9 +45,7 @@ class ProgramBuilder:
         del self.steps[mark[1] :]
         self.checks = {key: count for key, count in self.checks.items() if count <= mark[1]}
 
-    def finish(
-        self, name: str, inputs: list[int | None], outputs: list[Placed | None]
-    ) -> Program:
+    def finish(self, name: str, inputs: list[int | None], outputs: list[Placed | None]) -> Program:
         """The program. Buffers that outputs lie in are given away."""
         for number in {placed.buffer for placed in outputs if placed is not None}:
             buffer = self.buffers[number]

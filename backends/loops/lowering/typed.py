@@ -129,9 +129,7 @@ class _Typing:
             wanted = dtypes.float64
         if int in kinds and wanted is dtypes.bool_:
             wanted = dtypes.int64
-        return [
-            cast(a, wanted) if type(a) is Scalar else scalar_of(a, wanted) for a in args
-        ]
+        return [cast(a, wanted) if type(a) is Scalar else scalar_of(a, wanted) for a in args]
 
     # --- operations
     def _of_alike(self, op: str, args: list[Scalar], given: list[Value]) -> Scalar:
@@ -227,9 +225,8 @@ def called(op: str, *args: Scalar, dtype: DType | None = None) -> Scalar:
     """The function of the library. Raises NoLoops if it has none for these dtypes."""
     try:
         from aotlite.backends.loops.functions import has
-    except ModuleNotFoundError:  # pragma: no cover
-        pass
-    else:
-        if not has(op, *[a.dtype for a in args]):
-            raise NoLoops
+    except ModuleNotFoundError as error:
+        raise NoLoops from error
+    if not has(op, [a.dtype for a in args]):
+        raise NoLoops
     return function(op, dtype or (dtypes.bool_ if op in _TESTS else args[0].dtype), *args)

@@ -373,6 +373,4 @@ def _apart(positions: tuple[Position, ...], out: Operand) -> tuple[Position, ...
     steps = tuple([1 if s == 0 else n for n, s in zip(shape, stride, strict=True)])
     if has_internal_overlap(steps, stride):
         raise NoLoops
-    return tuple(
-        [n - 1 if s == 0 else i for i, n, s in zip(positions, shape, stride, strict=True)]
-    )
+    return tuple([n - 1 if s == 0 else i for i, n, s in zip(positions, shape, stride, strict=True)])

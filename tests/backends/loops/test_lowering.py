@@ -1,0 +1,233 @@
+"""What a lowered graph computes on the interpreter is what the ops' own kernels compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.loops.expr import PRIMITIVES, walk
+from aotlite.backends.loops.interpreter import run_program, strided
+from aotlite.backends.loops.lowering import lower
+from aotlite.backends.loops.program import Extern, Kernel, Kind, Program, Store, values_of
+from aotlite.backends.reference import REFERENCE
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.builder import Builder
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS, PureOp
+from aotlite.testing.laws import graphs, graphs_of
+from tests.samples import samples_of
+from tests.stages.journeys import journeys
+
+_SAMPLES = 12
+"""Samples of each op, spread over those that there are. The long profile takes all."""
+_ULPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-13}
+
+
+def with_loops(op):
+    return type(op) is PureOp and (op.loops is not None or op.computes is not None)
+
+
+OPS_WITH_LOOPS = sorted(name for name, op in OPS.items() if with_loops(op))
+
+
+def flat(meta, array):
+    memory = np.zeros(meta.span, meta.dtype.numpy)
+    if meta.numel:
+        strided(memory, 0, meta.shape, meta.stride)[...] = array
+    return memory
+
+
+def run_lowered(graph, arrays):
+    """(program, inputs' memory afterwards, outputs)."""
+    program = lower(graph)
+    given = [flat(node.meta, a) for node, a in zip(graph.placeholders, arrays, strict=True)]
+    read = [None if n is None else a for n, a in zip(program.inputs, given, strict=True)]
+    memory = run_program(program, read)
+    outputs = [None if o is None else seen(memory[o.buffer], o) for o in program.outputs]
+    return program, given, outputs
+
+
+def seen(memory, placed):
+    return strided(
+        memory.view(placed.meta.dtype.numpy), placed.start, placed.meta.shape, placed.meta.stride
+    )
+
+
+def run_reference(graph, arrays):
+    """(inputs' memory afterwards, outputs)."""
+    buffers = []
+    for node, array in zip(graph.placeholders, arrays, strict=True):
+        buffer = NUMPY.allocate(node.meta.span, node.meta.dtype)
+        buffer[...] = 0
+        meta = node.meta
+        NUMPY.copy(NUMPY.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), array)
+        buffers.append(buffer)
+    windows = REFERENCE.compile(graph)([(buffer, 0) for buffer in buffers])
+    outputs = [
+        None if w is None else NUMPY.strided(w[0], v.meta.dtype, v.meta.shape, v.meta.stride, w[1])
+        for v, w in zip(graph.outputs, windows, strict=True)
+    ]
+    return [
+        b.view(n.dtype.numpy) for b, n in zip(buffers, graph.placeholders, strict=True)
+    ], outputs
+
+
+def is_exact(program: Program) -> bool:
+    """Whether nothing but correctly rounded operations on single elements is computed."""
+    for step in program.steps:
+        if type(step) is Extern:
+            continue
+        if type(step) is not Kernel:
+            return False
+        for statement in step.body:
+            if type(statement) is not Store or statement.combine:
+                return False
+            if any(value.op not in PRIMITIVES for value in walk(values_of(statement))):
+                return False
+    return True
+
+
+def assert_same(expected, got, exact, where):
+    if expected is None or got is None:
+        assert expected is got, where
+        return
+    assert (expected.shape, expected.dtype) == (got.shape, got.dtype), where
+    kind = expected.dtype.name
+    if exact or kind not in _ULPS:
+        same = expected == got
+        if kind in _ULPS or expected.dtype.kind == "c":
+            same |= (expected != expected) & (got != got)
+        assert np.all(same), where
+        return
+    wide = [a.astype(np.float64) for a in (expected, got)]
+    # Functions of the library are within a few units of NumPy's, and sums of another order.
+    np.testing.assert_allclose(wide[1], wide[0], rtol=_ULPS[kind], atol=_ULPS[kind], err_msg=where)
+
+
+def assert_lowered(graph, arrays, where):
+    program, memories, got = run_lowered(graph, arrays)
+    expected_memories, expected = run_reference(graph, arrays)
+    with np.errstate(all="ignore"):
+        for pair in zip([*expected_memories, *expected], [*memories, *got], strict=True):
+            assert_same(*pair, is_exact(program), where)
+
+
+def check(name, samples):
+    for case in graphs_of(name, samples):
+        assert_lowered(case.graph, case.arrays, f"{case.name}\n{lower(case.graph)}")
+
+
+# ------------------------------------------------------------------------------------- single ops
+@pytest.mark.parametrize("name", OPS_WITH_LOOPS)
+def test_an_op_lowered_is_its_kernel(name):
+    samples = samples_of(name)
+    check(name, samples[:: max(len(samples) // _SAMPLES, 1)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OPS_WITH_LOOPS)
+def test_an_op_lowered_is_its_kernel_on_every_sample(name):
+    check(name, samples_of(name))
+
+
+# ------------------------------------------------------------------------------------ whole graphs
+@pytest.mark.parametrize("case", graphs("forward", "backward", "closing"), ids=lambda c: c.name)
+def test_a_graph_lowered_is_the_graph(case):
+    arrays = case.arrays or [drawn(node.meta, k) for k, node in enumerate(case.graph.placeholders)]
+    assert_lowered(case.graph, arrays, f"{case.graph}\n{lower(case.graph)}")
+
+
+def drawn(meta, seed):
+    """Small integers: sums of them are exact in every order. Places are 0 or 1."""
+    least, end = (-3, 4) if meta.dtype.is_floating_point else (0, 2)
+    values = np.random.default_rng(seed).integers(least, end, meta.shape)
+    return (values * (4 if meta.dtype is al.uint64 else 1)).astype(meta.dtype.numpy)  # offsets
+
+
+def test_graphs_of_random_programs_lowered_are_the_graphs():
+    for journey in journeys(200):
+        for graph in (journey.partition.forward, journey.partition.backward):
+            if graph is not None:
+                arrays = [drawn(node.meta, k) for k, node in enumerate(graph.placeholders)]
+                assert_lowered(graph, arrays, str(graph))
+
+
+# ------------------------------------------------------------------------------------- structure
+def captured(function, *shapes):
+    return al.capture(function)(*[al.zeros(shape) for shape in shapes])
+
+
+@pytest.mark.rules("LOOP-1")
+def test_views_make_no_step():
+    graph = captured(lambda x: x.t()[1:].unsqueeze(0).expand(2, 2, 2), (2, 3))
+    program = lower(graph)
+    assert ((), [Kind.INPUT]) == (program.steps, [b.kind for b in program.buffers])
+    (placed,) = program.outputs
+    assert (0, 1, (2, 2, 2), (0, 1, 3)) == (
+        placed.buffer,
+        placed.start,
+        placed.meta.shape,
+        placed.meta.stride,
+    )
+
+
+@pytest.mark.rules("LOOP-1")
+def test_an_input_that_nothing_reads_has_no_buffer():
+    assert (0, None) == lower(captured(lambda x, y: x * 2.0, (2,), (3,))).inputs
+
+
+@pytest.mark.rules("LOOP-2")
+def test_a_constant_that_is_returned_is_copied_once():
+    def function(x):
+        c = al.tensor([1.0, 2.0])
+        return c, c.view(2, 1), x
+
+    program = lower(captured(function, (1,)))
+    first, second, _ = program.outputs
+    assert first.buffer == second.buffer
+    assert program.buffers[first.buffer].kind is Kind.OUTPUT
+
+
+@pytest.mark.rules("LOOP-3")
+def test_what_closing_copies_read_of_inputs_is_read_before_any_is_written():
+    """Two inputs that change places."""
+    build = Builder("swap")
+    x, y = (build.placeholder(tensor_meta((3,))) for _ in range(2))
+    for into, value in ((x, y), (y, x)):
+        build.call(OPS["copy_"], (into, value))
+    graph = build.finish([])
+    arrays = [np.arange(3, dtype=np.float32), np.full(3, 7, np.float32)]
+    _, memories, _ = run_lowered(graph, arrays)
+    assert [arrays[1].tolist(), arrays[0].tolist()] == [m.tolist() for m in memories]
+
+
+@pytest.mark.rules("LOOP-4")
+def test_axes_follow_the_memory_of_the_result():
+    (kernel,) = lower(captured(lambda x: x.t().unsqueeze(1) * 2.0, (4, 3))).steps
+    assert ((4, 3), 2) == (kernel.extents, kernel.space)
+    assert (3, 1) == kernel.body[0].address.coefficients
+
+
+@pytest.mark.rules("LOOP-6")
+@pytest.mark.parametrize(
+    ("function", "is_extern"),
+    [
+        (lambda x: x // x, True),
+        (lambda x: x // 0, True),
+        (lambda x: x & 3, False),
+        (lambda x: x.masked_fill(x > 1, 2**40), True),
+        (lambda x: x.masked_fill(x > 1, 2**20), False),
+    ],
+)
+def test_what_an_op_may_refuse_is_left_to_it(function, is_extern):
+    program = lower(al.capture(function)(al.zeros(3, dtype=al.int32)))
+    assert is_extern is any(type(step) is Extern for step in program.steps)
+
+
+@pytest.mark.rules("LOOP-7")
+@pytest.mark.parametrize("dtype", [al.int32, al.int64, al.int16, al.float64, al.uint8], ids=str)
+def test_memory_seen_as_another_dtype(dtype):
+    graph = al.capture(lambda x: (x[1:].view(dtype) == 3, x.view(dtype)))(al.zeros(3, 2))
+    values = np.array([[1.5, 2.5], [4e-45, 0.0], [-3.0, 4e-45]], np.float32)
+    assert_lowered(graph, [values], str(graph))
