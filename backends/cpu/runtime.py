@@ -1,0 +1,177 @@
+"""The runtime library of a process: thread pool, matrix products, scratch memory; written in C.
+
+Compiled once, like every kernel, and handed to compiled graphs as a struct of functions
+(`runtime.h`). Also here: how many threads it uses, which is known without a compiler too.
+Spec: `specs/cpu_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from functools import cache
+from importlib.resources import files
+
+import attrs
+
+from aotlite.backends.cpu.blas import Blas, find_blas
+from aotlite.backends.cpu.library import load_c
+from aotlite.ir.errors import ArgumentError, BackendError
+
+MOST_THREADS = 256
+_PARTS = ("runtime.c", "products.c", "arenas.c", "entries.c", "launch.c")
+_LARGEST_SHARE = 8
+"""Idle scratch memory takes at most this part of the machine's memory."""
+
+
+class _BlasFunctions(ctypes.Structure):
+    """`al_blas`"""
+
+    _fields_ = (
+        ("sgemm", ctypes.c_void_p),
+        ("dgemm", ctypes.c_void_p),
+        ("get_threads", ctypes.c_void_p),
+        ("set_threads", ctypes.c_void_p),
+        ("wide", ctypes.c_int32),
+    )
+
+
+@attrs.frozen
+class Runtime:
+    """The library, set up, and the BLAS that its products are made of."""
+
+    library: ctypes.CDLL
+    blas: Blas | None
+
+    def functions(self) -> int:
+        """The address of the `al_runtime` for the present number of threads."""
+        return int(self.library.al_runtime_now())
+
+    def workers(self) -> int:
+        """How many threads the pool has running."""
+        return int(self.library.al_workers())
+
+    def idle_bytes(self) -> int:
+        """How much scratch memory is kept that no run uses."""
+        return int(self.library.al_idle_bytes())
+
+    def limit_idle_bytes(self, limit: int) -> None:
+        """Keeps at most so much, from now on: 0 gives back what is idle."""
+        self.library.al_limit_arenas(limit)
+
+
+@cache
+def declarations() -> str:
+    """C text that a graph's file begins with: what the runtime gives. It includes nothing."""
+    return _text("runtime.h")
+
+
+def runtime_text() -> str:
+    """The whole library as one C file."""
+    return declarations() + "".join(map(_text, _PARTS))
+
+
+def _text(name: str) -> str:
+    return files("aotlite.backends.cpu").joinpath(name).read_text("utf-8")
+
+
+_lock = threading.Lock()
+_loaded: list[Runtime] = []
+_threads: list[int] = []
+
+
+def load_runtime() -> Runtime:
+    """The process's runtime; compiled, or found in the disk cache, at the first call.
+
+    Raises BackendError where there is no compiler, or where it fails.
+    """
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load())
+    return _loaded[0]
+
+
+def _load() -> Runtime:
+    runtime = set_up(load_c(runtime_text(), "runtime"))
+    runtime.library.al_set_threads(get_num_threads())
+    return runtime
+
+
+def set_up(library: ctypes.CDLL) -> Runtime:
+    """A runtime of a library that was compiled from `runtime_text`. Once for each library."""
+    blas = find_blas()
+    _declare(library)
+    functions = _BlasFunctions()
+    if blas is not None:
+        addresses = (blas.sgemm, blas.dgemm, blas.get_threads, blas.set_threads)
+        functions = _BlasFunctions(*addresses, blas.wide)
+    if library.al_setup(ctypes.byref(functions)):
+        raise BackendError("runtime: the thread pool cannot be set up in this process")
+    library.al_limit_arenas(_physical_memory() // _LARGEST_SHARE)
+    return Runtime(library, blas)
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    """Types of what the library exports, for ctypes."""
+    library.al_setup.argtypes = [ctypes.c_void_p]
+    library.al_set_threads.argtypes = [ctypes.c_int32]
+    library.al_set_threads.restype = None
+    library.al_runtime_now.restype = ctypes.c_void_p
+    library.al_limit_arenas.argtypes = [ctypes.c_int64]
+    library.al_limit_arenas.restype = None
+    library.al_idle_bytes.restype = ctypes.c_int64
+
+
+def _physical_memory() -> int:
+    """Bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def get_num_threads() -> int:
+    """How many threads compiled code uses on the CPU, the calling one included.
+
+    >>> get_num_threads() >= 1
+    True
+    """
+    if not _threads:
+        _threads.append(default_threads())
+    return _threads[-1]
+
+
+def set_num_threads(number: int) -> None:
+    """Lets compiled code use so many threads on the CPU; runs that have begun keep theirs.
+
+    Sums may change in their last bits, since work is divided by the number of threads.
+
+    >>> before = get_num_threads()
+    >>> set_num_threads(1)
+    >>> get_num_threads()
+    1
+    >>> set_num_threads(before)
+    """
+    if type(number) is not int or not 1 <= number <= MOST_THREADS:
+        raise ArgumentError(
+            f"set_num_threads: number is {number!r}, expected an int from 1 to {MOST_THREADS}"
+        )
+    _threads[:] = [number]
+    if _loaded:
+        _loaded[0].library.al_set_threads(number)
+
+
+def default_threads() -> int:
+    """As many as there are processors for this process, and at most as many as NumPy's BLAS uses.
+
+    So limits that users set for NumPy (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, threadpoolctl) hold
+    here too, and no variable is read.
+    """
+    blas = find_blas()
+    limit = blas.threads() if blas is not None else None
+    return max(1, min(_processors(), limit or MOST_THREADS, MOST_THREADS))
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
