@@ -1,0 +1,85 @@
+"""Along which axis a kernel is vectorised, and in how many partial results it sums.
+
+Input: a program after fusion; output: the same with `Kernel.vector` chosen and `Reduce.lanes` set,
+which changes the order of sums on purpose. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from aotlite.backends.loops.expr import Affine
+from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, loads_of, stores_of
+
+PARTIAL_BYTES = 256
+"""Of the partial results of one reduction: four registers of 64 bytes."""
+
+
+def scheduled(program: Program) -> Program:
+    """The program with the vector axis of each kernel chosen."""
+    steps = [
+        scheduled_kernel(step) if type(step) is Kernel and 0 not in step.extents else step
+        for step in program.steps
+    ]
+    return attrs.evolve(program, steps=tuple(steps))
+
+
+def scheduled_kernel(kernel: Kernel) -> Kernel:
+    """The kernel with a vector axis and lanes."""
+    if not kernel.extents:
+        return kernel
+    vector = vector_axis(kernel)
+    body = tuple([_with_lanes(statement, kernel, vector) for statement in kernel.body])
+    return Kernel(kernel.name, kernel.extents, kernel.space, body, vector=vector)
+
+
+def vector_axis(kernel: Kernel) -> int:
+    """The axis along which most bytes move with stride 1, those stored counted twice.
+
+    Of inner axes only the last can be: the order of reductions is that of the inner axes. What
+    does not move along an axis costs nothing there, what moves with another stride costs most.
+    """
+    count = len(kernel.extents)
+    choices = [*range(min(kernel.space, count))]
+    if kernel.space < count:
+        choices.append(count - 1)
+    gains = dict.fromkeys(choices, 0)
+    for value in loads_of(kernel):
+        _count(gains, value.args[1], value.dtype.itemsize, kernel.extents)
+    for store in stores_of(kernel):
+        _count(gains, store.address, 2 * store.value.dtype.itemsize, kernel.extents)
+    return max(choices, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
+
+
+def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple[int, ...]) -> None:
+    """Adds the bytes that an access moves to the axes along which they are neighbours."""
+    weight = itemsize
+    for coefficient, extent in zip(address.coefficients, extents, strict=True):
+        weight *= extent if coefficient else 1
+    for k in gains:
+        if abs(address.coefficients[k]) == 1:
+            gains[k] += weight
+
+
+def _with_lanes(statement: Statement, kernel: Kernel, vector: int) -> Statement:
+    if not isinstance(statement, Reduce):
+        return statement
+    lanes = 1
+    if vector >= kernel.space:
+        lanes = lanes_of(kernel, max([value.dtype.itemsize for value in statement.values]))
+    return attrs.evolve(statement, lanes=lanes)
+
+
+def lanes_of(kernel: Kernel, itemsize: int) -> int:
+    """Partial results of a reduction along the last inner axis: a power of two.
+
+    Runs of the last axis begin at the first partial where there are several of them.
+    """
+    inner = kernel.extents[kernel.space :]
+    most = PARTIAL_BYTES // itemsize
+    last = inner[-1]
+    if math.prod(inner[:-1]) > 1:
+        return math.gcd(last, most)
+    return min(most, 1 << max(last.bit_length() - 1, 0))

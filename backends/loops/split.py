@@ -1,0 +1,152 @@
+"""Reductions of few long rows as two kernels, so that they can run in parallel.
+
+Input: a program after fusion; output: one in which such a kernel stores partial results of chunks
+of its rows, and a second one combines them. The number of chunks depends on shapes and threads
+alone. This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from aotlite.backends.loops.affine import fixed, unit
+from aotlite.backends.loops.cost import points, rows
+from aotlite.backends.loops.expr import Affine, Scalar, load, name, walk
+from aotlite.backends.loops.program import (
+    Buffer,
+    Kernel,
+    Kind,
+    Program,
+    Reduce,
+    Scan,
+    Statement,
+    Step,
+    Store,
+    values_of,
+)
+from aotlite.backends.loops.rewrite import moved_body, replaced_body, split_axis
+from aotlite.backends.loops.schedule import vector_axis
+
+SMALL = 1 << 15
+"""Points that one thread computes about as fast as several."""
+COLUMNS = 512
+"""Points of a vector axis that are one unit of work."""
+UNITS = 4
+"""Units of work a thread should find."""
+
+
+def split(program: Program, threads: int) -> Program:
+    """The program with long reductions in chunks."""
+    buffers = list(program.buffers)
+    steps: list[Step] = []
+    for step in program.steps:
+        chunks = chunks_of(step, threads) if type(step) is Kernel else 1
+        if type(step) is Kernel and chunks > 1:
+            steps += _Halves(step, chunks, buffers).kernels()
+        else:
+            steps.append(step)
+    return attrs.evolve(program, buffers=tuple(buffers), steps=tuple(steps))
+
+
+def chunks_of(kernel: Kernel, threads: int) -> int:
+    """How many chunks each row is divided into; 1: the kernel stays as it is."""
+    if 0 in kernel.extents or points(kernel) < SMALL or not _is_divisible(kernel):
+        return 1
+    vector = vector_axis(kernel)
+    units = rows(kernel)
+    if vector < kernel.space:
+        units = units // kernel.extents[vector] * -(-kernel.extents[vector] // COLUMNS)
+    if units >= UNITS * threads:
+        return 1
+    wanted = -(-UNITS * threads // units)
+    return _divisor(kernel.extents[kernel.space], wanted)
+
+
+def _divisor(extent: int, wanted: int) -> int:
+    """The divisor nearest to what is wanted, from above if there is one up to 8 times it."""
+    divisors = [n for n in range(1, min(extent, 8 * wanted) + 1) if extent % n == 0]
+    return min(divisors, key=lambda n: (n < wanted, abs(n - wanted)))
+
+
+def _is_divisible(kernel: Kernel) -> bool:
+    """Whether the kernel reduces, and nothing of element level waits for a reduction."""
+    reduces = [s for s in kernel.body if type(s) is Reduce]
+    waiting = [
+        value
+        for statement in kernel.body
+        if not (isinstance(statement, Store) and statement.each_row)
+        for value in walk(values_of(statement))
+        if value.op == "name"
+    ]
+    return bool(reduces) and not waiting and all(type(s) is not Scan for s in kernel.body)
+
+
+class _Halves:
+    """The two kernels of one."""
+
+    def __init__(self, kernel: Kernel, chunks: int, buffers: list[Buffer]) -> None:
+        self.kernel = kernel
+        self.chunks = chunks
+        self.buffers = buffers
+        self.outer = kernel.extents[: kernel.space]
+
+    def kernels(self) -> list[Step]:
+        """Partial results of chunks, then their combination."""
+        kernel = self.kernel
+        reduces = [s for s in kernel.body if type(s) is Reduce]
+        partials = {k: self._partial(v) for s in reduces for k, v in _parts(s)}
+        return [self._first(partials), self._second(partials)]
+
+    def _partial(self, value: Scalar) -> Scalar:
+        """The load of a partial result, over (chunk, *rows)."""
+        number = len(self.buffers)
+        size = self.chunks * math.prod(self.outer)
+        self.buffers.append(Buffer(number, value.dtype, size, Kind.TEMPORARY))
+        strides = [math.prod(self.outer[k:]) for k in range(len(self.outer) + 1)]
+        return load(number, Affine(tuple(strides)), value.dtype)
+
+    def _first(self, partials: dict[int, Scalar]) -> Kernel:
+        """Axes (chunk, *rows | rest of the first inner axis, *other inner axes)."""
+        kernel, space = self.kernel, self.kernel.space
+        inner = kernel.extents[space] // self.chunks
+        whole = split_axis(kernel, space, inner)
+        count = len(whole.extents)
+        forms = [unit(k + 1 if k < space else k, count) for k in range(count)]
+        forms[space] = unit(0, count)
+        extents = (self.chunks, *self.outer, *whole.extents[space + 1 :])
+        kept = [s for s in whole.body if not (isinstance(s, Store) and s.each_row)]
+        body = list(moved_body(kept, tuple(forms), count))
+        for k, value in partials.items():
+            buffer, address = value.args
+            padding = (0,) * (count - len(address.coefficients))
+            into = Affine((*address.coefficients, *padding))
+            is_marked = count > space + 1
+            body.append(Store(buffer, into, name(k, value.dtype), each_row=is_marked))
+        return Kernel(kernel.name, extents, space + 1, tuple(body))
+
+    def _second(self, partials: dict[int, Scalar]) -> Kernel:
+        """Axes (*rows | chunk)."""
+        kernel, space = self.kernel, self.kernel.space
+        count = space + 1
+        memo: dict[Scalar, Scalar] = {}
+        for value in partials.values():
+            buffer, address = value.args
+            turned = Affine((*address.coefficients[1:], address.coefficients[0]))
+            memo[value] = load(buffer, turned, value.dtype)
+        body: list[Statement] = []
+        for statement in kernel.body:
+            if isinstance(statement, Reduce):
+                values = tuple([memo[partials[k]] for k in statement.names])
+                body.append(attrs.evolve(statement, values=values))
+            elif isinstance(statement, Store) and statement.each_row:
+                forms = [unit(k, count) for k in range(space)]
+                forms += [fixed(0, count)] * (len(kernel.extents) - space)
+                body += moved_body([statement], tuple(forms), count)
+        extents = (*self.outer, self.chunks)
+        return Kernel(f"{kernel.name}_rest", extents, space, tuple(replaced_body(body, {})))
+
+
+def _parts(statement: Reduce) -> list[tuple[int, Scalar]]:
+    return list(zip(statement.names, statement.values, strict=True))

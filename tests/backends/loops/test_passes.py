@@ -1,0 +1,129 @@
+"""Canonical axes, divided reductions, schedules and memory plans, over random programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotlite.backends.loops import split as splitting
+from aotlite.backends.loops.canonical import canonical
+from aotlite.backends.loops.expr import Affine, load, name
+from aotlite.backends.loops.fuse import fused
+from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.interpreter import allocated, run_program, run_step
+from aotlite.backends.loops.memory import ALIGNMENT, lives_of, planned
+from aotlite.backends.loops.program import Buffer, Kernel, Kind, Placed, Program, Reduce, Store
+from aotlite.backends.loops.split import split
+from aotlite.backends.loops.verify import verify
+from aotlite.ir.dtypes import float32
+from aotlite.ir.meta import tensor_meta
+from tests.backends.loops.drawn_programs import drawn
+
+SEEDS = range(1000, 1080)
+
+
+def arrays(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The memory of all outputs, and the inputs afterwards."""
+    given = [array.copy() for array in inputs]
+    memory = run_program(program, given)
+    return [*[memory[p.buffer] for p in program.outputs if p is not None], *given]
+
+
+def as_bytes(found: list[np.ndarray]) -> list[bytes]:
+    """Their bytes."""
+    return [array.tobytes() for array in found]
+
+
+def test_canonical_axes_change_no_bit() -> None:
+    for seed in SEEDS:
+        program, inputs = drawn(seed)
+        for before in (program, fused(program)):
+            after = canonical(before)
+            verify(after)
+            assert as_bytes(arrays(before, inputs)) == as_bytes(arrays(after, inputs)), seed
+
+
+def test_a_contiguous_kernel_has_one_axis_and_a_transposed_one_the_stores_order() -> None:
+    x = load(0, Affine((1, 12, 4)), float32)
+    flat = Kernel("flat", (4, 2, 3), 3, (Store(2, Affine((1, 12, 4)), x),))
+    turned = Kernel(
+        "turned", (3, 12), 2, (Store(2, Affine((1, 3)), load(1, Affine((12, 1)), float32)),)
+    )
+    found = canonical(Program("p", (), (flat, turned), (), ())).steps
+    assert (24,) == found[0].extents  # type: ignore[union-attr]
+    assert "kernel turned[i0<12, i1<3]:\n  b2[3*i0 + i1] = b1[i0 + 12*i1]" == str(found[1])
+
+
+def test_dividing_reductions_changes_sums_by_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "SMALL", 8)
+    monkeypatch.setattr(splitting, "COLUMNS", 2)
+    divided = 0
+    for seed in SEEDS:
+        program, inputs = drawn(seed)
+        before = canonical(fused(program))
+        after = split(before, 2)
+        verify(after)
+        verify(improved(program, 2))
+        divided += len(after.steps) - len(before.steps)
+        for step in (after, improved(program, 2)):
+            for a, b in zip(arrays(before, inputs), arrays(step, inputs), strict=True):
+                # Sums of up to 600 values of magnitude up to 1e4, in float32.
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-2, err_msg=f"seed {seed}")
+    assert divided > 10
+
+
+def test_a_full_sum_is_divided_and_a_row_sum_is_not() -> None:
+    def summed(rows: int, points: int) -> list[str]:
+        value = load(0, Affine((points, 1)), float32)
+        store = Store(1, Affine((1, 0)), name(0, float32) * 2.0, each_row=True)
+        kernel = Kernel("sum", (rows, points), 1, (Reduce((0,), "sum", (value,)), store))
+        buffers = (
+            Buffer(0, float32, rows * points, Kind.INPUT),
+            Buffer(1, float32, rows, Kind.OUTPUT),
+        )
+        placed = Placed(1, 0, tensor_meta((rows,)))
+        return [
+            str(step)
+            for step in improved(Program("p", buffers, (kernel,), (0,), (placed,)), 2).steps
+        ]
+
+    assert [
+        "kernel sum[i0<8, *i1<131072]:\n"
+        "  v0 = reduce<sum lanes=64>(b0[131072*i0 + i1])\n"
+        "  each row: b2[i0] = v0",
+        "kernel sum_rest[*i0<8]:\n"
+        "  v0 = reduce<sum lanes=8>(b2[i0])\n"
+        "  each row: b1[0] = (v0 * 2.0)",
+    ] == summed(1, 1 << 20)
+    assert 1 == len(summed(1024, 1024))
+
+
+def test_living_temporaries_never_share_memory() -> None:
+    """Run with the arena as memory, a program gives the same bits."""
+    shared = 0
+    for seed in SEEDS:
+        program, inputs = drawn(seed)
+        for before in (program, improved(program, 2)):
+            plan, lives = planned(before), lives_of(before)
+            sizes = {b.number: b.size * b.dtype.itemsize for b in before.buffers}
+            assert all(start % ALIGNMENT == 0 for start in plan.offsets.values())
+            assert all(start + sizes[n] <= plan.size for n, start in plan.offsets.items())
+            shared += sum([sizes[n] for n in lives]) > plan.size
+            assert as_bytes(arrays(before, inputs)) == as_bytes(_in_arena(before, inputs)), seed
+    assert shared > 50
+
+
+def _in_arena(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    plan = planned(program)
+    arena = np.full(plan.size, 0xA5, np.uint8)
+    given = [array.copy() for array in inputs]
+    memory = allocated(program)
+    memory.update({n: a for n, a in zip(program.inputs, given, strict=True) if n is not None})
+    for buffer in program.buffers:
+        if buffer.kind is Kind.TEMPORARY:
+            start = plan.offsets.get(buffer.number, 0)
+            end = start + buffer.size * buffer.dtype.itemsize
+            memory[buffer.number] = arena[start:end].view(buffer.dtype.numpy)
+    for step in program.steps:
+        run_step(step, memory)
+    return [*[memory[p.buffer] for p in program.outputs if p is not None], *given]
