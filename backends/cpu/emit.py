@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from aotlite.backends.cpu.emit_gemm import gemm_lines
-from aotlite.backends.cpu.emit_kernel import KernelPrinter, parameters
+from aotlite.backends.cpu.emit_kernel import KernelPrinter
 from aotlite.backends.cpu.emit_passes import cost
 from aotlite.backends.cpu.emit_scalar import Facts, Library
 from aotlite.backends.cpu.emit_types import BFLOAT16, FLOAT16, PRELUDE, memory_type
@@ -150,7 +150,7 @@ class _ProgramPrinter:
         own = [(n, self.kinds[n], n in writes(kernel), facts.region(n) == n) for n in numbers]
         arguments = ", ".join([*[self._pointer(n, "c->slots") for n in numbers], "begin", "end"])
         units = printer.loops.units
-        head = f"static void {name}({parameters(own)}, i64 begin, i64 end)"
+        head = f"static void {name}({_parameters(own)}, i64 begin, i64 end)"
         task = [
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
@@ -207,6 +207,16 @@ class _ProgramPrinter:
             kind = memory_type(buffer.dtype)
             return f"({kind} *)((u8 *){slots}[{len(self.slots)}] + {self.layout.offsets[number]})"
         return f"{slots}[{self.slots.index(number)}]"
+
+
+def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
+    """The C parameters for buffers: (number, dtype, written, alone in its memory)."""
+    found = []
+    for number, dtype, written, alone in buffers:
+        const = "" if written else "const "
+        restrict = "restrict " if alone else ""
+        found.append(f"{const}{memory_type(dtype)} *{restrict}b{number}")
+    return ", ".join(found)
 
 
 def _parallel(name: str, units: int, cost_: float) -> list[str]:

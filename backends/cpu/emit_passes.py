@@ -9,6 +9,7 @@ Spec: `specs/c_printer.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -236,17 +237,18 @@ def without_lets(body: Iterable[Statement]) -> list[Statement]:
     return found
 
 
-def with_values(statement: Statement, change: Callable[[Scalar], Scalar]) -> Statement:
+Changed = TypeVar("Changed", bound=Statement)
+
+
+def with_values(statement: Changed, change: Callable[[Scalar], Scalar]) -> Changed:
     """The statement with each of its values changed."""
-    match statement:
-        case Store(value=value, address=address):
-            pairs = tuple([(change(each), step) for each, step in address.dynamic])
-            moved = attrs.evolve(address, dynamic=pairs)
-            return attrs.evolve(statement, value=change(value), address=moved)
-        case Let(value=value):
-            return attrs.evolve(statement, value=change(value))
-        case _:
-            return attrs.evolve(statement, values=tuple(map(change, statement.values)))
+    if type(statement) is Store:
+        pairs = tuple([(change(each), step) for each, step in statement.address.dynamic])
+        address = attrs.evolve(statement.address, dynamic=pairs)
+        return attrs.evolve(statement, value=change(statement.value), address=address)
+    if type(statement) is Let:
+        return attrs.evolve(statement, value=change(statement.value))
+    return attrs.evolve(statement, values=tuple(map(change, statement.values)))
 
 
 def of_no_points(body: Iterable[Statement]) -> list[Statement]:

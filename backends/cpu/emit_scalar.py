@@ -105,16 +105,20 @@ class Facts:
         """What is computed wherever the scalar is: not the branches of a lazy `where`."""
         return scalar.args[:1] if self.is_lazy(scalar) else scalar.operands
 
-    def computed(self, roots: Iterable[Scalar]) -> set[Scalar]:
-        """All that is computed at each point for these values."""
-        found: set[Scalar] = set()
-        todo = list(roots)
+    def in_order(self, roots: Iterable[Scalar]) -> list[Scalar]:
+        """The same, in the order of the values, uppermost first."""
+        found: dict[Scalar, None] = {}
+        todo = list(roots)[::-1]
         while todo:
             scalar = todo.pop()
             if scalar not in found:
-                found.add(scalar)
-                todo += self.computed_for(scalar)
-        return found
+                found[scalar] = None
+                todo += self.computed_for(scalar)[::-1]
+        return list(found)
+
+    def computed(self, roots: Iterable[Scalar]) -> set[Scalar]:
+        """All that is computed at each point for these values."""
+        return set(self.in_order(roots))
 
     def axes(self, root: Scalar) -> int:
         """The axes that a value varies over, as bits."""

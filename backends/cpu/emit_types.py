@@ -62,6 +62,8 @@ BITS(bits_i64_f64, i64, f64)
 BITS(bits_u64_f64, u64, f64)
 BITS(bits_f64_i64, f64, i64)
 BITS(bits_f64_u64, f64, u64)
+INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+INLINE i64 most(i64 a, i64 b) { return a < b ? b : a; }
 /* Quotients that no divisor traps on. */
 #define DIVISION(type, unsigned_type) \\
     INLINE type idiv_##type(type a, type b) \\

@@ -1,0 +1,82 @@
+"""How the axes of a kernel become loops.
+
+Output: frozen `Geometry`. Nothing here is of C. Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from aotlite.backends.loops.program import Kernel
+
+BLOCK = 4096
+"""Points of the vector axis that a unit without inner axes takes, where rows are few."""
+COLUMNS = 512
+"""Points of the vector axis in a unit that reduces along other axes."""
+FEW_ROWS = 64
+
+
+@attrs.frozen
+class Geometry:
+    """The loops of a kernel: units, which run in parallel, inner axes, the vector axis."""
+
+    extents: tuple[int, ...]
+    space: int
+    vector: int | None
+    """The axis of the innermost loop if it is a space axis; else it is the last inner axis."""
+    block: int
+    """Points of the vector axis in a unit; its extent where it is not divided."""
+
+    @property
+    def outer(self) -> list[int]:
+        """The axes whose positions a unit has one of."""
+        return [k for k in range(self.space) if k != self.vector]
+
+    @property
+    def inner(self) -> list[int]:
+        """The inner axes."""
+        return list(range(self.space, len(self.extents)))
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the vector axis has."""
+        return 1 if self.vector is None else -(-self.extents[self.vector] // self.block)
+
+    @property
+    def units(self) -> int:
+        """The number of units."""
+        return math.prod([self.extents[k] for k in self.outer]) * self.blocks
+
+    @property
+    def points(self) -> int:
+        """Inner points."""
+        return math.prod([self.extents[k] for k in self.inner])
+
+    @property
+    def width(self) -> int:
+        """Elements of a local array for each inner point."""
+        return 1 if self.vector is None else self.block
+
+    @property
+    def innermost(self) -> int | None:
+        """The axis of the innermost loop; None where there is no axis."""
+        if self.vector is not None:
+            return self.vector
+        return len(self.extents) - 1 if self.inner else None
+
+
+def geometry(kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
+    """The loops of a kernel; one without a decided vector axis has its last axis."""
+    vector = len(extents) - 1 if kernel.vector is None else kernel.vector
+    if vector >= kernel.space or vector < 0:
+        return Geometry(extents, kernel.space, None, 1)
+    extent = extents[vector]
+    rows = math.prod(extents[: kernel.space]) // max(extent, 1)
+    block = extent
+    if len(extents) > kernel.space:
+        block = min(extent, COLUMNS)
+    elif rows < FEW_ROWS:
+        block = min(extent, BLOCK)
+    return Geometry(extents, kernel.space, vector, max(block, 1))

@@ -1,0 +1,221 @@
+"""Loops split where conditions on axes change: interiors of rolls, pads and joins without conditions.
+
+A condition compares affine forms of axes. Along one axis it is constant but for a few *flips*, whose
+places depend on the other axes by a common *base*. A loop is split at all flips of one base.
+Input: values; output: ranges of an axis, and what conditions are in each. Nothing here is of C.
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from aotlite.backends.loops.expr import (
+    COMPARISONS,
+    Affine,
+    Scalar,
+    const,
+    load,
+    rebuilt,
+    walk,
+    where,
+)
+from aotlite.ir import dtypes
+
+Base = tuple[tuple[int, int], ...]
+"""(axis, coefficient) pairs."""
+FLIPS = 6
+"""A loop is split at so many places at most: every part is a text of its own."""
+_OPPOSITE = {"gt": "lt", "ge": "le"}
+
+
+@attrs.frozen
+class Condition:
+    """A comparison along one axis: `first` up to the first flip, then the other, and so on."""
+
+    scalar: Scalar
+    base: Base
+    first: bool
+    flips: tuple[int, ...]
+    """Places from which it is the other, less the base."""
+
+    def at(self, place: int) -> bool:
+        """Its truth at a place less the base."""
+        return self.first ^ (sum(flip <= place for flip in self.flips) % 2 == 1)
+
+
+@attrs.frozen
+class Part:
+    """A range of an axis, [begin, end) less the base (None: from the start, to the end of the
+    loop), and what the conditions are there."""
+
+    base: Base
+    begin: int | None
+    end: int | None
+    truths: Mapping[Scalar, bool]
+
+
+def parts(roots: Iterable[Scalar], axis: int, *, moving: bool) -> list[list[Part]]:
+    """How to split a loop along an axis: parts by constant flips, then by flips of one base.
+
+    The first list splits the whole loop, the second each of its parts. `moving` allows flips that
+    depend on other axes.
+    """
+    found: dict[Base, list[Condition]] = {}
+    for scalar in walk(roots):
+        if scalar.op in COMPARISONS and scalar.args[0].dtype is dtypes.int64:
+            condition = _condition(scalar, axis)
+            if condition is not None:
+                found.setdefault(condition.base, []).append(condition)
+    fixed = found.pop((), [])
+    moved = next(iter(found.values()), []) if moving else []
+    return [_parts((), fixed), _parts(moved[0].base if moved else (), moved)]
+
+
+def _parts(base: Base, conditions: list[Condition]) -> list[Part]:
+    flips = sorted({flip for each in conditions for flip in each.flips})
+    if not flips or len(flips) > FLIPS:
+        return [Part((), None, None, {})]
+    edges: list[int | None] = [None, *flips, None]
+    found = []
+    for begin, end in zip(edges, edges[1:], strict=False):
+        place = flips[0] - 1 if begin is None else begin
+        truths = {each.scalar: each.at(place) for each in conditions}
+        found.append(Part(base, begin, end, truths))
+    return found
+
+
+def folded(roots_truths: Mapping[Scalar, bool]) -> Callable[[Scalar], Scalar]:
+    """A rewriting of values in which these conditions are known."""
+    memo: dict[Scalar, Scalar] = {
+        scalar: const(truth, dtypes.bool_) for scalar, truth in roots_truths.items()
+    }
+
+    def change(root: Scalar) -> Scalar:
+        return rebuilt(root, _logic, memo)
+
+    return change
+
+
+def _logic(scalar: Scalar) -> Scalar | None:
+    """A logical operation on constants, and a comparison of them, as its result."""
+    if scalar.op in ("and", "or"):
+        for one, other in (scalar.args, scalar.args[::-1]):
+            if one.op == "const":
+                return other if one.args[0] == (scalar.op == "and") else one
+    if scalar.op == "not" and scalar.args[0].op == "const":
+        return const(not scalar.args[0].args[0], dtypes.bool_)
+    return None
+
+
+# --------------------------------------------------------------------------------- affine forms
+Form = tuple[dict[int, int], int]
+"""Coefficients of axes, and a constant."""
+
+
+def form(scalar: Scalar) -> Form | None:
+    """An integer value as an affine form of axes, if it is one."""
+    match scalar.op:
+        case "const":
+            return {}, int(scalar.args[0])
+        case "axis":
+            return {scalar.args[0]: 1}, 0
+        case "neg":
+            return _scaled(form(scalar.args[0]), -1)
+        case "add" | "sub":
+            second = _scaled(form(scalar.args[1]), 1 if scalar.op == "add" else -1)
+            return _added(form(scalar.args[0]), second)
+        case "mul":
+            a, b = form(scalar.args[0]), form(scalar.args[1])
+            if a is not None and b is not None and not (a[0] and b[0]):
+                return _scaled(a, b[1]) if a[0] else _scaled(b, a[1])
+    return None
+
+
+def _scaled(a: Form | None, by: int) -> Form | None:
+    if a is None:
+        return None
+    return {k: c * by for k, c in a[0].items() if c * by}, a[1] * by
+
+
+def _added(a: Form | None, b: Form | None) -> Form | None:
+    if a is None or b is None:
+        return None
+    total = {k: a[0].get(k, 0) + b[0].get(k, 0) for k in (*a[0], *b[0])}
+    return {k: c for k, c in total.items() if c}, a[1] + b[1]
+
+
+def _condition(scalar: Scalar, axis: int) -> Condition | None:
+    """How a comparison goes along an axis, if it is one of affine forms that vary along it."""
+    a, b = form(scalar.args[0]), form(scalar.args[1])
+    op = scalar.op
+    if op in _OPPOSITE:
+        a, b, op = b, a, _OPPOSITE[op]
+    apart = _added(a, _scaled(b, -1))
+    if apart is None or axis not in apart[0]:
+        return None
+    rest, number = dict(apart[0]), apart[1]
+    step = rest.pop(axis)
+    if rest and abs(step) != 1:
+        return None
+    sign = -1 if step > 0 else 1
+    base = tuple(sorted((k, sign * c) for k, c in rest.items()))
+    return _flips(scalar, op, base, (step, number))
+
+
+def _flips(scalar: Scalar, op: str, base: Base, line: tuple[int, int]) -> Condition | None:
+    """The condition `step * x + number op 0`."""
+    step, number = line
+    if op == "le":
+        op, number = "lt", number - 1
+    if op == "lt":
+        # Up: true before the least x at which it is not below 0. Down: false up to there.
+        flip = -(number // step) if step > 0 else number // -step + 1
+        return Condition(scalar, base, step > 0, (flip,))
+    if number % step:
+        return Condition(scalar, base, op == "ne", ())
+    return Condition(scalar, base, op == "ne", (-number // step, -number // step + 1))
+
+
+# ------------------------------------------------------------------------------ chosen addresses
+def with_chosen_addresses(root: Scalar, fixed: Callable[[Scalar], bool]) -> Scalar:
+    """The value with `where`s of two loads of a buffer as one load at a chosen address.
+
+    Done where only the start differs and `fixed` says that the condition does not change in the
+    innermost loop: then the address is chosen before it (rolls along outer axes).
+    """
+
+    def change(scalar: Scalar) -> Scalar | None:
+        if scalar.op != "where" or not fixed(scalar.args[0]):
+            return None
+        return _joined(*scalar.args)
+
+    return rebuilt(root, change)
+
+
+def _joined(condition: Scalar, a: Scalar, b: Scalar) -> Scalar | None:
+    if a.op != "load" or b.op != "load" or a.args[0] != b.args[0]:
+        return None
+    first, second = _start(a.args[1]), _start(b.args[1])
+    if first is None or second is None or a.args[1].coefficients != b.args[1].coefficients:
+        return None
+    chosen = where(condition, first, second)
+    return load(a.args[0], Affine(a.args[1].coefficients, 0, ((chosen, 1),)), a.dtype)
+
+
+def _start(address: Affine) -> Scalar | None:
+    """The start of an address that is a number or was chosen."""
+    if not address.dynamic:
+        return const(address.start, dtypes.int64)
+    value, step = address.dynamic[0]
+    chosen = value.op == "where" and len(address.dynamic) == 1 and step == 1
+    return value if chosen and address.start == 0 and _is_choice(value) else None
+
+
+def _is_choice(value: Scalar) -> bool:
+    """Whether a value chooses between constants."""
+    if value.op == "const":
+        return True
+    return value.op == "where" and _is_choice(value.args[1]) and _is_choice(value.args[2])
