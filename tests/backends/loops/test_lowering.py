@@ -209,12 +209,26 @@ def test_axes_follow_the_memory_of_the_result():
     assert (3, 1) == kernel.body[0].address.coefficients
 
 
+@pytest.mark.rules("LOOP-5")
+@pytest.mark.parametrize("dtype", [al.float16, al.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [lambda a, b: a + b, lambda a, b: b - a, lambda a, b: a * b])
+def test_operands_are_rounded_to_16_bits_before_they_are_widened(function, dtype):
+    """A number, or a tensor that counts as one, is rounded first, where the op's kernel does so."""
+    a, b = al.zeros(3, dtype=dtype), al.zeros((), dtype=al.float64)
+    for graph in (al.capture(function)(a, b), al.capture(lambda a: function(a, 1 / 3))(a)):
+        assert not any(type(step) is Extern for step in lower(graph).steps)
+        arrays = [np.array([1.0, 0.1, 3000.0], dtype.numpy), np.float64(1 / 3)]
+        assert_lowered(graph, arrays[: len(graph.placeholders)], str(graph))
+
+
 @pytest.mark.rules("LOOP-6")
 @pytest.mark.parametrize(
     ("function", "is_extern"),
     [
         (lambda x: x // x, True),
         (lambda x: x // 0, True),
+        (lambda x: x.div(x, rounding_mode="trunc"), True),
+        (lambda x: x.div(-2, rounding_mode="trunc"), False),
         (lambda x: x & 3, False),
         (lambda x: x.masked_fill(x > 1, 2**40), True),
         (lambda x: x.masked_fill(x > 1, 2**20), False),
