@@ -25,7 +25,10 @@ from aotlite.ir.ops.create import COPY, COPY_
 from aotlite.ir.ops.reinterpret import VIEW_DTYPE_COPY
 from aotlite.ir.ops.structure import GETITEM
 
-_WITHOUT_LOOPS = (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+_WITH_LOOPS = frozenset(
+    set(dtypes.DTYPES)
+    - {dtypes.float8_e4m3fn, dtypes.float8_e5m2, dtypes.complex64, dtypes.complex128}
+)
 
 
 def lower(graph: Graph) -> Program:
@@ -38,7 +41,7 @@ def lower(graph: Graph) -> Program:
 
 def has_loops(dtype: DType) -> bool:
     """Whether kernels may compute with this dtype."""
-    return not dtype.is_complex and dtype not in _WITHOUT_LOOPS
+    return dtype in _WITH_LOOPS
 
 
 @attrs.define
@@ -139,31 +142,28 @@ class _Lowering:
         return stored.itemsize == dtype.itemsize and has_loops(stored) and has_loops(dtype)
 
     def _computed(self, node: Node, op: PureOp) -> Any:
-        args = _mapped(node.args, self._read)
-        if self._is_for_loops(node, args):
+        args = tuple([self._read(a) for a in node.args])
+        if op.loops is not None or (op.scalar is not None and op.computes is not None):
             made = self._loops(node, op, args)
             if made is not None:
                 return made
         return self._extern(node, op, args)
 
-    def _read(self, node: Node) -> Placed:
-        placed: Placed = self.readable.get(node) or self.values[node]
-        return placed
-
-    def _is_for_loops(self, node: Node, args: tuple[Any, ...]) -> bool:
-        metas = node.meta if type(node.meta) is tuple else (node.meta,)
-        seen = [meta.dtype for meta in metas]  # type: ignore[union-attr]
-        _mapped(args, lambda placed: seen.append(placed.meta.dtype), Placed)
-        return all(map(has_loops, seen))
+    def _read(self, argument: Any) -> Any:
+        """The argument with values for nodes."""
+        if type(argument) is Node:
+            return self.readable.get(argument) or self.values[argument]
+        if type(argument) is tuple:
+            return tuple([self._read(item) for item in argument])
+        return argument
 
     def _loops(self, node: Node, op: PureOp, args: tuple[Any, ...]) -> Any:
         """Where the results lie, computed by kernels; None where there is no loop form."""
-        if op.loops is None and (op.scalar is None or op.computes is None):
-            return None
         mark = self.builder.mark
         k = Writer(self.builder, op.name)
-        operands = _mapped(args, lambda placed: Operand(k, placed), Placed)
         try:
+            operands = tuple([_operand(k, a) for a in args])
+            _check_dtypes(node.meta)
             if op.loops is not None:
                 made = op.loops(k, node.meta, *operands)
             else:
@@ -239,12 +239,15 @@ def _meta(node: Node) -> TensorMeta:
     return node.meta
 
 
-def _mapped(args: Any, function: Any, kind: type = Node) -> Any:
-    """Arguments with a function applied to those of this class, those in lists too."""
+def _operand(k: Writer, value: Any) -> Any:
+    """The argument with operands for values. Raises NoLoops for a dtype that has none."""
+    if type(value) is Placed:
+        _check_dtypes(value.meta)
+        return Operand(k, value)
+    return tuple([_operand(k, item) for item in value]) if type(value) is tuple else value
 
-    def mapped(value: Any) -> Any:
-        if type(value) is tuple:
-            return _mapped(value, function, kind)
-        return function(value) if type(value) is kind else value
 
-    return tuple([mapped(value) for value in args])
+def _check_dtypes(meta: Any) -> None:
+    for each in meta if type(meta) is tuple else (meta,):
+        if each.dtype not in _WITH_LOOPS:
+            raise NoLoops

@@ -1,18 +1,21 @@
 """Pointwise ops as loops, by the scalar expression of their declaration.
 
 Operands are cast, numbers held, and results rounded as the op's kernel does it
-(`ir/ops/declare.py`). Spec: `specs/lowering.md`.
+(`ir/ops/declare.py`). What that comes to depends on the operands' dtypes and the numbers alone: it
+is a template, made once. Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from aotlite.backends.loops.expr import Scalar, cast
+from aotlite.backends.loops.expr import Scalar, cast, parameter, walk, with_operands
 from aotlite.backends.loops.lowering.builder import NoLoops
-from aotlite.backends.loops.lowering.typed import scalar_of, typed
+from aotlite.backends.loops.lowering.typed import Typing, scalar_of
 from aotlite.backends.loops.lowering.writer import Operand, Writer
 from aotlite.ir import dtypes
+from aotlite.ir.binding import CACHE_LIMIT
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp
@@ -20,28 +23,76 @@ from aotlite.ir.ops.declare import number_in
 from aotlite.ir.scalar import symbol
 
 _KINDS = frozenset(NUMBERS)
+_TEMPLATES: dict[tuple[Any, ...], Template | None] = {}
 
 
 def pointwise_loops(k: Writer, op: PureOp, meta: TensorMeta, args: tuple[Any, ...]) -> Operand:
     """The kernel of a pointwise op. Raises NoLoops where it has no loop form."""
+    template = _template_for(op, meta.dtype, args)
+    if template is None:
+        raise NoLoops
+    operands = [a for a in args if type(a) is Operand]
+    if template.refuses is not None:
+        wrong = template.refuses
+        k.refuse(meta.shape, lambda *i: wrong.on([a.at(i) for a in operands]))
+    return k.elementwise(meta, lambda load: template.on([load(a) for a in operands]))
+
+
+class Template:
+    """An expression of parameters, for other scalars in their place."""
+
+    def __init__(self, root: Scalar, refuses: Template | None = None) -> None:
+        nodes = list(walk([root]))
+        places = {node: place for place, node in enumerate(nodes)}
+        self.plan = [(node, [places[each] for each in node.operands]) for node in nodes]
+        self.refuses = refuses
+        """Whether the op refuses the operands' values when it runs."""
+
+    def on(self, operands: Sequence[Scalar]) -> Scalar:
+        """The expression with these scalars as parameters."""
+        found: list[Scalar] = []
+        for node, places in self.plan:
+            if places:
+                found.append(with_operands(node, tuple([found[place] for place in places])))
+            else:
+                found.append(operands[node.args[0]] if node.op == "parameter" else node)
+        return found[-1]
+
+
+# ----------------------------------------------------------------------------------- templates
+def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> Template | None:
+    key = (op, result, *map(_key, args))
+    if key not in _TEMPLATES:
+        if len(_TEMPLATES) >= CACHE_LIMIT:
+            _TEMPLATES.clear()
+        _TEMPLATES[key] = _made(op, result, args)
+    return _TEMPLATES[key]
+
+
+def _key(value: Any) -> Any:
+    """What a template depends on: 1, 1.0 and True are different numbers, as are 0.0 and -0.0."""
+    if type(value) is Operand:
+        return value.dtype, not value.shape
+    return type(value), str(value) if type(value) is float else value
+
+
+def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> Template | None:
     assert op.scalar is not None and op.computes is not None and op.holds is not None
     promoted = _promoted(op, args)
     narrow, wide = op.holds(promoted), op.computes(promoted)
     if wide.is_complex:
-        raise NoLoops
-    numbers = [_number(op, i, a, narrow, wide) for i, a in enumerate(args)]
-    symbols = [symbol(str(i)) if type(a) is Operand else a for i, a in enumerate(numbers)]
-    tree = op.scalar(*symbols)
-
-    def element(*positions: Any) -> Scalar:
-        operands = {
-            str(i): _operand(op, i, a, positions, (narrow, wide))
-            for i, a in enumerate(args)
-            if type(a) is Operand
-        }
-        return cast(scalar_of(typed(tree, operands, wide), wide), meta.dtype)
-
-    return k.map(meta, element)
+        return None
+    try:
+        numbers = [_number(op, i, a, narrow, wide) for i, a in enumerate(args)]
+        tree = op.scalar(
+            *[symbol(str(i)) if type(a) is Operand else a for i, a in enumerate(numbers)]
+        )
+        typing = Typing(_operands(op, args, narrow, wide), wide)
+        value = cast(scalar_of(typing.value(tree), wide), result)
+    except (NoLoops, ArithmeticError):  # one number divided by another, which is 0
+        return None
+    refused = typing.refused
+    return Template(value, None if refused is None else Template(refused))
 
 
 def _promoted(op: PureOp, args: tuple[Any, ...]) -> DType:
@@ -69,12 +120,13 @@ def _number(op: PureOp, i: int, value: Any, narrow: DType, wide: DType) -> Any:
     return number_in(wide if op.numbers == "wide" else narrow, value)
 
 
-def _operand(
-    op: PureOp, i: int, a: Operand, positions: Any, computes: tuple[DType, DType]
-) -> Scalar:
-    """An operand's element in the dtype that is computed in."""
-    narrow, wide = computes
-    value = a.at(positions)
-    if wide is not narrow and not (op.numbers == "wide" and i and not a.shape):
-        value = cast(value, narrow)  # 16-bit floats: rounded before they are widened
-    return cast(value, wide)
+def _operands(op: PureOp, args: tuple[Any, ...], narrow: DType, wide: DType) -> dict[str, Scalar]:
+    """Parameters for the operands' elements, in the dtype that is computed in."""
+    found: dict[str, Scalar] = {}
+    for i, a in enumerate(args):
+        if type(a) is Operand:
+            value = parameter(len(found), a.dtype)
+            if wide is not narrow and not (op.numbers == "wide" and i and not a.shape):
+                value = cast(value, narrow)  # 16-bit floats: rounded before they are widened
+            found[str(i)] = cast(value, wide)
+    return found

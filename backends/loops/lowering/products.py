@@ -32,9 +32,7 @@ class _Matrix:
     @property
     def turned(self) -> _Matrix:
         """The transposed matrix."""
-        return _Matrix(
-            self.operand, self.batch, self.columns, self.rows, self.column, self.row
-        )
+        return _Matrix(self.operand, self.batch, self.columns, self.rows, self.column, self.row)
 
     def window(self) -> Window:
         placed = self.operand.placed

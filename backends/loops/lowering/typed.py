@@ -44,11 +44,6 @@ _DIVIDES = {"floor_divide", "fmod", "remainder"}
 _TESTS = {"isnan", "isinf", "signbit"}
 
 
-def typed(expr: Any, operands: Mapping[str, Value], dtype: DType) -> Value:
-    """The expression on these operands. Numbers that stand alone are of this dtype."""
-    return _Typing(operands, dtype).value(expr)
-
-
 def truth(value: Scalar) -> Scalar:
     """Whether the value is not 0."""
     return value if value.dtype is dtypes.bool_ else make("ne", value, 0)
@@ -65,13 +60,15 @@ def scalar_of(value: Value, dtype: DType) -> Scalar:
     return const(value, dtype)
 
 
-class _Typing:
-    """One walk over an expression."""
+class Typing:
+    """One walk over an expression. Numbers that stand alone are of `dtype`."""
 
     def __init__(self, operands: Mapping[str, Value], dtype: DType) -> None:
         self.operands = operands
         self.dtype = dtype
         self.known: dict[int, Value] = {}
+        self.refused: Scalar | None = None
+        """Whether the op refuses these operands when it runs."""
 
     def value(self, expr: Any) -> Value:
         """The value of a subtree, computed once."""
@@ -88,8 +85,10 @@ class _Typing:
         if expr.op == "trunc" and type(expr.args[0]) is Expr and expr.args[0].op == "div":
             a, b = map(self.value, expr.args[0].args)
             if not _is_float(a) and not _is_float(b):
-                return make("idiv", *self.alike(a, _divisor(b)))
+                return self._quotient(a, b)
         args = [self.value(a) for a in expr.args]
+        if expr.op in _DIVIDES and not any(map(_is_float, args)):
+            args[1] = self._divisor(args[1])
         if expr.op == "cast":
             return cast(scalar_of(args[0], self.dtype), args[1])
         if expr.op == "where":
@@ -98,12 +97,12 @@ class _Typing:
             return self._of_numbers(expr.op, args)
         if expr.op == "pow":
             return self._power(*args)
-        return self._of_alike(expr.op, self.alike(*args), args)
+        return self._of_alike(expr.op, self.alike(*args))
 
     def _of_numbers(self, op: str, args: list[Any]) -> Value:
         if op in _FOLDS:
             return _FOLDS[op](*args)
-        return self._of_alike(op, [scalar_of(a, self.dtype) for a in args], args)
+        return self._of_alike(op, [scalar_of(a, self.dtype) for a in args])
 
     def _where(self, condition: Value, then: Value, other: Value) -> Value:
         if type(condition) is not Scalar:
@@ -132,7 +131,7 @@ class _Typing:
         return [cast(a, wanted) if type(a) is Scalar else scalar_of(a, wanted) for a in args]
 
     # --- operations
-    def _of_alike(self, op: str, args: list[Scalar], given: list[Value]) -> Scalar:
+    def _of_alike(self, op: str, args: list[Scalar]) -> Scalar:
         dtype = args[0].dtype
         if op in _LOGIC or op == "logical_not":
             return make(_LOGIC.get(op, "not"), *map(truth, args))
@@ -142,7 +141,25 @@ class _Typing:
             return _of_bools(op, args)
         if dtype.is_floating_point:
             return _of_floats(op, args)
-        return _of_integers(op, args, given)
+        return _of_integers(op, args)
+
+    def _divisor(self, value: Value) -> Value:
+        """What integers are divided by: 1 where it is 0, which the op refuses."""
+        if type(value) is not Scalar:
+            if value == 0:
+                raise NoLoops
+            return value
+        zero = make("eq", value, 0)
+        self.refused = zero if self.refused is None else self.refused | zero
+        return where(zero, 1, value)
+
+    def _quotient(self, a: Value, b: Value) -> Scalar:
+        """Of integers, rounded towards 0. The least one divided by -1 has none that fits."""
+        x, y = self.alike(a, self._divisor(b))
+        if not y.dtype.is_signed:
+            return make("idiv", x, y)
+        negated = make("eq", y, -1)
+        return where(negated, -x, make("idiv", x, where(negated, 1, y)))
 
     def _power(self, base: Value, exponent: Value) -> Scalar:
         a, b = self.alike(base, exponent)
@@ -170,14 +187,6 @@ def _is_float(value: Value) -> bool:
     return value.dtype.is_floating_point if type(value) is Scalar else type(value) is float
 
 
-def _divisor(value: Value) -> Value:
-    """A number that integers may be divided by."""
-    number = value.args[0] if type(value) is Scalar and value.op == "const" else value
-    if type(number) is Scalar or number == 0:
-        raise NoLoops
-    return value
-
-
 def _of_bools(op: str, args: list[Scalar]) -> Scalar:
     known = _BOOLS.get(op) or _BITS.get(op) or ("not" if op == "invert" else None)
     if known is not None:
@@ -189,7 +198,7 @@ def _of_bools(op: str, args: list[Scalar]) -> Scalar:
     raise NoLoops
 
 
-def _of_integers(op: str, args: list[Scalar], given: list[Value]) -> Scalar:
+def _of_integers(op: str, args: list[Scalar]) -> Scalar:
     if op in ("add", "sub", "mul", "neg", *_BITS):
         return make(op, *args)
     if op in _WHOLE or (op == "abs" and not args[0].dtype.is_signed):
@@ -202,8 +211,6 @@ def _of_integers(op: str, args: list[Scalar], given: list[Value]) -> Scalar:
         return args[0] < 0
     if op == "div":
         return make("div", *[cast(a, dtypes.float64) for a in args])
-    if op in _DIVIDES:
-        _divisor(given[1])
     return called(op, *args)
 
 

@@ -63,7 +63,10 @@ class Operand:
 
     def __getitem__(self, positions: Position | tuple[Position, ...]) -> Scalar:
         """The element at these positions. Out of range only where a `where` does not take it."""
-        address = self.address(positions if type(positions) is tuple else (positions,))
+        return self.load(self.address(positions if type(positions) is tuple else (positions,)))
+
+    def load(self, address: Affine) -> Scalar:
+        """The element at an address of the buffer, in the operand's dtype."""
         stored = self.writer.program.buffers[self.placed.buffer].dtype
         return expr.bits(expr.load(self.placed.buffer, address, stored), self.dtype)
 
@@ -132,6 +135,28 @@ class Writer:
         positions = _apart(axes[1], out)
         value = element(*positions)
         self._kernel(axes[0], len(axes[0]), [self._stored(out, positions, value)])
+        return out
+
+    def elementwise(
+        self, meta: TensorMeta, element: Callable[[Callable[[Operand], Scalar]], Computed]
+    ) -> Operand:
+        """The tensor whose elements are `element(load)`, where `load(a)` is that of a at the same
+        place. As `map`, without indexes."""
+        out, shape, rank = self.new(meta), meta.shape, len(meta.shape)
+        if 0 in shape or not (meta.contiguous or meta.dense):
+            return self.store(out, lambda *i: element(lambda a: a.at(i)))
+        order = range(rank) if meta.contiguous else by_stride(meta.stride)
+        places = [k for k in order if shape[k] != 1]
+
+        def load(a: Operand) -> Scalar:
+            sizes, stride, more = a.shape, a.stride, rank - len(a.shape)
+            steps = [0 if k < more or sizes[k - more] == 1 else stride[k - more] for k in places]
+            return a.load(Affine(tuple(steps), a.placed.start))
+
+        value = self.cast(element(load), meta.dtype)
+        address = Affine(tuple([meta.stride[k] for k in places]))
+        store = Store(out.placed.buffer, address, value)
+        self._kernel(tuple([shape[k] for k in places]), len(places), [store])
         return out
 
     def reduce(

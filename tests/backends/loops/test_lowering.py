@@ -9,7 +9,7 @@ import aotlite as al
 from aotlite.backends.loops.expr import PRIMITIVES, walk
 from aotlite.backends.loops.interpreter import run_program, strided
 from aotlite.backends.loops.lowering import lower
-from aotlite.backends.loops.program import Extern, Kernel, Kind, Program, Store, values_of
+from aotlite.backends.loops.program import Extern, GivenUp, Kernel, Kind, Program, Store, values_of
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.builder import Builder
@@ -225,18 +225,31 @@ def test_operands_are_rounded_to_16_bits_before_they_are_widened(function, dtype
 @pytest.mark.parametrize(
     ("function", "is_extern"),
     [
-        (lambda x: x // x, True),
         (lambda x: x // 0, True),
-        (lambda x: x.div(x, rounding_mode="trunc"), True),
-        (lambda x: x.div(-2, rounding_mode="trunc"), False),
         (lambda x: x & 3, False),
         (lambda x: x.masked_fill(x > 1, 2**40), True),
         (lambda x: x.masked_fill(x > 1, 2**20), False),
     ],
 )
-def test_what_an_op_may_refuse_is_left_to_it(function, is_extern):
+def test_numbers_that_an_op_refuses_are_left_to_it(function, is_extern):
     program = lower(al.capture(function)(al.zeros(3, dtype=al.int32)))
     assert is_extern is any(type(step) is Extern for step in program.steps)
+
+
+def quotient(x, y):
+    return x.div(y, rounding_mode="trunc") + 1
+
+
+@pytest.mark.rules("LOOP-6")
+def test_a_program_is_given_up_where_integers_are_divided_by_zero():
+    graph = al.capture(quotient)(*[al.zeros(3, dtype=al.int32) for _ in range(2)])
+    low = np.iinfo(np.int32).min
+    assert_lowered(graph, [np.array([7, -7, low], np.int32), np.array([2, 2, -1], np.int32)], "")
+    with pytest.raises(GivenUp):
+        run_lowered(graph, [np.ones(3, np.int32), np.array([1, 0, 1], np.int32)])
+    x, y = al.ones(3, dtype=al.int32), al.zeros(3, dtype=al.int32)
+    with pytest.raises(al.ArgumentError, match="div: a divisor is 0"):
+        al.compile(quotient, backend="loops")(x, y)
 
 
 @pytest.mark.rules("LOOP-7")
