@@ -16,9 +16,12 @@ from aotlite.backends.cpu.emit_kernel import KernelPrinter
 from aotlite.backends.cpu.emit_passes import cost
 from aotlite.backends.cpu.emit_scalar import Facts, Library
 from aotlite.backends.cpu.emit_types import BFLOAT16, FLOAT16, PRELUDE, memory_type
+from aotlite.backends.cpu.runtime import declarations
 from aotlite.backends.loops.expr import walk
+from aotlite.backends.loops.memory import Plan
 from aotlite.backends.loops.program import (
     Buffer,
+    Check,
     Extern,
     Gemm,
     Kernel,
@@ -40,39 +43,33 @@ CHUNKS_A_THREAD = 8
 
 
 @attrs.frozen
-class Layout:
-    """Where temporaries lie: byte offsets in one arena. Buffers may share bytes one after the
-    other."""
-
-    size: int
-    offsets: Mapping[int, int]
-
-
-@attrs.frozen
 class Printed:
     """The C text of a program."""
 
     text: str
     segments: tuple[str | Extern, ...]
     """In order: the names of exported functions `int name(void **slots, const al_runtime *)`, and
-    the externs that Python calls between them."""
+    the externs that Python calls between them. A function returns 1 if a check gave up, else 0."""
     slots: tuple[int, ...]
-    """The buffers whose first elements the slots point to, in order; the arena comes last."""
+    """The buffers whose first elements the slots point to, in order: inputs and outputs, then
+    constants; the arena comes last."""
+    nanoseconds: float
+    """How long one thread takes, roughly."""
 
 
-def apart(program: Program) -> Layout:
-    """A layout in which no two temporaries share memory."""
+def apart(program: Program) -> Plan:
+    """A plan in which no two temporaries share memory."""
     size, offsets = 0, {}
     for buffer in program.buffers:
         if buffer.kind is Kind.TEMPORARY:
             offsets[buffer.number] = size
             size += -(-buffer.size * buffer.dtype.itemsize // 64) * 64
-    return Layout(size, offsets)
+    return Plan(size, offsets)
 
 
-def print_program(program: Program, layout: Layout | None = None, stem: str = "run") -> Printed:
-    """The C text of a program whose temporaries lie as the layout says (by default apart)."""
-    return _ProgramPrinter(program, layout or apart(program), stem).printed()
+def print_program(program: Program, plan: Plan | None = None, stem: str = "run") -> Printed:
+    """The C text of a program whose temporaries lie as the plan says (by default apart)."""
+    return _ProgramPrinter(program, plan or apart(program), stem).printed()
 
 
 def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, Printed]]:
@@ -90,15 +87,17 @@ def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, Printed
 
 class _ProgramPrinter:
     def __init__(
-        self, program: Program, layout: Layout, stem: str, library: Library | None = None
+        self, program: Program, plan: Plan, stem: str, library: Library | None = None
     ) -> None:
-        self.program, self.layout, self.stem = program, layout, stem
+        self.program, self.plan, self.stem = program, plan, stem
         self.library = library or Library()
         self.buffers = {buffer.number: buffer for buffer in program.buffers}
         self.kinds: dict[int, DType] = {n: b.dtype for n, b in self.buffers.items()}
+        order = [(Kind.INPUT, Kind.OUTPUT), (Kind.CONSTANT,)]
         self.slots = tuple(
-            sorted(n for n, b in self.buffers.items() if b.kind is not Kind.TEMPORARY)
+            [n for kinds in order for n, b in sorted(self.buffers.items()) if b.kind in kinds]
         )
+        self.nanoseconds = 0.0
         self.segments: list[str | Extern] = []
         self.calls: list[list[str]] = []
 
@@ -109,7 +108,7 @@ class _ProgramPrinter:
 
     def record(self, text: str) -> Printed:
         """The text with what the caller needs to know."""
-        return Printed(text, tuple(self.segments), self.slots)
+        return Printed(text, tuple(self.segments), self.slots, self.nanoseconds)
 
     def body(self) -> list[str]:
         """The kernels and the functions that call them."""
@@ -126,7 +125,10 @@ class _ProgramPrinter:
                 self.calls.append([])
             if type(step) is Kernel:
                 lines += self._kernel(step, f"{self.stem}_k{k}")
+            elif type(step) is Check:
+                self.calls[-1].append(f"if (*{self._in_slots(step.buffer)}) return 1;")
             elif type(step) is Gemm:
+                self.nanoseconds += 0.02 * math.prod(step.batch) * step.m * step.n * step.k
                 self.calls[-1] += gemm_lines(step, self.kinds[step.c.buffer], self._in_slots)
         names = [each for each in self.segments if type(each) is str]
         for name, calls in zip(names, self.calls, strict=True):
@@ -160,6 +162,7 @@ class _ProgramPrinter:
             f"{name}({arguments});",
             "}",
         ]
+        self.nanoseconds += nanoseconds(kernel)
         self.calls[-1] += _parallel(name, units, nanoseconds(kernel))
         return [f"/* {line} */" for line in str(kernel).splitlines()] + [
             head,
@@ -189,9 +192,9 @@ class _ProgramPrinter:
         return found
 
     def _share(self, a: int, b: int) -> bool:
-        if a not in self.layout.offsets or b not in self.layout.offsets:
+        if a not in self.plan.offsets or b not in self.plan.offsets:
             return False
-        first, second = self.layout.offsets[a], self.layout.offsets[b]
+        first, second = self.plan.offsets[a], self.plan.offsets[b]
         return first < second + self._bytes(b) and second < first + self._bytes(a)
 
     def _bytes(self, number: int) -> int:
@@ -205,8 +208,8 @@ class _ProgramPrinter:
         buffer: Buffer = self.buffers[number]
         if buffer.kind is Kind.TEMPORARY:
             kind = memory_type(buffer.dtype)
-            return f"({kind} *)((u8 *){slots}[{len(self.slots)}] + {self.layout.offsets[number]})"
-        return f"{slots}[{self.slots.index(number)}]"
+            return f"(({kind} *)((u8 *){slots}[{len(self.slots)}] + {self.plan.offsets[number]}))"
+        return f"(({memory_type(buffer.dtype)} *){slots}[{self.slots.index(number)}])"
 
 
 def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
@@ -256,7 +259,7 @@ def indented(lines: Iterable[str]) -> list[str]:
 
 
 def _head(library: Library) -> list[str]:
-    lines = [PRELUDE]
+    lines = [declarations(), PRELUDE]
     if dtypes.float16 in library.dtypes:
         lines.append(FLOAT16)
     if dtypes.bfloat16 in library.dtypes:

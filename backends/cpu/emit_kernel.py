@@ -18,12 +18,12 @@ from aotlite.backends.cpu.emit_passes import (
     of_no_points,
     passes,
     with_values,
-    without_lets,
 )
 from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.cpu.emit_segments import Part, folded, parts, with_chosen_addresses
-from aotlite.backends.loops.expr import Scalar, rebuilt
+from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store
+from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
 
 SCRATCH = 1 << 16
@@ -53,16 +53,15 @@ class KernelPrinter:
         self.body = Body(self.loops, facts, kinds, library, self.row)
 
     def _prepared(self, kernel: Kernel) -> list[Statement]:
-        body = without_lets(kernel.body)
+        body = list(without_lets(kernel).body)
         if self.loops.points == 0:
             return of_no_points(body)
         k = self.loops.innermost
         bit = 0 if k is None else 1 << k
         plain = Facts(self.facts.extents, self.facts.space)
-        names = {
-            number: bit for each in body if type(each) in (Reduce, Scan) for number in each.names
-        }  # type: ignore[union-attr]
-        plain.name_axes.update(names)
+        for each in body:
+            if type(each) is Reduce or type(each) is Scan:
+                plain.name_axes.update(dict.fromkeys(each.names, bit))
 
         def fixed(condition: Scalar) -> bool:
             return not plain.axes(condition) & bit
@@ -157,7 +156,7 @@ class KernelPrinter:
     def _renamed(self, work: Work) -> Work:
         """The work with what lies in local arrays read from there."""
         memo = dict(self.body.hidden)
-        return work.changed(lambda root: rebuilt(root, lambda scalar: None, memo))
+        return work.changed(lambda root: replaced(root, memo))
 
     # --- passes
     def _pass(self, each: Pass) -> None:
@@ -239,11 +238,10 @@ class KernelPrinter:
             return
         k = self.loops.inner[-1]
         scope = Scope(parent, 1 << k)
+        bounds, base = (0, lanes), str(begin)
         if isinstance(begin, int):
-            base = begin // lanes * lanes
-            bounds: Range = (begin - base, int(end) - base)
-        else:
-            base, bounds = begin, (0, lanes)
+            below = begin // lanes * lanes
+            bounds, base = (begin - below, int(end) - below), str(below)
         scope.lines.append(f"const i64 i{k} = {base} + lane;")
         self.body.point(work, scope, lambda reduce: "[lane]")
         head = f"for (i64 lane = {bounds[0]}; lane < {bounds[1]}; ++lane) {{"

@@ -9,14 +9,15 @@ Spec: `specs/c_printer.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 
 from aotlite.backends.cpu.emit_scalar import Facts
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, const, name, rebuilt, walk
-from aotlite.backends.loops.program import Let, Reduce, Scan, Statement, Store, values_of
+from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
+from aotlite.backends.loops.rewrite import on_statement, unchanged
 
 DEAR = 8
 """Operations from which on a value is kept rather than computed again."""
@@ -217,38 +218,12 @@ def _grouped(statements: list[Statement]) -> list[Pass]:
 
 
 # ------------------------------------------------------------------------------------- statements
-def without_lets(body: Iterable[Statement]) -> list[Statement]:
-    """The statements with the values of Lets in their places."""
-    lets: dict[int, Scalar] = {}
-    memo: dict[Scalar, Scalar] = {}
-
-    def change(scalar: Scalar) -> Scalar | None:
-        return lets.get(scalar.args[0]) if scalar.op == "name" else None
-
-    def written_out(root: Scalar) -> Scalar:
-        return rebuilt(root, change, memo)
-
-    found: list[Statement] = []
-    for statement in body:
-        if type(statement) is Let:
-            lets[statement.name] = written_out(statement.value)
-        else:
-            found.append(with_values(statement, written_out))
-    return found
-
-
 Changed = TypeVar("Changed", bound=Statement)
 
 
 def with_values(statement: Changed, change: Callable[[Scalar], Scalar]) -> Changed:
     """The statement with each of its values changed."""
-    if type(statement) is Store:
-        pairs = tuple([(change(each), step) for each, step in statement.address.dynamic])
-        address = attrs.evolve(statement.address, dynamic=pairs)
-        return attrs.evolve(statement, value=change(statement.value), address=address)
-    if type(statement) is Let:
-        return attrs.evolve(statement, value=change(statement.value))
-    return attrs.evolve(statement, values=tuple(map(change, statement.values)))
+    return cast(Changed, on_statement(statement, change, unchanged))
 
 
 def of_no_points(body: Iterable[Statement]) -> list[Statement]:

@@ -182,7 +182,7 @@ class Library:
         if name not in self.texts:
             from aotlite.backends.loops.functions import find
 
-            body = find(scalar.op, *kinds).body
+            body = find(scalar.op, kinds).body
             self.texts[name] = ""
             text = self._printed(name, scalar, body)
             del self.texts[name]

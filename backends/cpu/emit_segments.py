@@ -1,7 +1,7 @@
-"""Loops split where conditions on axes change: interiors of rolls, pads and joins without conditions.
+"""Loops split where conditions on axes change: the insides of rolls, pads and joins have none.
 
-A condition compares affine forms of axes. Along one axis it is constant but for a few *flips*, whose
-places depend on the other axes by a common *base*. A loop is split at all flips of one base.
+A condition compares affine forms of axes. Along one axis it is constant but for a few *flips*,
+whose places depend on the other axes by a common *base*. A loop is split at the flips of one base.
 Input: values; output: ranges of an axis, and what conditions are in each. Nothing here is of C.
 Spec: `specs/c_printer.md`.
 """
@@ -9,6 +9,7 @@ Spec: `specs/c_printer.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 import attrs
 
@@ -80,7 +81,7 @@ def _parts(base: Base, conditions: list[Condition]) -> list[Part]:
         return [Part((), None, None, {})]
     edges: list[int | None] = [None, *flips, None]
     found = []
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         place = flips[0] - 1 if begin is None else begin
         truths = {each.scalar: each.at(place) for each in conditions}
         found.append(Part(base, begin, end, truths))

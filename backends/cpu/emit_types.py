@@ -78,20 +78,6 @@ INLINE i64 most(i64 a, i64 b) { return a < b ? b : a; }
     }
 DIVISION(i8, u32) DIVISION(i16, u32) DIVISION(i32, u32) DIVISION(i64, u64)
 DIVISION(u8, u32) DIVISION(u16, u32) DIVISION(u32, u32) DIVISION(u64, u64)
-typedef struct al_product {
-    i32 transpose_a, transpose_b;
-    i64 m, n, k, lda, ldb, ldc;
-    i64 extents[4], strides_a[4], strides_b[4], strides_c[4];
-} al_product;
-typedef struct al_runtime {
-    void (*parallel)(void (*task)(void *context, i64 chunk), void *context, i64 chunks);
-    i32 threads;
-    void *sgemm, *dgemm;
-    void (*sgemm_batched)(const al_product *product, f32 alpha, const f32 *a, const f32 *b,
-                          f32 beta, f32 *c);
-    void (*dgemm_batched)(const al_product *product, f64 alpha, const f64 *a, const f64 *b,
-                          f64 beta, f64 *c);
-} al_runtime;
 typedef struct call { void **slots; i64 chunks; } call;
 """
 
