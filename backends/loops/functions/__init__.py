@@ -1,0 +1,39 @@
+"""The function library of the loop IR: exp, erf, pow, ... as trees of primitives.
+
+Printers and the interpreter compute the same tree, and so the same bits. Spec:
+`specs/functions.md`.
+"""
+
+from aotlite.backends.loops.functions import (  # noqa: F401  (each declares its functions)
+    choices,
+    division,
+    error_function,
+    exponentials,
+    hyperbolic,
+    integers,
+    logarithms,
+    powers,
+    traced,
+    trigonometry,
+)
+from aotlite.backends.loops.functions.calls import call
+from aotlite.backends.loops.functions.registry import (
+    Function,
+    declared,
+    expand,
+    expanded_body,
+    find,
+    has,
+    substituted,
+)
+
+__all__ = [
+    "Function",
+    "call",
+    "declared",
+    "expand",
+    "expanded_body",
+    "find",
+    "has",
+    "substituted",
+]
