@@ -145,9 +145,9 @@ def _maker(runtime: Runtime) -> Callable[[_Call], Launch] | None:
     functions = (ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in _FUNCTIONS)
     runtime.library.al_method.restype = ctypes.c_void_p
     method = runtime.library.al_method(ctypes.byref(_Python(*known, *functions)))
-    new = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    )(("PyCFunction_NewEx", api))
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", api)
+    )
 
     def make(call: _Call) -> Launch:
         # The function owns this array, the array the call, the call what it points to.

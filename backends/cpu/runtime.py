@@ -17,6 +17,7 @@ import attrs
 
 from aotlite.backends.cpu.blas import Blas, find_blas
 from aotlite.backends.cpu.library import load_c
+from aotlite.backends.cpu.memory import physical_memory
 from aotlite.ir.errors import ArgumentError, BackendError
 
 MOST_THREADS = 256
@@ -109,7 +110,7 @@ def set_up(library: ctypes.CDLL) -> Runtime:
         functions = _BlasFunctions(*addresses, blas.wide)
     if library.al_setup(ctypes.byref(functions)):
         raise BackendError("runtime: the thread pool cannot be set up in this process")
-    library.al_limit_arenas(_physical_memory() // _LARGEST_SHARE)
+    library.al_limit_arenas(physical_memory() // _LARGEST_SHARE)
     return Runtime(library, blas)
 
 
@@ -122,11 +123,6 @@ def _declare(library: ctypes.CDLL) -> None:
     library.al_limit_arenas.argtypes = [ctypes.c_int64]
     library.al_limit_arenas.restype = None
     library.al_idle_bytes.restype = ctypes.c_int64
-
-
-def _physical_memory() -> int:
-    """Bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def get_num_threads() -> int:

@@ -9,11 +9,10 @@ from aotlite.backends.cpu.runtime import declarations, runtime_text, set_up
 from aotlite.backends.cpu.toolchain import compile_c
 
 TASKS = """
-typedef struct counts { _Atomic al_int32 *hits; const al_runtime *runtime; al_int64 nested; } counts;
+typedef struct counts { al_int32 *hits; const al_runtime *runtime; al_int64 nested; } counts;
 static void hit(void *context, al_int64 chunk)
 {
-    counts *c = context;
-    __atomic_fetch_add((al_int32 *)c->hits + chunk, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(((counts *)context)->hits + chunk, 1, __ATOMIC_RELAXED);
 }
 static void hit_nested(void *context, al_int64 chunk)
 {
@@ -24,7 +23,7 @@ static void hit_nested(void *context, al_int64 chunk)
 /* Adds one to each of `chunks` counters; or, from inside of chunks, to each of chunks * nested. */
 void count(const al_runtime *runtime, al_int32 *hits, al_int64 chunks, al_int64 nested)
 {
-    counts c = {(_Atomic al_int32 *)hits, runtime, nested};
+    counts c = {hits, runtime, nested};
     runtime->parallel(nested ? hit_nested : hit, &c, chunks);
 }
 

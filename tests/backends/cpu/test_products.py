@@ -55,13 +55,14 @@ class Functions(ctypes.Structure):
     )
 
 
-def narrow():
+def narrow() -> Blas:
     """A BLAS with integers of 32 bits, where NumPy's has 64."""
+    assert BLAS is not None
     library = load_c(NARROW, "narrow")
     for kind in ("sgemm", "dgemm"):
         ctypes.c_void_p.in_dll(library, f"wide_{kind}").value = getattr(BLAS, kind)
     sgemm, dgemm = (
-        ctypes.cast(getattr(library, f"narrow_{kind}"), ctypes.c_void_p).value
+        ctypes.cast(getattr(library, f"narrow_{kind}"), ctypes.c_void_p).value or 0
         for kind in ("sgemm", "dgemm")
     )
     return attrs.evolve(BLAS, sgemm=sgemm, dgemm=dgemm, wide=False)
@@ -71,7 +72,7 @@ KINDS = {
     "found": lambda: BLAS,
     "loops": lambda: None,
     "narrow": narrow,
-    "threads of its own": lambda: attrs.evolve(BLAS, set_threads=0),
+    "threads of its own": lambda: BLAS and attrs.evolve(BLAS, set_threads=0),
 }
 
 
