@@ -398,7 +398,7 @@ def apply(scalar: Scalar, operands: list[Array]) -> Array:
     from aotlite.backends.loops.functions import find
 
     kinds = [operand.dtype for operand in scalar.args]
-    return evaluate(find(scalar.op, *kinds).body, operands)
+    return evaluate(find(scalar.op, kinds).body, operands)
 
 
 def _truncated(a: Array, b: Array) -> Array:

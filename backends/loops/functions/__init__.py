@@ -16,7 +16,7 @@ from aotlite.backends.loops.functions import (  # noqa: F401  (each declares its
     traced,
     trigonometry,
 )
-from aotlite.backends.loops.functions.calls import call
+from aotlite.backends.loops.functions.powers import power_of_constant
 from aotlite.backends.loops.functions.registry import (
     Function,
     declared,
@@ -29,11 +29,11 @@ from aotlite.backends.loops.functions.registry import (
 
 __all__ = [
     "Function",
-    "call",
     "declared",
     "expand",
     "expanded_body",
     "find",
     "has",
+    "power_of_constant",
     "substituted",
 ]

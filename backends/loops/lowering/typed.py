@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.loops.expr import COMPARISONS, Scalar, cast, const, function, make, where
+from aotlite.backends.loops.functions import has, power_of_constant
 from aotlite.backends.loops.lowering.builder import NoLoops
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
@@ -163,20 +164,12 @@ class Typing:
 
     def _power(self, base: Value, exponent: Value) -> Scalar:
         a, b = self.alike(base, exponent)
-        if type(exponent) is Scalar and not a.dtype.is_floating_point:
-            raise NoLoops  # of a negative one it is another function
         if type(exponent) is Scalar:
             return called("pow", a, b)
         if not a.dtype.is_floating_point and exponent < 0:
             raise NoLoops  # raises when it is run
-        match exponent:
-            case 1:
-                return a
-            case 2:
-                return a * a
-            case 3:
-                return a * a * a
-        return called("pow", a, b)
+        short = power_of_constant(a, exponent)
+        return called("pow", a, b) if short is None else short
 
 
 def _promoted(a: DType, b: DType) -> DType:
@@ -230,10 +223,6 @@ def _of_floats(op: str, args: list[Scalar]) -> Scalar:
 
 def called(op: str, *args: Scalar, dtype: DType | None = None) -> Scalar:
     """The function of the library. Raises NoLoops if it has none for these dtypes."""
-    try:
-        from aotlite.backends.loops.functions import has
-    except ModuleNotFoundError as error:
-        raise NoLoops from error
     if not has(op, [a.dtype for a in args]):
         raise NoLoops
     return function(op, dtype or (dtypes.bool_ if op in _TESTS else args[0].dtype), *args)
