@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import os
 
-from aotlite.backends.cpu import folders, store
-from aotlite.backends.cpu.cache import LIMIT, Cache
+from aotlite.backends.cpu import folders, store, trimming
 from aotlite.ir.errors import ArgumentError
 
 
@@ -27,22 +26,22 @@ def command(args: argparse.Namespace) -> None:
     if folder is None:
         raise ArgumentError("cache: the home folder is unknown, expected a folder in AOTLITE_CACHE")
     print(f"folder: {folder}")
-    refused = _refused(folder.parent) or _refused(folder)
+    refused = _refused(os.path.dirname(folder)) or _refused(folder)
     if args.action == "clear":
         if refused:
             raise ArgumentError(f"cache: {refused}, expected a folder that is this user's alone")
-        removed = Cache(folder).clear()
+        removed = trimming.clear(folder)
         print(f"removed: {_amount(len(removed), sum(entry.size for entry in removed))}")
         return
-    entries = Cache(folder).entries()
+    entries = trimming.entries(folder)
     print(f"kept: {_amount(len(entries), sum(entry.size for entry in entries))}")
-    print(f"limit: {_megabytes(LIMIT)}; what was not used for longest goes first")
+    print(f"limit: {_megabytes(trimming.LIMIT)}; what was not used for longest goes first")
     if refused:
         print(f"not used: {refused}")
 
 
-def _refused(folder: Path) -> str:
-    return folders.refusal(folder) if folder.exists() else ""
+def _refused(folder: str) -> str:
+    return folders.refusal(folder) if os.path.exists(folder) else ""
 
 
 def _amount(count: int, size: int) -> str:

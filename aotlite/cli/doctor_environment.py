@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from aotlite.cli.doctor_record import Finding, State
 
@@ -75,8 +74,8 @@ def _cache(value: str) -> tuple[State, str, str]:
     from aotlite.backends.cpu.folders import refusal
 
     state, text, advice = _folder(value)
-    folder = Path(os.path.abspath(value))
-    refused = refusal(folder) if not advice and folder.exists() else ""
+    folder = os.path.abspath(value)
+    refused = refusal(folder) if not advice and os.path.exists(folder) else ""
     return ("broken", refused, _MEND) if refused else (state, text, advice)
 
 

@@ -1,26 +1,13 @@
-"""The C compilers of a machine: who is asked, whether it works, which flags it takes.
+"""The C compilers of a machine: who is asked, and which flags they are given.
 
-Nothing here runs at import. Spec: `specs/cpu_toolchain.md`.
+Nothing here runs anything; whether one works, `probing` finds out. Spec: `specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import os
-import shlex
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import attrs
-
-from aotlite.backends.cpu.processes import Ended, run
-
-PROBE_LIMIT = 60.0
-"""Seconds; the first run ever of a compiler that comes as a wheel takes several."""
+from collections.abc import Iterator
+from typing import NamedTuple
 
 ESSENTIAL = ("-fno-fast-math", "-O3", "-fPIC", "-shared")
 """What every compiler must take. The first undoes what $CC may ask for (CPUTC-4)."""
@@ -36,20 +23,17 @@ OPTIONAL: tuple[tuple[str, ...], ...] = (
 )
 """Of each group the first that the compiler takes."""
 
-LIBRARY = "library.so"
 CONTRACTED, UNCONTRACTED = "-ffp-contract=fast", "-ffp-contract=off"
 
 
-@attrs.frozen
-class Candidate:
+class Candidate(NamedTuple):
     """A compiler to try: what it is called in messages, and its command."""
 
     title: str
     command: tuple[str, ...]
 
 
-@attrs.frozen
-class Compiler:
+class Compiler(NamedTuple):
     """A C compiler that works here."""
 
     command: tuple[str, ...]
@@ -71,7 +55,7 @@ class Compiler:
         return (*ESSENTIAL, *options, contraction, *checks, "-fno-omit-frame-pointer")
 
     def __str__(self) -> str:
-        return f"{shlex.join(self.command)} ({self.version})"
+        return f"{' '.join(self.command)} ({self.version})"
 
 
 # ------------------------------------------------------------------------------------- who is asked
@@ -81,9 +65,9 @@ def candidates() -> Iterator[Candidate]:
     if named:
         yield Candidate(f"$CC ({named})", _words(named))
     for name in ("gcc", "clang"):
-        found = shutil.which(name)
+        found = which(name)
         if found is not None:
-            yield Candidate(name, (os.path.abspath(found),))
+            yield Candidate(name, (found,))
     zig = _zig()
     if zig is not None:
         yield Candidate("ziglang", zig)
@@ -91,26 +75,42 @@ def candidates() -> Iterator[Candidate]:
 
 def _words(text: str) -> tuple[str, ...]:
     """A command as a shell reads it; its program by its path, since it is run in another folder."""
+    import shlex
+
     try:
         words = shlex.split(text)
     except ValueError:
         words = [text]
-    found = shutil.which(words[0])
-    return os.path.abspath(found) if found else words[0], *words[1:]
+    return which(words[0]) or words[0], *words[1:]
 
 
 def _zig() -> tuple[str, ...] | None:
     """The program of the wheel itself: `python -m ziglang` would start a Python before it."""
+    import importlib.util
+    import sys
+
     try:
         spec = importlib.util.find_spec("ziglang")
     except (ImportError, ValueError):
         return None
     if spec is None or spec.origin is None:
         return None
-    program = Path(spec.origin).with_name("zig")
-    if program.is_file():
-        return str(program), "cc"
+    program = os.path.join(os.path.dirname(spec.origin), "zig")
+    if os.path.isfile(program):
+        return program, "cc"
     return sys.executable, "-m", "ziglang", "cc"
+
+
+def which(word: str) -> str | None:
+    """The path of a program that a shell would run; None where there is none.
+
+    `shutil.which` is in a module that takes 2 ms to import, of a first call.
+    """
+    for folder in ("",) if os.sep in word else os.get_exec_path():
+        path = os.path.abspath(os.path.join(folder, word))
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
 
 
 def fingerprint(command: tuple[str, ...]) -> str:
@@ -120,100 +120,10 @@ def fingerprint(command: tuple[str, ...]) -> str:
     """
     facts = []
     for word in command:
-        path = shutil.which(word)
+        path = which(word)
         if path is None:
             facts.append(word)
             continue
         status = os.stat(path)
         facts += [word, os.path.realpath(path), f"{status.st_size} {status.st_mtime_ns}"]
     return "\n".join(facts)
-
-
-# --------------------------------------------------------------------------------- whether it works
-_SOURCE = """\
-#if defined __FAST_MATH__ || defined __ASSOCIATIVE_MATH__ || (__FINITE_MATH_ONLY__ + 0)
-#error makes fast-math code, which has no NaN and flushes denormals
-#endif
-#if defined __clang__
-const char aotlite_version[] = "clang " __clang_version__;
-#elif defined __GNUC__ && !defined __INTEL_COMPILER
-const char aotlite_version[] = "gcc " __VERSION__;
-#else
-const char aotlite_version[] = "other";
-#endif
-int aotlite_probe(int x) { return x + 1; }
-"""
-
-
-def probed(candidate: Candidate, place: Callable[[bytes], Path]) -> Compiler | str:
-    """The compiler, tried out; where it does not work the reason.
-
-    `place` puts the library that it makes where libraries are loaded from: programs may not be
-    run from every folder for temporary files.
-    """
-    with TemporaryDirectory(prefix="aotlite-") as name:
-        probe = _Probe(candidate.command, Path(name))
-        options = probe.options()
-        if isinstance(options, Ended):
-            return options.reason()
-        library = place(probe.library.read_bytes())
-    version = _version(library)
-    if version is None:
-        return "makes a library that cannot be loaded or computes something wrong"
-    kind = "zig" if candidate.title == "ziglang" else version.partition(" ")[0]
-    identity = f"{fingerprint(candidate.command)}\n{version}"
-    return Compiler(candidate.command, kind, version, options, identity)
-
-
-class _Probe:
-    """Compiles a small text with this and that flag."""
-
-    def __init__(self, command: tuple[str, ...], folder: Path) -> None:
-        self.command = command
-        self.folder = folder
-        self.library = folder / LIBRARY
-        (folder / "probe.c").write_text(_SOURCE, "utf-8")
-
-    def options(self) -> tuple[str, ...] | Ended:
-        """Of OPTIONAL what the compiler takes; where it does not work how it ended.
-
-        All at once first: what knows them all is asked once.
-        """
-        wanted = tuple(group[0] for group in OPTIONAL)
-        ended = self.ended(wanted)
-        if not ended.is_refusal:
-            return ended if ended.problem else wanted
-        ended = self.ended(())
-        if ended.problem:
-            return ended
-        wanted = tuple(flag for group in OPTIONAL for flag in self._first_taken(group))
-        ended = self.ended(wanted)
-        return ended if ended.problem else wanted
-
-    def _first_taken(self, group: tuple[str, ...]) -> list[str]:
-        return next(([flag] for flag in group if not self.ended((flag,)).problem), [])
-
-    def ended(self, options: tuple[str, ...]) -> Ended:
-        """How the compiler ends with these flags."""
-        self.library.unlink(missing_ok=True)
-        words = (*self.command, *ESSENTIAL, *options, UNCONTRACTED)
-        return built(words, self.folder, "probe.c", PROBE_LIMIT)
-
-
-def built(words: Sequence[str], folder: Path, source: str, limit: float) -> Ended:
-    """How a compiler ends that is to make LIBRARY of a file in a folder."""
-    ended = run([*words, "-o", LIBRARY, source], folder, limit)
-    if not ended.problem and not (folder / LIBRARY).is_file():
-        return Ended("makes no library", ended.said)
-    return ended
-
-
-def _version(path: Path) -> str | None:
-    """What a library says of its compiler; None where it does not load or work."""
-    try:
-        library = ctypes.CDLL(str(path))
-        works = library.aotlite_probe(41) == 42
-        text = ctypes.addressof(ctypes.c_char.in_dll(library, "aotlite_version"))
-    except (OSError, AttributeError, ValueError):
-        return None
-    return ctypes.string_at(text).decode("utf-8", "replace").strip() if works else None

@@ -5,37 +5,30 @@ Loading a library runs what is in it: a folder that somebody else can write is n
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import stat
-from pathlib import Path
-from tempfile import mkdtemp
 
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def chosen() -> Path | None:
+def chosen() -> str | None:
     """The folder that the user wants: AOTLITE_CACHE, else `aotlite` in the user's cache folder.
 
     None where there is no home folder to have it in. Neither made nor looked at.
     """
     given = os.environ.get("AOTLITE_CACHE")
     if given:
-        return Path(os.path.abspath(os.path.expanduser(given)))
+        return os.path.abspath(os.path.expanduser(given))
     caches = os.environ.get("XDG_CACHE_HOME")
-    if caches and os.path.isabs(caches):  # the standard says to ignore others
-        return Path(caches, "aotlite")
-    try:
-        return Path.home() / ".cache" / "aotlite"
-    except RuntimeError:
-        return None
+    if not caches or not os.path.isabs(caches):  # the standard says to ignore others
+        caches = os.path.expanduser("~/.cache")
+    return os.path.join(caches, "aotlite") if os.path.isabs(caches) else None
 
 
-def made(folder: Path) -> str:
+def made(folder: str) -> str:
     """Makes a folder, readable by its user alone; why it cannot be used, or nothing."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
     except FileExistsError:
         return f"{folder} is no folder"
     except OSError as error:
@@ -43,7 +36,7 @@ def made(folder: Path) -> str:
     return refusal(folder)
 
 
-def refusal(folder: Path) -> str:
+def refusal(folder: str) -> str:
     """Why code from a folder must not be loaded; empty where it may be.
 
     It must belong to this user and be writable by nobody else; a folder above it that anybody can
@@ -51,7 +44,7 @@ def refusal(folder: Path) -> str:
     """
     try:
         status = os.stat(folder)
-        above = [(each, os.stat(each)) for each in Path(os.path.realpath(folder)).parents]
+        above = [(each, os.stat(each)) for each in _above(os.path.realpath(folder))]
     except OSError as error:
         return f"{folder} cannot be read: {error.strerror}"
     if not stat.S_ISDIR(status.st_mode):
@@ -67,6 +60,14 @@ def refusal(folder: Path) -> str:
     return ""
 
 
+def _above(folder: str) -> list[str]:
+    found = []
+    while folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+        found.append(folder)
+    return found
+
+
 def _user(number: int) -> str:
     import pwd
 
@@ -76,8 +77,12 @@ def _user(number: int) -> str:
         return f"user {number}"
 
 
-def private() -> Path:
+def private() -> str:
     """A new folder of this process alone, which goes when it ends."""
+    import atexit
+    import shutil
+    from tempfile import mkdtemp
+
     folder, owner = mkdtemp(prefix="aotlite-cache-"), os.getpid()
 
     def remove() -> None:
@@ -85,4 +90,4 @@ def private() -> Path:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
-    return Path(folder)
+    return folder

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from pathlib import Path
 
 from aotlite.backends.cpu import store
 from aotlite.backends.cpu.once import Once
@@ -47,10 +46,10 @@ def load_c(
     return _loaded.get(key, make)
 
 
-def load(path: Path) -> ctypes.CDLL:
+def load(path: str) -> ctypes.CDLL:
     """A library, all of whose symbols are resolved now and seen by no other library."""
     try:
-        return ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+        return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
     except OSError as error:
         raise BackendError(
             f"cpu: the library {path} cannot be loaded ({error}), expected one for this machine in "

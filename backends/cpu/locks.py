@@ -9,13 +9,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 _NAP, _LONGEST_NAP = 0.002, 0.05
 
 
 @contextmanager
-def held(path: Path, limit: float) -> Iterator[bool]:
+def held(path: str, limit: float) -> Iterator[bool]:
     """Holds a lock; gives False where it was not to be had within `limit` seconds or not at all.
 
     What a lock is for here is no work done twice, so the caller goes on without it.
@@ -28,7 +27,7 @@ def held(path: Path, limit: float) -> Iterator[bool]:
             _release(path, handle)
 
 
-def _acquired(path: Path, deadline: float) -> int | None:
+def _acquired(path: str, deadline: float) -> int | None:
     nap = _NAP
     try:
         while True:
@@ -41,7 +40,7 @@ def _acquired(path: Path, deadline: float) -> int | None:
         return None
 
 
-def _tried(path: Path) -> int | None:
+def _tried(path: str) -> int | None:
     """An open file that holds the lock; None where another one does.
 
     The file goes when the lock does, so one that was opened before and locked after that is no
@@ -63,12 +62,8 @@ def _tried(path: Path) -> int | None:
     return None
 
 
-def _release(path: Path, handle: int) -> None:
+def _release(path: str, handle: int) -> None:
     """Unlocks by name: closing alone would not, where a forked child has the file open as well."""
-    import fcntl
-
     with suppress(OSError):
-        path.unlink(missing_ok=True)
-    with suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.unlink(path)
     os.close(handle)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -72,6 +71,8 @@ def tell_once(text: str) -> None:
 
 def _depth() -> int:
     """How many frames, from the caller's on, are aotlite's; 0 where all are, as in a thread."""
+    import traceback
+
     for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
         if not frame.f_globals.get("__name__", "").startswith("aotlite."):
             return depth

@@ -12,7 +12,6 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import attrs
 
@@ -46,7 +45,7 @@ class Ended:
         return "\n".join(self.said.rstrip().splitlines()[-_SAID_LINES:])
 
 
-def run(command: Sequence[str], folder: Path, limit: float) -> Ended:
+def run(command: Sequence[str], folder: str, limit: float) -> Ended:
     """Runs a command in `folder`, at most `limit` seconds.
 
     What it prints goes through a file and not through a pipe: a process that it leaves behind with
@@ -55,7 +54,7 @@ def run(command: Sequence[str], folder: Path, limit: float) -> Ended:
     """
     if _exiting.is_set():
         return Ended("is not started any more, Python exits")
-    with open(folder / "said", "w+b") as said:
+    with open(os.path.join(folder, "said"), "w+b") as said:
         try:
             child = subprocess.Popen(
                 command,

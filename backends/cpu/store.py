@@ -7,47 +7,39 @@ is full, and the user is told so, once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
 
 from aotlite.backends.cpu import folders
-from aotlite.backends.cpu.cache import LIMIT, Cache
+from aotlite.backends.cpu.cache import Cache
 from aotlite.backends.cpu.once import Once, tell_once
 from aotlite.ir.errors import BackendError
 
 _EACH = "what is compiled is kept until this process ends, and compiled again by the next one"
 _ADVICE = "name another folder in AOTLITE_CACHE, or mend this one"
-_TRIM_SHARE = 16
-"""A process trims at its first entry, and after entries of a 16th of the limit."""
 
 
-def cache_folder() -> Path | None:
+def cache_folder() -> str | None:
     """The folder of the disk cache, not made; None where the user has no home folder."""
     folder = folders.chosen()
-    return None if folder is None else folder / "kernels"
-
-
-def problem() -> str:
-    """Why there is no disk cache, which is made if need be; empty where there is one."""
-    folder = folders.chosen()
-    if folder is None:
-        return "there is no home folder"
-    return folders.made(folder) or folders.made(folder / "kernels")
+    return None if folder is None else os.path.join(folder, "kernels")
 
 
 def shared() -> Cache | None:
     """The disk cache; None, and the user is told, where there is none that is safe."""
-    why = problem()
     folder = cache_folder()
+    why = "there is no home folder" if folder is None else _problem(folder)
     if why or folder is None:
         tell_once(f"aotlite: no disk cache: {why}; {_EACH}; {_ADVICE}")
         return None
     return Cache(folder)
 
 
-def found(key: str) -> Path | None:
-    """The file of a key, where there is one that is sound."""
+def _problem(folder: str) -> str:
+    return folders.made(os.path.dirname(folder)) or folders.made(folder)
+
+
+def found(key: str) -> str | None:
+    """The path of a key's file, where there is one that is sound."""
     for cache in (shared(), _private_if_made()):
         path = None if cache is None else cache.find(key)
         if path is not None:
@@ -55,8 +47,8 @@ def found(key: str) -> Path | None:
     return None
 
 
-def kept(key: str, name: str, suffix: str, data: bytes) -> Path:
-    """The file of a key, written."""
+def kept(key: str, name: str, suffix: str, data: bytes) -> str:
+    """The path of a key's file, written."""
     cache = shared()
     if cache is not None:
         try:
@@ -76,12 +68,10 @@ def kept(key: str, name: str, suffix: str, data: bytes) -> Path:
         ) from error
 
 
-@contextmanager
-def locked(key: str) -> Iterator[None]:
+def locked(key: str) -> AbstractContextManager[object]:
     """While it lasts no other process that asks for this lock compiles the same."""
     cache = shared()
-    with nullcontext() if cache is None else cache.lock(key):
-        yield
+    return nullcontext() if cache is None else cache.lock(key)
 
 
 def removed(key: str) -> None:
@@ -91,11 +81,12 @@ def removed(key: str) -> None:
             cache.remove(key)
 
 
-# --------------------------------------------------------------------------------- a private folder
+# -------------------------------------------------------------------------------- a private folder
 _privates = Once[Cache]()
 
 
 def _private() -> Cache:
+    """Another one in a forked child."""
     return _privates.get(os.getpid(), lambda: Cache(folders.private()))
 
 
@@ -103,13 +94,17 @@ def _private_if_made() -> Cache | None:
     return _privates.known(os.getpid())
 
 
-# ----------------------------------------------------------------------------------------- trimming
-_written = {"bytes": LIMIT}
-"""Since the last trimming by this process; as many before the first."""
+# ---------------------------------------------------------------------------------------- trimming
+_since_trimmed: dict[str, int] = {}
+"""Bytes that this process has written to a cache since it trimmed it."""
 
 
 def _trim(cache: Cache, size: int) -> None:
-    _written["bytes"] += size
-    if _written["bytes"] >= LIMIT // _TRIM_SHARE:
-        _written["bytes"] = 0
-        cache.trim()
+    """At the first entry that a process writes, and after each 16th of the limit."""
+    from aotlite.backends.cpu import trimming
+
+    written = _since_trimmed.get(cache.folder, trimming.LIMIT) + size
+    _since_trimmed[cache.folder] = written
+    if written >= trimming.LIMIT // 16:
+        _since_trimmed[cache.folder] = 0
+        trimming.trim(cache.folder)

@@ -1,32 +1,19 @@
 """C text becomes a library: which compiler, which flags, at most how long, kept for the next time.
 
-In: one C11 file. Out: the path of a shared library. Spec: `specs/cpu_toolchain.md`.
+In: one C11 text. Out: the path of a shared library. Spec: `specs/cpu_toolchain.md`. What only a
+text needs that is not in the disk cache is imported when it is needed: importing takes 20 ms.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-from collections.abc import Iterable
-from pathlib import Path
-from tempfile import TemporaryDirectory, mkstemp
-
-import attrs
 
 from aotlite.backends.cpu import cpu, store
-from aotlite.backends.cpu.cache import key_of, word
-from aotlite.backends.cpu.compilers import (
-    LIBRARY,
-    Candidate,
-    Compiler,
-    built,
-    candidates,
-    fingerprint,
-    probed,
-)
+from aotlite.backends.cpu.cache import key_of
+from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint
 from aotlite.backends.cpu.once import Once, tell_once
-from aotlite.ir.errors import BackendError, noted
+from aotlite.ir.errors import BackendError
 
 __all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "key_of_c"]
 
@@ -37,15 +24,10 @@ INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
 
 
 # ------------------------------------------------------------------------------------- the compiler
-@attrs.frozen
-class _Search:
-    """The compiler that was found, if any, and why those asked before it were not taken."""
+Search = tuple[Compiler | None, tuple[str, ...]]
+"""The compiler that was found, if any, and why those asked before it were not taken."""
 
-    compiler: Compiler | None
-    failures: tuple[str, ...]
-
-
-_searches = Once[_Search]()
+_searches = Once[Search]()
 
 
 def find_compiler() -> Compiler | None:
@@ -54,7 +36,7 @@ def find_compiler() -> Compiler | None:
     Looked for at the first call of a process, which all its threads share. Where the disk cache
     knows the compiler, nothing is run.
     """
-    return _search().compiler
+    return _search()[0]
 
 
 def compiler_problem() -> str | None:
@@ -62,29 +44,29 @@ def compiler_problem() -> str | None:
 
     Of a $CC that does not work the user is told, once, by a warning, whatever comes after it.
     """
-    search = _search()
-    if search.compiler is not None:
+    compiler, failures = _search()
+    if compiler is not None:
         return None
-    tried = "; ".join(search.failures) or "no gcc or clang on the path, no ziglang installed"
+    tried = "; ".join(failures) or "no gcc or clang on the path, no ziglang installed"
     return f"no C compiler works here: {tried}; {INSTALL}"
 
 
-def _search() -> _Search:
+def _search() -> Search:
     return _searches.get("", _searched)
 
 
-def _searched() -> _Search:
+def _searched() -> Search:
     if os.name != "posix":
-        return _Search(None, (f"C is compiled on Linux and macOS, and not on {os.name}",))
+        return None, (f"C is compiled on Linux and macOS, and not on {os.name}",)
     failures = list[str]()
     for candidate in candidates():
         found = _tried(candidate)
         if isinstance(found, Compiler):
-            return _Search(found, tuple(failures))
+            return found, tuple(failures)
         failures.append(f"{candidate.title}: {found}")
         if candidate.title.startswith("$CC"):
             tell_once(f"aotlite: {failures[-1]}; the next compiler is asked; unset or mend CC")
-    return _Search(None, tuple(failures))
+    return None, tuple(failures)
 
 
 def _key(candidate: Candidate) -> str:
@@ -104,7 +86,8 @@ def _remembered(candidate: Candidate) -> Compiler | None:
     if path is None:
         return None
     try:
-        known = json.loads(path.read_text("utf-8"))
+        with open(path, encoding="utf-8") as file:
+            known = json.load(file)
     except OSError:  # removed since by another process
         return None
     known["options"] = tuple(known["options"])
@@ -112,14 +95,17 @@ def _remembered(candidate: Candidate) -> Compiler | None:
 
 
 def _probed(candidate: Candidate) -> Compiler | str:
+    from aotlite.backends.cpu.probing import probed
+
     key = _key(candidate)
 
-    def place(library: bytes) -> Path:
+    def place(library: bytes) -> str:
         return store.kept(key_of("probe", key), "probe", ".so", library)
 
     found = probed(candidate, place)
     if isinstance(found, Compiler):
-        known = attrs.asdict(found, filter=lambda field, _: field.name != "command")
+        known = found._asdict()
+        del known["command"]
         store.kept(key, "compiler", ".json", json.dumps(known).encode())
     return found
 
@@ -132,7 +118,7 @@ def compile_c(
     contract: bool = True,
     sanitize: str = "",
     time_limit: float = TIME_LIMIT,
-) -> Path:
+) -> str:
     """The path of a shared library of a C11 text, compiled if no disk cache has it.
 
     `name` is what messages call it. Without `contract` no product and sum are rounded once, so
@@ -148,8 +134,10 @@ def compile_c(
     with store.locked(key):
         found = store.found(key)
         if found is None:
+            from aotlite.backends.cpu.building import library_of
+
             flags = compiler.flags(contract, sanitize)
-            library = _compiled(compiler, flags, text, name, time_limit)
+            library = library_of(compiler, flags, text, name, time_limit)
             found = store.kept(key, name, ".so", library)
     return found
 
@@ -166,37 +154,3 @@ def _compiler() -> Compiler:
     if compiler is None:
         raise BackendError(f"cpu: {compiler_problem()}")
     return compiler
-
-
-def _compiled(
-    compiler: Compiler, flags: Iterable[str], text: str, name: str, limit: float
-) -> bytes:
-    source, command = f"{word(name)}.c", (*compiler.command, *flags)
-    try:
-        with TemporaryDirectory(prefix="aotlite-") as path:
-            folder = Path(path)
-            (folder / source).write_text(text, "utf-8")
-            ended = built(command, folder, source, limit)
-            if not ended.problem:
-                return (folder / LIBRARY).read_bytes()
-    except OSError as error:
-        raise BackendError(
-            f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
-            "folder for temporary files; TMPDIR names another one"
-        ) from error
-    failure = BackendError(
-        f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
-    )
-    words = f"command: {shlex.join(command)}"
-    raise noted(failure, ended.last_lines() or None, words, _saved(text, name))
-
-
-def _saved(text: str, name: str) -> str | None:
-    """Where a text is that does not compile; the file stays."""
-    try:
-        handle, path = mkstemp(prefix=f"aotlite-{word(name)}-", suffix=".c")
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError:
-        return None
-    return f"the text is in {path}"

@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,11 @@ SCRIPT = """\
 case "$*" in *probe.c*) exec {gcc} "$@" ;; esac
 {body}
 """
+
+
+def compiled(text, name="double", **options):
+    """The path of a compiled library."""
+    return Path(toolchain.compile_c(text, name, **options))
 
 
 def forget():

@@ -34,5 +34,5 @@ def compiler(cache, tmp_path, monkeypatch):
 @pytest.fixture
 def no_compiler(cache, monkeypatch):
     """No compiler is installed."""
-    monkeypatch.setattr(compilers.shutil, "which", lambda _: None)
+    monkeypatch.setattr(compilers, "which", lambda _: None)
     monkeypatch.setattr(compilers, "_zig", lambda: None)

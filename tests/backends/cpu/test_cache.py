@@ -1,5 +1,6 @@
 """The disk cache: what is in it is whole, safe and not too much, whoever else uses it."""
 
+import atexit
 import errno
 import os
 import shutil
@@ -13,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotlite.backends.cpu import cache as cache_module
-from aotlite.backends.cpu import folders, store
+from aotlite.backends.cpu import folders, store, trimming
 from aotlite.backends.cpu.cache import Cache, key_of, word
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.locks import held
-from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
+from aotlite.backends.cpu.toolchain import find_compiler, key_of_c
 from tests.backends.cpu.compilers import (
     DOUBLE,
+    compiled,
     compiles,
     ended,
     forget,
@@ -35,7 +37,15 @@ KEY, OTHER = key_of("a"), key_of("b")
 @pytest.fixture
 def entries(tmp_path):
     tmp_path.chmod(0o700)
-    return Cache(tmp_path / "kernels")
+    return Cache(str(tmp_path / "kernels"))
+
+
+def keep(cache, key, data=b"data"):
+    return Path(cache.keep(key, "a", ".so", data))
+
+
+def names(cache):
+    return sorted(path.name for path in Path(cache.folder).rglob("*") if path.is_file())
 
 
 # --------------------------------------------------------------------------------------------- keys
@@ -58,17 +68,17 @@ def test_any_name_becomes_a_word(name):
 def test_what_was_kept_is_found_by_its_key(entries):
     assert entries.find(KEY) is None
     path = entries.keep(KEY, "forward of f", ".so", b"data")
-    assert path == entries.find(KEY) and b"data" == path.read_bytes()
+    assert path == entries.find(KEY) and b"data" == Path(path).read_bytes()
     assert entries.find(OTHER) is None
-    assert 4 == entries.size()
-    assert "forward_of_f" == path.name.split(".")[0]
+    assert 4 == trimming.cache_size(entries.folder)
+    assert "forward_of_f" == os.path.basename(path).split(".")[0]
     entries.remove(KEY)
     assert entries.find(KEY) is None
 
 
 @pytest.mark.parametrize("damage", ["empty", "short", "flipped", "longer", "folder", "link"])
 def test_what_was_damaged_is_not_found_and_is_replaced(entries, damage):
-    path = entries.keep(KEY, "a", ".so", b"data")
+    path = keep(entries, KEY)
     path.unlink()
     {
         "empty": lambda: path.write_bytes(b""),
@@ -80,18 +90,18 @@ def test_what_was_damaged_is_not_found_and_is_replaced(entries, damage):
     }[damage]()
     assert entries.find(KEY) is None
     if damage != "folder":
-        assert path == entries.keep(KEY, "a", ".so", b"data") == entries.find(KEY)
+        assert path == keep(entries, KEY) == Path(entries.find(KEY))
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_a_file_that_others_can_write_is_not_found(entries, mode):
-    path = entries.keep(KEY, "a", ".so", b"data")
+    path = keep(entries, KEY)
     path.chmod(mode)
     assert entries.find(KEY) is None
 
 
 def test_a_file_of_another_user_is_not_found(entries, monkeypatch):
-    entries.keep(KEY, "a", ".so", b"data")
+    keep(entries, KEY)
     uid = os.geteuid()
     monkeypatch.setattr(cache_module.os, "geteuid", lambda: uid + 1)
     assert entries.find(KEY) is None
@@ -104,78 +114,79 @@ def test_writing_that_fails_leaves_no_file(entries, monkeypatch):
     for call in ("fsync", "replace"):
         with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
             patch.setattr(cache_module.os, call, full)
-            entries.keep(KEY, "a", ".so", b"data")
-        assert [] == [path for path in entries.folder.rglob("*") if path.is_file()]
+            keep(entries, KEY)
+        assert [] == names(entries)
 
 
 def test_what_was_not_used_for_longest_is_trimmed_first(entries):
-    paths = [entries.keep(key_of(str(n)), "a", ".so", bytes(100)) for n in range(10)]
+    paths = [keep(entries, key_of(str(n)), bytes(100)) for n in range(10)]
     for age, path in enumerate(paths):
         os.utime(path, (1e9 - age, 1e9 - age))
     entries.find(key_of("9"))  # the oldest is used
-    assert [] == entries.trim(limit=1000)
-    removed = entries.trim(limit=999)  # to four fifths, which is seven files
-    assert [paths[8], paths[7], paths[6]] == [entry.path for entry in removed]
-    assert sorted([*paths[:6], paths[9]]) == sorted(entry.path for entry in entries.entries())
+    assert [] == trimming.trim(entries.folder, limit=1000)
+    removed = trimming.trim(entries.folder, limit=999)  # to four fifths, which is seven files
+    assert [paths[8], paths[7], paths[6]] == [Path(entry.path) for entry in removed]
+    left = {Path(entry.path) for entry in trimming.entries(entries.folder)}
+    assert {*paths[:6], paths[9]} == left
     assert not paths[8].parent.exists()
 
 
 def test_clearing_leaves_the_files_of_others(entries):
-    entries.keep(KEY, "a", ".so", b"data")
-    mine = entries.folder / "mine.so"
+    beside = keep(entries, KEY).with_name("notes")
+    mine = Path(entries.folder) / "mine.so"
     mine.write_text("x")
-    beside = entries.folder / KEY / "notes"
     beside.write_text("x")
-    assert [4] == [entry.size for entry in entries.clear()]
-    assert mine.exists() and beside.exists() and [] == entries.entries()
+    assert [4] == [entry.size for entry in trimming.clear(entries.folder)]
+    assert mine.exists() and beside.exists() and [] == trimming.entries(entries.folder)
 
 
 def test_what_a_crash_left_is_swept_and_what_is_being_written_is_not(entries):
-    folder = entries.folder / KEY
+    folder = Path(entries.folder) / KEY
     folder.mkdir(parents=True)
     for name, age in (("new-old", 7200), ("new-fresh", 0)):
         (folder / name).write_text("half")
         os.utime(folder / name, (time.time() - age,) * 2)
-    lock = entries.folder / f"{OTHER}.lock"
+    lock = folder.with_name(f"{OTHER}.lock")
     lock.touch()
     os.utime(lock, (1e9, 1e9))
-    entries.trim()
-    assert {"new-fresh"} == {path.name for path in entries.folder.rglob("*") if path.is_file()}
+    trimming.trim(entries.folder)
+    assert ["new-fresh"] == names(entries)
 
 
-def test_an_entry_is_kept_while_another_process_removes_empty_folders(entries):
-    def removing():
-        while True:
-            entries._sweep()
+def test_an_entry_is_kept_although_another_process_removes_its_empty_folder(entries, monkeypatch):
+    """Between making the folder and the file in it."""
+    make, swept = os.makedirs, []
+    make(entries.folder)
 
-    child = start(removing)
-    try:
-        for number in range(60):
-            assert entries.find(key_of(str(number))) == entries.keep(
-                key_of(str(number)), "a", ".so", b"data"
-            ) or entries.find(key_of(str(number)))
-    finally:
-        os.kill(child, signal.SIGKILL)
-        ended(child)
-    assert 60 == len(entries.entries())
+    def make_and_sweep(folder, **options):
+        make(folder, **options)
+        if len(swept) < 3:
+            trimming.sweep(entries.folder)
+            swept.append(os.path.exists(folder))
+
+    monkeypatch.setattr(cache_module.os, "makedirs", make_and_sweep)
+    assert entries.keep(KEY, "a", ".so", b"data") == entries.find(KEY)
+    assert [False] * 3 == swept
 
 
 # ---------------------------------------------------------------------------- which folder, and why
 def test_the_folder_is_the_variable_or_the_user_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("AOTLITE_CACHE", "here")
-    assert Path.cwd() / "here" == folders.chosen()
+    assert str(Path.cwd() / "here") == folders.chosen()
     monkeypatch.setenv("AOTLITE_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert tmp_path / "aotlite" == folders.chosen()
+    assert str(tmp_path / "aotlite") == folders.chosen()
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert tmp_path / "home" / ".cache" / "aotlite" == folders.chosen()
+    assert str(tmp_path / "home" / ".cache" / "aotlite") == folders.chosen()
+    monkeypatch.setattr(folders.os.path, "expanduser", lambda path: path)
+    assert folders.chosen() is None
 
 
 def test_a_folder_that_is_made_is_the_users_alone(tmp_path):
     before = os.umask(0)
     try:
-        assert "" == folders.made(tmp_path / "cache")
+        assert "" == folders.made(str(tmp_path / "cache"))
     finally:
         os.umask(before)
     assert 0o700 == (tmp_path / "cache").stat().st_mode & 0o777
@@ -184,48 +195,49 @@ def test_a_folder_that_is_made_is_the_users_alone(tmp_path):
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777, 0o1777])
 def test_a_folder_that_others_can_write_is_refused(tmp_path, mode):
     tmp_path.chmod(mode)
-    assert f"{tmp_path} can be written by others (its mode is {mode:o}; " in folders.made(tmp_path)
+    refused = folders.made(str(tmp_path))
+    assert f"{tmp_path} can be written by others (its mode is {mode:o}; " in refused
 
 
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     uid = os.geteuid()
     monkeypatch.setattr(folders.os, "geteuid", lambda: uid + 1)
-    assert f"{tmp_path} belongs to user " in folders.made(tmp_path)
+    assert f"{tmp_path} belongs to user " in folders.made(str(tmp_path))
 
 
 def test_a_folder_below_one_that_anybody_can_write_is_refused(tmp_path):
     """They could put another one in its place; not so in /tmp, whose sticky bit forbids it."""
     below = tmp_path / "cache"
-    assert "" == folders.made(below)
+    assert "" == folders.made(str(below))
     tmp_path.chmod(0o777)
-    assert f"{tmp_path}, above {below}, can be written by anybody" == folders.made(below)
+    assert f"{tmp_path}, above {below}, can be written by anybody" == folders.made(str(below))
     tmp_path.chmod(0o1777)
-    assert "" == folders.made(below)
+    assert "" == folders.made(str(below))
 
 
 def test_a_link_is_judged_by_what_it_leads_to(tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    assert "" == folders.made(tmp_path / "link")
+    assert "" == folders.made(str(tmp_path / "link"))
     (tmp_path / "real").chmod(0o770)
-    assert "can be written by others" in folders.made(tmp_path / "link")
+    assert "can be written by others" in folders.made(str(tmp_path / "link"))
 
 
 # ------------------------------------------------------------- a cache that is unsafe or unwritable
 @compiles
 def test_nothing_is_loaded_from_a_folder_that_others_can_write(cache):
     """What they planted under the right key, with the right checksum, stays unread."""
-    planted = compile_c("int twice(int x) { return 666; }\n", "planted")
+    planted = compiled("int twice(int x) { return 666; }\n", "planted")
     (cache / "kernels" / key_of_c(DOUBLE)).mkdir()
     target = cache / "kernels" / key_of_c(DOUBLE) / planted.name
     shutil.copyfile(planted, target)
     target.chmod(0o600)
-    assert target == compile_c(DOUBLE, "double")  # as it would be found
+    assert target == compiled(DOUBLE)  # as it would be found
     forget()
     cache.chmod(0o777)
     with warns_once("no disk cache: .* can be written by others .*mode is 777.*AOTLITE_CACHE"):
         assert 42 == load_c(DOUBLE, "double").twice(21)
-        path = compile_c(DOUBLE, "double")
+        path = compiled(DOUBLE)
     assert cache not in path.parents and 0o700 == path.parents[1].stat().st_mode & 0o777
 
 
@@ -234,7 +246,7 @@ def test_without_a_disk_cache_a_process_compiles_a_text_once(cache, compiler, mo
     monkeypatch.setenv("AOTLITE_CACHE", "/dev/null/cache")
     compiler('echo x >> "$(dirname "$0")/log"; exec gcc "$@"')
     with warns_once("no disk cache: /dev/null.* cannot be made: Not a directory"):
-        assert compile_c(DOUBLE, "double") == compile_c(DOUBLE, "double")
+        assert compiled(DOUBLE) == compiled(DOUBLE)
     assert "x\n" == (cache.parent / "log").read_text()
 
 
@@ -242,7 +254,7 @@ def test_without_a_disk_cache_a_process_compiles_a_text_once(cache, compiler, mo
 def test_without_a_home_folder_there_is_no_disk_cache(cache, monkeypatch):
     monkeypatch.setattr(folders, "chosen", lambda: None)
     with warns_once("no disk cache: there is no home folder"):
-        assert compile_c(DOUBLE, "double").exists()
+        assert compiled(DOUBLE).exists()
 
 
 @pytest.fixture
@@ -264,14 +276,14 @@ def foreign(monkeypatch):
 @compiles
 def test_a_folder_that_is_read_only_is_read_and_the_rest_is_kept_elsewhere(foreign):
     def compile_and_find():
-        before = compile_c(DOUBLE, "double")
+        before = compiled(DOUBLE)
         for each in (foreign, foreign / "kernels", before.parent):
             each.chmod(0o500)
         forget()
-        assert before == compile_c(DOUBLE, "double")
+        assert before == compiled(DOUBLE)
         with warns_once("left alone: .*/kernels cannot be written: Permission denied"):
-            path = compile_c(DOUBLE + "// more", "double")
-            assert path == compile_c(DOUBLE + "// more", "double")
+            path = compiled(DOUBLE + "// more")
+            assert path == compiled(DOUBLE + "// more")
         assert foreign not in path.parents
 
     in_child(compile_and_find, user=NOBODY)
@@ -282,7 +294,7 @@ def test_a_folder_in_which_none_can_be_made_is_not_used(foreign):
     def compile_without():
         foreign.chmod(0o500)
         with warns_once("no disk cache: .*/kernels cannot be made: Permission denied"):
-            assert foreign not in compile_c(DOUBLE, "double").parents
+            assert foreign not in compiled(DOUBLE).parents
 
     in_child(compile_without, user=NOBODY)
 
@@ -300,8 +312,8 @@ def test_a_full_disk_cache_is_left_alone(cache, monkeypatch):
 
     monkeypatch.setattr(cache_module.os, "fsync", full_here)
     with warns_once("left alone: .* cannot be written: No space left on device"):
-        path = compile_c(DOUBLE, "double")
-        assert path == compile_c(DOUBLE, "double")
+        path = compiled(DOUBLE)
+        assert path == compiled(DOUBLE)
     assert cache not in path.parents
 
 
@@ -310,12 +322,12 @@ def test_the_private_folder_goes_with_its_process(cache, monkeypatch):
     """And not with a child that it forks, which makes one of its own."""
     monkeypatch.setattr(folders, "chosen", lambda: None)
     with pytest.warns(RuntimeWarning, match="no disk cache"):
-        mine = compile_c(DOUBLE, "double")
+        mine = compiled(DOUBLE)
 
     def in_forked():
-        other = compile_c(DOUBLE, "double")
+        other = compiled(DOUBLE)
         assert other != mine and other.exists()
-        folders.atexit._run_exitfuncs()
+        atexit._run_exitfuncs()
         assert mine.exists() and not other.exists()
 
     in_child(in_forked)
@@ -344,13 +356,13 @@ def test_a_process_that_crashes_while_it_compiles_holds_up_nobody(cache, compile
         'exec gcc "$@"'
     )
     find_compiler()
-    child = start(lambda: compile_c(DOUBLE, "double"))
+    child = start(lambda: compiled(DOUBLE))
     while not (cache.parent / "going").exists():
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     assert -signal.SIGKILL == ended(child)
     started = time.monotonic()
-    assert compile_c(DOUBLE, "double").exists()
+    assert compiled(DOUBLE).exists()
     assert time.monotonic() - started < 10
 
 
@@ -359,7 +371,7 @@ def test_a_process_that_holds_a_lock_too_long_is_not_waited_for(cache, monkeypat
     find_compiler()
     monkeypatch.setattr(cache_module, "LOCK_LIMIT", 0.1)
     with store.locked(key_of_c(DOUBLE)):
-        assert compile_c(DOUBLE, "double").exists()
+        assert compiled(DOUBLE).exists()
 
 
 def test_a_lock_is_held_by_one(tmp_path):

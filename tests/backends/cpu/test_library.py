@@ -11,7 +11,7 @@ from aotlite.backends.cpu import library, store
 from aotlite.backends.cpu.library import load, load_c
 from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, compiles, in_child
+from tests.backends.cpu.compilers import DOUBLE, compiled, compiles, in_child
 
 pytestmark = compiles
 
@@ -61,7 +61,7 @@ def test_threads_that_want_the_same_share_one_compilation(cache, compiler):
 
 
 def test_a_damaged_library_is_compiled_again_and_not_loaded(cache):
-    path = compile_c(DOUBLE, "double")
+    path = compiled(DOUBLE)
     data = path.read_bytes()
 
     def load_double():

@@ -9,9 +9,9 @@ import pytest
 
 from aotlite.backends.cpu import processes, store, toolchain
 from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
+from aotlite.backends.cpu.toolchain import find_compiler, key_of_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, compiles, forget, in_child, is_running
+from tests.backends.cpu.compilers import DOUBLE, compiled, compiles, forget, in_child, is_running
 
 pytestmark = compiles
 
@@ -26,9 +26,9 @@ def text_of(error):
 
 def test_a_library_is_compiled_once_and_found_afterwards(cache, compiler):
     compiler('echo x >> "$(dirname "$0")/log"; exec gcc "$@"')
-    first = compile_c(DOUBLE, "double")
+    first = compiled(DOUBLE)
     forget()  # as in another process
-    assert first == compile_c(DOUBLE, "double")
+    assert first == compiled(DOUBLE)
     assert "x\n" == (cache.parent / "log").read_text()
     assert first.name.startswith("double.") and first.parent.parent == cache / "kernels"
 
@@ -62,7 +62,7 @@ def test_an_error_of_the_compiler_names_the_kernel_the_lines_and_where_the_text_
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(BackendError) as caught:
-        compile_c("int f(void) { return unknown; }\n", "forward of f")
+        compiled("int f(void) { return unknown; }\n", "forward of f")
     first = "cpu: gcc, compiling 'forward of f', ended with status 1, expected a library"
     assert first == str(caught.value)
     said = text_of(caught.value)
@@ -76,7 +76,7 @@ def test_a_compiler_that_is_killed_half_way_leaves_nothing(cache, compiler):
     find_compiler()
     before = files(cache)
     with pytest.raises(BackendError, match="compiling 'double', was ended by signal 9, expected"):
-        compile_c(DOUBLE, "double")
+        compiled(DOUBLE)
     assert before == files(cache)
 
 
@@ -85,7 +85,7 @@ def test_a_compiler_that_hangs_is_ended_with_all_that_it_started(cache, compiler
     find_compiler()
     start = time.monotonic()
     with pytest.raises(BackendError, match="compiling 'double', took more than 0.3 s, expected"):
-        compile_c(DOUBLE, "double", time_limit=0.3)
+        compiled(DOUBLE, time_limit=0.3)
     assert time.monotonic() - start < 10
     pid = int((cache.parent / "pid").read_text())
     while is_running(pid) and time.monotonic() - start < 10:
@@ -97,22 +97,22 @@ def test_what_a_compiler_leaves_running_is_not_waited_for(cache, compiler):
     """A pipe that it keeps open would be waited for until it closes."""
     compiler('sleep 20 & exec gcc "$@"')
     start = time.monotonic()
-    assert compile_c(DOUBLE, "double").exists()
+    assert compiled(DOUBLE).exists()
     assert time.monotonic() - start < 10
 
 
 def test_a_compiler_that_writes_no_library_fails(cache, compiler):
     compiler("exit 0")
     with pytest.raises(BackendError, match="'double', makes no library, expected a library"):
-        compile_c(DOUBLE, "double")
+        compiled(DOUBLE)
 
 
 def test_what_failed_is_tried_again(cache, compiler):
     compiler('test -e "$(dirname "$0")/mended" && exec gcc "$@"; exit 1')
     with pytest.raises(BackendError):
-        compile_c(DOUBLE, "double")
+        compiled(DOUBLE)
     (cache.parent / "mended").touch()
-    assert compile_c(DOUBLE, "double").exists()
+    assert compiled(DOUBLE).exists()
 
 
 def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
 
     monkeypatch.setattr(processes.subprocess.Popen, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        compile_c(DOUBLE, "double")
+        compiled(DOUBLE)
     assert not is_running(int(pid_file.read_text()))
     assert set() == processes._running
 
@@ -140,19 +140,19 @@ def test_no_room_for_temporary_files_is_an_error_that_says_so(cache):
     def compile_without_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         with pytest.raises(BackendError) as caught:
-            compile_c("/* " + "long " * 100 + "*/", "long")
+            compiled("/* " + "long " * 100 + "*/", "long")
         first = "cpu: 'long' has no place to be compiled in ([Errno 27] File too large), expected "
         assert str(caught.value).startswith(first) and "TMPDIR" in str(caught.value)
         with pytest.raises(BackendError, match="compiling 'double', "):  # the compiler fails
-            compile_c(DOUBLE, "double")
+            compiled(DOUBLE)
 
     in_child(compile_without_room)
 
 
 def test_the_environment_variable_of_the_cache_is_read_at_each_call(cache, tmp_path, monkeypatch):
-    compile_c(DOUBLE, "double")
+    compiled(DOUBLE)
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "second"))
-    assert (tmp_path / "second") in compile_c(DOUBLE, "double").parents
+    assert (tmp_path / "second") in compiled(DOUBLE).parents
 
 
 def test_a_compiler_record_that_is_damaged_is_not_believed(cache):

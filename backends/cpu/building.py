@@ -1,0 +1,76 @@
+"""A C text becomes the bytes of a library, by one run of a compiler in a folder of its own.
+
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from tempfile import TemporaryDirectory, mkstemp
+
+from aotlite.backends.cpu.cache import word
+from aotlite.backends.cpu.compilers import Compiler
+from aotlite.backends.cpu.processes import Ended, run
+from aotlite.ir.errors import BackendError, noted
+
+LIBRARY = "library.so"
+
+
+def library_of(
+    compiler: Compiler, flags: Sequence[str], text: str, name: str, limit: float
+) -> bytes:
+    """The library of a text. Raises BackendError where the compiler makes none."""
+    source, command = f"{word(name)}.c", (*compiler.command, *flags)
+    try:
+        with TemporaryDirectory(prefix="aotlite-") as folder:
+            write(folder, source, text)
+            ended = built(command, folder, source, limit)
+            if not ended.problem:
+                return read(folder, LIBRARY)
+    except OSError as error:
+        raise BackendError(
+            f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
+            "folder for temporary files; TMPDIR names another one"
+        ) from error
+    failure = BackendError(
+        f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
+    )
+    words = f"command: {shlex.join(command)}"
+    raise noted(failure, ended.last_lines() or None, words, _saved(text, name))
+
+
+def built(command: Sequence[str], folder: str, source: str, limit: float) -> Ended:
+    """How a compiler ends that is to make LIBRARY of a file in a folder."""
+    library = os.path.join(folder, LIBRARY)
+    with suppress(FileNotFoundError):
+        os.unlink(library)
+    ended = run([*command, "-o", LIBRARY, source], folder, limit)
+    if not ended.problem and not os.path.isfile(library):
+        return Ended("makes no library", ended.said)
+    return ended
+
+
+def write(folder: str, name: str, text: str) -> None:
+    """Writes a file of a folder."""
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read(folder: str, name: str) -> bytes:
+    """The bytes of a file of a folder."""
+    with open(os.path.join(folder, name), "rb") as file:
+        return file.read()
+
+
+def _saved(text: str, name: str) -> str | None:
+    """Where a text is that does not compile; the file stays."""
+    try:
+        handle, path = mkstemp(prefix=f"aotlite-{word(name)}-", suffix=".c")
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return None
+    return f"the text is in {path}"
