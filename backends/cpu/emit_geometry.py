@@ -13,9 +13,10 @@ from aotlite.backends.loops.program import Kernel
 
 BLOCK = 4096
 """Points of the vector axis that a unit without inner axes takes, where rows are few."""
-COLUMNS = 512
-"""Points of the vector axis in a unit that reduces along other axes."""
+COLUMNS = 1024
+"""Most points of the vector axis in a unit that reduces along other axes."""
 FEW_ROWS = 64
+FEW_UNITS = 8
 
 
 @attrs.frozen
@@ -76,7 +77,8 @@ def geometry(kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     rows = math.prod(extents[: kernel.space]) // max(extent, 1)
     block = extent
     if len(extents) > kernel.space:
-        block = min(extent, COLUMNS)
+        shares = 1 if rows >= FEW_UNITS else 4
+        block = min(extent, COLUMNS, max(128, -(-extent // shares // 64) * 64))
     elif rows < FEW_ROWS:
         block = min(extent, BLOCK)
     return Geometry(extents, kernel.space, vector, max(block, 1))

@@ -21,8 +21,9 @@ from aotlite.backends.cpu.emit_passes import (
 )
 from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.cpu.emit_segments import Part, folded, parts, with_chosen_addresses
+from aotlite.backends.cpu.emit_types import memory_type
 from aotlite.backends.loops.expr import Scalar
-from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store
+from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, loads_of
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
 
@@ -30,6 +31,13 @@ SCRATCH = 1 << 16
 """Bytes of local arrays for values that are kept between passes."""
 SWITCHES = 3
 """Conditions of outer loops by which one loop becomes several."""
+
+BIG = 1 << 24
+"""Bytes from which on results are stored past the caches."""
+LINE = 512
+"""Points whose results are stored past the caches at once."""
+TOGETHER = 4
+"""Inner points that are added to partial results at once, where those lie in an array."""
 
 Range = tuple[int | str, int | str]
 Loop = Callable[[Work, Scope, Range], None]
@@ -42,7 +50,8 @@ class KernelPrinter:
     def __init__(
         self, kernel: Kernel, kinds: dict[int, DType], facts: Facts, library: Library
     ) -> None:
-        self.facts = facts
+        self.facts, self.kinds, self.library = facts, kinds, library
+        self.loaded = {load.args[0] for load in loads_of(kernel)}
         self.loops = geometry(kernel, facts.extents)
         body = self._prepared(kernel)
         self._set_axes(body)
@@ -83,7 +92,8 @@ class KernelPrinter:
             self._row_stage(stage.rows, stage.passes)
             for each in stage.passes:
                 self._pass(each)
-        return [*self.function.lines, *self._units()]
+        end = ["STREAMED();"] if any("stream(" in line for line in self.row.lines) else []
+        return [*self.function.lines, *self._units(), *end]
 
     # --- units
     def _units(self) -> list[str]:
@@ -133,7 +143,7 @@ class KernelPrinter:
         saved = [(value, self.body.keep(value, inner=False)) for value in dict.fromkeys(vectors)]
         work = Work(saved=tuple(saved), stores=work.stores)
         if saved or stores:
-            self._split(work, self.row, self._block(), self._vector_loop(lambda reduce: ""))
+            self._streamed(work, self.row, self._block(), self._vector_loop(lambda reduce: ""))
 
     def _vectors_of(self, each: Pass) -> list[Scalar]:
         """The uppermost operations of row level that vary along the vector axis."""
@@ -171,7 +181,9 @@ class KernelPrinter:
         leaves = [self.body.keep(scalar, inner=True) for scalar in new]
         values = [value for value, _ in work.saved]
         work = Work(work.scans, tuple(zip(values, leaves, strict=True)), work.reduces, work.stores)
-        if self.loops.vector is not None:
+        if self.loops.vector is not None and self._is_plain(work):
+            self._nest(work, self.loops.inner[:-1], self._several)
+        elif self.loops.vector is not None:
             self._nest(work, self.loops.inner, self._blocks)
         elif each.lanes > 1 and self._lanes_fit(each.lanes):
             self._nest(work, self.loops.inner[:-1], self._lanes)
@@ -208,7 +220,7 @@ class KernelPrinter:
             self.body.point(part, scope, lambda reduce: _of_point(reduce.lanes))
             outside.lines += _for(k, place, scope)
 
-        self._split(work, parent, (0, self.facts.extents[k]), loop)
+        self._streamed(work, parent, (0, self.facts.extents[k]), loop)
 
     def _lanes(self, work: Work, parent: Scope) -> None:
         """As many points at once as there are partial results."""
@@ -261,6 +273,43 @@ class KernelPrinter:
 
         self._split(work, parent, self._block(), self._vector_loop(partial))
 
+    def _is_plain(self, work: Work) -> bool:
+        """Whether a pass only sums along its inner axes, in order and without conditions."""
+        k, last = self.loops.innermost or 0, self.loops.inner[-1]
+        if work.scans or work.saved or work.stores or self._switch(work) is not None:
+            return False
+        if any(reduce.lanes > 1 for reduce in work.reduces):
+            return False
+        split = any(len(each) > 1 for each in parts(work.roots, k, moving=True))
+        return self.facts.extents[last] >= 2 * TOGETHER and not split
+
+    def _several(self, work: Work, parent: Scope) -> None:
+        """Points of the last inner axis, some at once: each partial result is loaded once."""
+        k = self.loops.inner[-1]
+        extent = self.facts.extents[k]
+        whole = extent // TOGETHER * TOGETHER
+        inside = Scope(parent)
+        self._together(work, inside, [f"at + {n}" for n in range(TOGETHER)])
+        head = f"for (i64 at = 0; at < {whole}; at += {TOGETHER}) {{"
+        parent.lines += [head, *inside.lines, "}"]
+        for left in range(whole, extent):
+            self._together(work, parent, [str(left)])
+
+    def _together(self, work: Work, parent: Scope, places: list[str]) -> None:
+        last, vector = self.loops.inner[-1], self.loops.vector or 0
+        lines: list[str] = []
+        for place in places:
+            outside = Scope(parent, 1 << last)
+            outside.positions[last] = self.body.writer.fresh()
+            outside.lines.append(f"const i64 {outside.positions[last]} = {place};")
+            inside = Scope(outside, 1 << vector)
+            self.body.point(work, inside, lambda reduce: f"[i{vector} - v0]")
+            parent.lines += outside.lines
+            lines += inside.lines
+        everything = Scope(None)
+        everything.lines = lines
+        parent.lines += _for(vector, self._block(), everything)
+
     def _vector_loop(self, partial: Partial) -> Loop:
         k = self.loops.vector or 0
 
@@ -270,6 +319,43 @@ class KernelPrinter:
             outside.lines += _for(k, place, scope)
 
         return loop
+
+    # --- stores past the caches
+    def _streamed(self, work: Work, parent: Scope, whole: Range, loop: Loop) -> None:
+        """A loop whose big results go to a short line first, which is then stored at once."""
+        big = [store for store in work.stores if self._is_big(store, work)]
+        if not big:
+            self._split(work, parent, whole, loop)
+            return
+        self.library.streams = True
+        k, (begin, end) = self.loops.innermost or 0, whole
+        part = Scope(parent)
+        for store in big:
+            line = f"line{store.buffer}"
+            kind = memory_type(self.kinds[store.buffer])
+            self.row.lines.append(f"{kind} {line}[{LINE}] __attribute__((aligned(64)));")
+            self.body.lines[store.buffer] = f"{line}[i{k} - w0]"
+        self._split(work, part, ("w0", "w1"), loop)
+        part.positions[k] = "w0"
+        for store in big:
+            del self.body.lines[store.buffer]
+            size = self.kinds[store.buffer].itemsize
+            place = f"b{store.buffer} + {self.body.writer.address(store.address, part)}"
+            part.lines.append(f"stream({place}, line{store.buffer}, (w1 - w0) * {size});")
+        last = f"least(w0 + {LINE}, {end})"
+        if isinstance(begin, int) and isinstance(end, int) and (end - begin) % LINE == 0:
+            last = f"w0 + {LINE}"
+        head = f"for (i64 w0 = {begin}; w0 < {end}; w0 += {LINE}) {{"
+        parent.lines += [head, f"const i64 w1 = {last};", *part.lines, "}"]
+
+    def _is_big(self, store: Store, work: Work) -> bool:
+        """Whether a store is of one run of a buffer that no cache holds."""
+        k, number = self.loops.innermost or 0, store.buffer
+        size = self.facts.sizes[number] * self.kinds[number].itemsize
+        alone = sum(each.buffer == number for each in work.stores) == 1
+        plain = not store.address.dynamic and store.combine is None
+        in_run = plain and alone and store.address.coefficients[k] == 1
+        return in_run and size >= BIG and number not in self.loaded
 
     # --- splitting
     def _split(

@@ -174,6 +174,8 @@ class Library:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.dtypes: set[dtypes.DType] = set()
+        self.streams = False
+        """Whether something is stored past the caches."""
 
     def name(self, scalar: Scalar) -> str:
         """The C name of a function, which is printed before what asks for it."""

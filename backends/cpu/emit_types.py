@@ -107,6 +107,42 @@ INLINE f32 load_bf16(u16 x) { return bits_bf16_u16(x); }
 INLINE u16 store_bf16(f32 x) { return bits_u16_bf16(x); }
 """
 
+STREAM = """\
+/* Copies whole lines past the caches: what is not read soon need not be loaded to be written. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_nontemporal_store)
+#define PAST_CACHES(to, x) __builtin_nontemporal_store(x, to)
+#endif
+#endif
+#if !defined(PAST_CACHES) && defined(__AVX__)
+#define PAST_CACHES(to, x) __builtin_ia32_movntps256((f32 *)(to), x)
+#endif
+#if defined(__SSE__)
+#define STREAMED() __builtin_ia32_sfence()
+#else
+#define STREAMED() __sync_synchronize()
+#endif
+INLINE void stream(void *to, const void *from, i64 bytes)
+{
+#ifdef PAST_CACHES
+    typedef f32 aligned __attribute__((vector_size(32), may_alias));
+    typedef f32 line __attribute__((vector_size(32), may_alias, aligned(1)));
+    const i64 before = least(-(u64)to & 31, bytes);
+    const i64 end = before + ((bytes - before) & ~(i64)31);
+    u8 *t = to;
+    const u8 *f = from;
+    if (before) __builtin_memcpy(t, f, before);
+    for (i64 k = before; k < end; k += 32) {
+        const aligned x = *(const line *)(f + k);
+        PAST_CACHES((aligned *)(t + k), x);
+    }
+    if (end < bytes) __builtin_memcpy(t + end, f + end, bytes - end);
+#else
+    __builtin_memcpy(to, from, bytes);
+#endif
+}
+"""
+
 
 def value_type(dtype: DType) -> str:
     """The C type of a value in a register."""
