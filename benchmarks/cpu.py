@@ -25,13 +25,25 @@ from rich.progress import Progress
 
 from aotlite.cli import number
 from benchmarks.common import is_installed, machine, progress, wide_console
+from benchmarks.kernels import demo_report, first_call_report
 from benchmarks.kernels.child import THREADS, Job
-from benchmarks.kernels.columns import COLUMNS, LIBRARY, OURS, ROWS, default_backend
-from benchmarks.kernels.report import Results, bars, report
+from benchmarks.kernels.columns import (
+    COLUMNS,
+    COMPILED,
+    JAX,
+    LIBRARY,
+    OURS,
+    ROWS,
+    default_backend,
+)
+from benchmarks.kernels.demo import DemoJob
+from benchmarks.kernels.report import Bar, Results, bars, report
 from benchmarks.kernels.twins import row_of, twin_text, twins_of
 
 ROUNDS, RUNS = 15, 3
 QUICK_ROUNDS = 3
+SEEDS = 5
+"""Whole trainings of the demo, compiled and eager."""
 TIMEOUT = 1800.0
 """Seconds for one row of one run."""
 
@@ -195,7 +207,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     start = list(conditions(args))
     for line in start:
         console.print(line, markup=False)
-    found = _kernels(args, console)
+    mode = _first_calls if args.first_call else _demo if args.demo else _kernels
+    found = mode(args, console)
     end = f"load average at the end {', '.join(f'{each:.1f}' for each in os.getloadavg())}"
     console.print(end)
     if args.json:
@@ -209,8 +222,42 @@ def _kernels(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     report(results, console)
     return {
         "rows": [{"row": row, "direction": way, **of} for (row, way), of in results.items()],
-        "bars": [attrs.asdict(bar) | {"verdict": bar.verdict} for bar in bars(results)],
+        "bars": _as_data(bars(results)),
     }
+
+
+def _first_calls(args: argparse.Namespace, console: Console) -> dict[str, Any]:
+    columns = available(args.columns or (OURS, COMPILED, JAX), console)
+    rows = [row.name for row in ROWS if not args.rows or row.name in args.rows]
+    repeats = 1 if args.quick else first_call_report.REPEATS
+    found = first_call_report.measure(
+        rows,
+        columns,
+        repeats,
+        args.backend,
+        lambda job, **more: run_child("benchmarks.kernels.first_calls", job, TIMEOUT, **more),
+    )
+    first_call_report.report(found, console)
+    return {"first_calls": found, "bars": _as_data(first_call_report.bars(found))}
+
+
+def _demo(args: argparse.Namespace, console: Console) -> dict[str, Any]:
+    runs = []
+    with progress() as bar:
+        task = bar.add_task("the demo's step", total=args.runs)
+        for run in range(args.runs):
+            job = DemoJob(args.backend, args.rounds, 0 if run or args.quick else SEEDS)
+            runs.append(run_child("benchmarks.kernels.demo", job, TIMEOUT))
+            bar.advance(task)
+    for run_failed in [each["failed"] for each in runs if "failed" in each]:
+        console.print(f"the demo failed: {run_failed}", markup=False)
+    runs = [each for each in runs if "failed" not in each]
+    demo_report.report(runs, console)
+    return {"demo": runs, "bars": _as_data(demo_report.bars(runs))}
+
+
+def _as_data(found: Sequence[Bar]) -> list[dict[str, Any]]:
+    return [attrs.asdict(bar) | {"verdict": bar.verdict} for bar in found]
 
 
 def _list_twins(args: argparse.Namespace, console: Console) -> None:

@@ -51,10 +51,15 @@ class Job:
 
 def measure(job: Job) -> dict[str, Any]:
     """By direction: what the job asks for."""
-    if hasattr(os, "sched_setaffinity"):  # libraries make a thread for each CPU that they may use
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    pin()
     row = row_of(job.row, job.seed)
     return {direction: _one(row, direction, job) for direction in row.directions}
+
+
+def pin() -> None:
+    """Keeps this process on two CPUs: libraries make a thread for each that they may use."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 
 
 def _one(row: Measured, direction: str, job: Job) -> dict[str, Any]:

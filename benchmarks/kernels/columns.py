@@ -27,6 +27,9 @@ FRAMEWORKS = (EAGER, COMPILED, JAX)
 COLUMNS = (OURS, *FRAMEWORKS, WRITTEN)
 LIBRARY = {EAGER: "torch", COMPILED: "torch", JAX: "jax"}
 
+JOINT_NODES: list[int] = []
+"""Of each function that this process has compiled with aotlite."""
+
 _LAYER = ((999, 1000), (1000,))
 ROWS: tuple[Measured, ...] = (
     *FUNCTIONS,
@@ -46,7 +49,12 @@ class Backend:
         """The function, compiled."""
         import aotlite
 
-        return aotlite.compile(function, backend=self.name, verify=0)
+        return aotlite.compile(function, backend=self.name, verify=0, observer=_count)
+
+
+def _count(stage: str, made: Any) -> None:
+    if stage == "4 joint":
+        JOINT_NODES.append(len(made.calls))
 
 
 def default_backend() -> str:

@@ -1,0 +1,90 @@
+"""The first call of a row in a fresh process, with caches empty or filled by another process.
+
+`python -m benchmarks.kernels.first_calls JOB` prints one JSON object. Before the row a small
+function of other ops is compiled and called: importing a compiler's own modules, and finding the C
+compiler, is `process_seconds` and does not count as the row's; a row's own figure is smaller that
+way for every library.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import attrs
+import numpy as np
+
+from benchmarks.kernels import columns
+from benchmarks.kernels.child import pin
+from benchmarks.kernels.columns import Measured, make_action
+from benchmarks.kernels.functions import Action
+from benchmarks.kernels.rows import BOTH, Row, matrix_row
+from benchmarks.kernels.twins import row_of
+
+LATER_CALLS = 3
+
+
+@attrs.frozen
+class FirstCall:
+    """Which row, of which library."""
+
+    row: str
+    column: str
+    backend: str
+
+
+def direction_of(row: Measured) -> str:
+    """Forward and backward where a row has both."""
+    return row.directions[-1]
+
+
+def measure(job: FirstCall) -> dict[str, Any]:
+    """Seconds of the first call; of the calls after it, the fastest; nodes of the joint graphs."""
+    pin()
+    row = row_of(job.row)
+    arrays = row.arrays()
+    start = time.perf_counter()
+    warm_up = _warm_up()
+    _first(warm_up, warm_up.arrays(), job)
+    process_seconds = time.perf_counter() - start
+    columns.JOINT_NODES.clear()
+    start = time.perf_counter()
+    action = _first(row, arrays, job)
+    seconds = time.perf_counter() - start
+    return {
+        "process_seconds": process_seconds,
+        "seconds": seconds,
+        "later": min(_timed(action) for _ in range(LATER_CALLS)),
+        "joint_nodes": sum(columns.JOINT_NODES),
+    }
+
+
+def _first(row: Measured, arrays: list[np.ndarray], job: FirstCall) -> Action:
+    """The action, called once."""
+    action = make_action(row, direction_of(row), job.column, arrays, job.backend)
+    action()
+    return action
+
+
+def _timed(action: Action) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _warm_up() -> Row:
+    def body(lib: Any, x: Any) -> Any:
+        return lib.reduce("sum", lib.pointwise("sin", x) * 2.0, None)
+
+    return matrix_row("warm-up", body, (3, 4), directions=(BOTH,))
+
+
+def main() -> None:
+    """Prints what the job in the first argument measured."""
+    print(json.dumps(measure(FirstCall(**json.loads(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    main()
