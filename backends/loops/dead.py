@@ -11,6 +11,7 @@ import attrs
 
 from aotlite.backends.loops.expr import Scalar, load, name, walk
 from aotlite.backends.loops.program import (
+    Check,
     Extern,
     Gemm,
     Kernel,
@@ -37,7 +38,7 @@ def without_dead(program: Program) -> Program:
     kept: list[Step] = []
     for step in reversed(program.steps):
         alive = writes(step) & needed
-        if alive:
+        if alive or type(step) is Check:
             step = _needed(step, alive)
             kept.append(step)
             needed |= reads(step)
@@ -95,6 +96,8 @@ def with_buffers(step: Step, numbers: Mapping[int, int]) -> Step:
     if type(step) is Gemm:
         a, b, c = [attrs.evolve(w, buffer=numbers[w.buffer]) for w in (step.a, step.b, step.c)]
         return attrs.evolve(step, a=a, b=b, c=c)
+    if type(step) is Check:
+        return Check(numbers[step.buffer])
     assert type(step) is Extern
     args = tuple([_argument(value, numbers) for value in step.args])
     results = tuple([_placed(placed, numbers) for placed in step.results])

@@ -15,7 +15,17 @@ import attrs
 from aotlite.backends.loops.dead import without_dead
 from aotlite.backends.loops.inline import inlined
 from aotlite.backends.loops.merge import merged
-from aotlite.backends.loops.program import Kernel, Program, Step, loads_of, reads, writes
+from aotlite.backends.loops.program import (
+    Check,
+    Extern,
+    Kernel,
+    Kind,
+    Program,
+    Step,
+    loads_of,
+    reads,
+    writes,
+)
 
 
 def fused(program: Program) -> Program:
@@ -43,10 +53,17 @@ class _Steps:
         self.below = self._reached()
 
     def _connect(self) -> None:
-        """Edges from writers to readers, from readers to later writers, among writers."""
+        """Edges from writers to readers, from readers to later writers, among writers; and to what
+        writes inputs from all that may raise (K-11)."""
         writers: dict[int, list[int]] = {}
         readers: dict[int, list[int]] = {}
-        for k in self.steps:
+        raising: list[int] = []
+        inputs = {buffer.number for buffer in self.program.buffers if buffer.kind is Kind.INPUT}
+        for k, step in self.steps.items():
+            if type(step) is Check or type(step) is Extern:
+                raising.append(k)
+            elif self.writes[k] & inputs:
+                self._edges(raising, k)
             for number in self.reads[k]:
                 self._edges(writers.get(number, ()), k)
                 readers.setdefault(number, []).append(k)

@@ -14,6 +14,8 @@ from aotlite.backends.loops.conditions import executed
 from aotlite.backends.loops.expr import ARITHMETIC, COMPARISONS, LOGICAL, Affine, Scalar, walk
 from aotlite.backends.loops.program import (
     Buffer,
+    Check,
+    Extern,
     Gemm,
     Kernel,
     Kind,
@@ -52,6 +54,8 @@ def verify(program: Program) -> None:
                 _Check(step, buffers).run()
             case Gemm():
                 _check_gemm(step, buffers)
+            case Check() if buffers[step.buffer].dtype is not bool_:
+                _fail("K-11", _called(step), f"looks at {buffers[step.buffer]}", "a bool")
     _check_order(program, buffers)
 
 
@@ -60,14 +64,19 @@ def _fail(rule: str, where: str, got: str, expected: str) -> None:
 
 
 def _called(step: Step) -> str:
-    return f"extern {step.op.name}" if not isinstance(step, Kernel | Gemm) else step.name
+    match step:
+        case Extern():
+            return f"extern {step.op.name}"
+        case Check():
+            return f"check of b{step.buffer}"
+    return step.name
 
 
 # --------------------------------------------------------------------------------------- programs
 def _check_order(program: Program, buffers: dict[int, Buffer]) -> None:
     """K-9."""
     given = {b.number for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
-    written = set(given)
+    written = given | {b.number for b in program.buffers if not b.size}
     for step in program.steps:
         for number in sorted(reads(step) - written):
             _fail("K-9", _called(step), f"reads b{number}", "a buffer that is written before")
@@ -86,7 +95,7 @@ def _check_order(program: Program, buffers: dict[int, Buffer]) -> None:
 def _placed(program: Program) -> list[Placed | None]:
     found: list[Placed | None] = []
     for step in program.steps:
-        if not isinstance(step, Kernel | Gemm):
+        if type(step) is Extern:
             found += [*operands_of(step), *step.results]
     return found
 

@@ -14,6 +14,7 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.memory_format import formatted_like, image_like
 from aotlite.ir.ops.pooling import check_grad, check_line, lowest, to_maxima
+from aotlite.ir.ops.pooling_loops import even_maxima, even_means
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.window import Ints, along_a_line
 
@@ -108,6 +109,7 @@ ADAPTIVE_AVG_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": lambda grad, self: grad._do("adaptive_avg_pool2d_backward", self)},
     cost=Cost.REDUCTION,
+    loops=lambda k, meta, a, output_size: even_means(k, meta, a),
 )
 """The means of windows that cover the image evenly, as many as the result has elements."""
 
@@ -141,6 +143,7 @@ ADAPTIVE_AVG_POOL2D_BACKWARD: PureOp = pure(
         "self": lambda grad: grad.new_zeros(grad.shape),
     },
     cost=Cost.REDUCTION,
+    loops=lambda k, meta, grad, a: even_means(k, meta, grad, backward=True),
 )
 """The gradient of adaptive_avg_pool2d towards `self`, which is read for its geometry alone."""
 
@@ -201,6 +204,7 @@ ADAPTIVE_MAX_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": to_maxima},
     cost=Cost.REDUCTION,
+    loops=lambda k, metas, a, output_size: even_maxima(k, metas, a),
 )
 """The maxima and their places in the plane (row-major); the first of equal ones."""
 

@@ -12,6 +12,12 @@ from aotlite.ir import dtypes, sizes
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops.convolution_loops import (
+    convolution,
+    convolved,
+    towards_input,
+    towards_weight,
+)
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
 from aotlite.ir.ops.pointwise import conj
@@ -136,6 +142,20 @@ def _conv2d_kernel(
     return cast(xp, result, meta.dtype)
 
 
+def _conv2d_loops(
+    k: Any, meta: TensorMeta, image: Any, weight: Any, bias: Any, *window: Any
+) -> Any:
+    *steps, _ = window
+    seen = window_of("conv2d", weight.shape[2:], *steps)
+    over = convolution(image.shape, weight.shape, meta.shape, seen, meta.dtype)
+    if bias is None:
+        return convolved(k, meta, over, image, weight)
+    plain = convolved(k, meta.with_dtype(over.formed), over, image, weight)
+    return k.map(
+        meta, lambda *i: k.cast(plain[i] + k.cast(bias[i[1]], over.formed), meta.dtype)
+    )
+
+
 def _conv_input(
     grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
@@ -161,6 +181,7 @@ CONV2D: PureOp = pure(
         "bias": lambda grad: grad.sum((0, 2, 3)),
     },
     cost=Cost.CONTRACTION,
+    loops=_conv2d_loops,
 )
 
 
@@ -225,6 +246,15 @@ def _conv2d_input_kernel(
     return cast(xp, xp.permute_dims(inner, (1, 0, 2, 3)), meta.dtype)
 
 
+def _conv2d_input_loops(
+    k: Any, meta: TensorMeta, grad: Any, weight: Any, input_size: Ints, *window: Any
+) -> Any:
+    *steps, _ = window
+    seen = window_of("conv2d_input", weight.shape[2:], *steps)
+    over = convolution(input_size, weight.shape, grad.shape, seen, meta.dtype)
+    return towards_input(k, meta, over, grad, weight)
+
+
 # Both read both operands, for PyTorch's transposed convolution saves both.
 def _input_self(
     grad: Any,
@@ -251,6 +281,7 @@ CONV2D_INPUT: PureOp = pure(
     kernel=_conv2d_input_kernel,
     vjp={"self": _input_self, "weight": _input_weight},
     cost=Cost.CONTRACTION,
+    loops=_conv2d_input_loops,
 )
 """The gradient of conv2d towards its input, for the gradient `self` of its result."""
 
@@ -290,6 +321,15 @@ def _conv2d_weight_kernel(
     return cast(xp, xp.reshape(product, weight_size), meta.dtype)
 
 
+def _conv2d_weight_loops(
+    k: Any, meta: TensorMeta, grad: Any, image: Any, weight_size: Ints, *window: Any
+) -> Any:
+    *steps, _ = window
+    seen = window_of("conv2d_weight", weight_size[2:], *steps)
+    over = convolution(image.shape, weight_size, grad.shape, seen, meta.dtype)
+    return towards_weight(k, meta, over, grad, image)
+
+
 CONV2D_WEIGHT: PureOp = pure(
     "conv2d_weight(Tensor self, Tensor input, int[] weight_size, int[] stride, int[] padding, "
     "int[] dilation, int groups) -> Tensor",
@@ -304,5 +344,6 @@ CONV2D_WEIGHT: PureOp = pure(
         ),
     },
     cost=Cost.CONTRACTION,
+    loops=_conv2d_weight_loops,
 )
 """The gradient of conv2d towards its weight, for the gradient `self` of its result."""

@@ -21,6 +21,7 @@ from aotlite.ir.ops.pooling import (
     pool_window,
     to_maxima,
 )
+from aotlite.ir.ops.pooling_loops import maxima
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.window import Given, Ints, Window, along_a_line, lines, padded_image
 
@@ -86,6 +87,7 @@ MAX_POOL2D_WITH_INDICES: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": to_maxima},
     cost=Cost.REDUCTION,
+    loops=lambda k, metas, a, *args: maxima(k, metas, a, pool_window("max_pool2d", *args[:4])),
 )
 """The maximum of each window and its place in the plane (row-major); the first of equal ones."""
 

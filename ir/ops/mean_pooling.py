@@ -22,6 +22,7 @@ from aotlite.ir.ops.pooling import (
     pool_size,
     pool_window,
 )
+from aotlite.ir.ops.pooling_loops import Means, means, means_backward
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.window import Given, Ints, Window, lines, padded_image
 
@@ -90,6 +91,21 @@ def _quotient(xp: Any, total: Any, divisor: Any) -> Any:
     return xp.sign(total) * xp.sign(divisor) * (xp.abs(total) // xp.abs(divisor))
 
 
+def _loops_of(name: str, how: _Means, image: Ints, out: Ints) -> Means:
+    window = how.window(name)
+    return Means(window, image, out, how.count_include_pad, how.divisor_override)
+
+
+def _avg_pool_loops(k: Any, meta: TensorMeta, a: Any, *args: Any) -> Any:
+    how = _loops_of("avg_pool2d", _Means(*args), a.shape[-2:], meta.shape[-2:])
+    return means(k, meta, a, how)
+
+
+def _avg_back_loops(k: Any, meta: TensorMeta, grad: Any, a: Any, *args: Any) -> Any:
+    image, out = a.shape[-2:], grad.shape[-2:]
+    return means_backward(k, meta, grad, _loops_of("avg_pool2d", _Means(*args), image, out))
+
+
 def _avg_pool_vjp(
     grad: Any,
     self: Any,
@@ -120,6 +136,7 @@ AVG_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": _avg_pool_vjp},
     cost=Cost.REDUCTION,
+    loops=_avg_pool_loops,
 )
 """The mean of each window, which counts the places on the border if `count_include_pad`."""
 
@@ -173,6 +190,7 @@ AVG_POOL2D_BACKWARD: PureOp = pure(
         "self": lambda grad: grad.new_zeros(grad.shape),
     },
     cost=Cost.REDUCTION,
+    loops=_avg_back_loops,
 )
 """The gradient of avg_pool2d towards `self`, which is read for its geometry alone."""
 
