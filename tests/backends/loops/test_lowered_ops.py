@@ -201,8 +201,8 @@ def test_a_convolution_by_single_pixels_reads_the_image_itself() -> None:
 def test_extremes_do_not_depend_on_lanes(kind: str) -> None:
     """Ties, nans and infinities; positions choose, not the order of combining."""
     draw = np.random.default_rng(1)
-    values = draw.choice(np.float32([1, 2, -np.inf, np.inf, np.nan, 3]), (200, 7))
-    values[:50] = draw.choice(np.float32([1, -np.inf]), (50, 7))
+    values = draw.choice(np.array([1, 2, -np.inf, np.inf, np.nan, 3], np.float32), (200, 7))
+    values[:50] = draw.choice(np.array([1, -np.inf], np.float32), (50, 7))
     arrays = [values, np.tile(np.arange(7), (200, 1))][: COMBINERS[kind].parts]
     kinds = [float32, int64][: len(arrays)]
     expected = reduced(COMBINERS[kind], arrays, kinds, 1)
