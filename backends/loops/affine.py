@@ -8,6 +8,7 @@ consumer's axes. Knows nothing of kernels. Spec: `specs/fusion.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeAlias
 
 import attrs
@@ -35,16 +36,19 @@ def whole(extents: Sequence[int]) -> Bounds:
     return tuple([(0, extent - 1) for extent in extents])
 
 
+@cache
 def unit(k: int, count: int) -> Affine:
     """Axis k of so many."""
     return Affine(tuple([int(k == each) for each in range(count)]))
 
 
+@cache
 def fixed(value: int, count: int) -> Affine:
     """A number, whatever the axes."""
     return Affine((0,) * count, value)
 
 
+@cache
 def identity(count: int) -> Forms:
     """Each axis as itself."""
     return tuple([unit(k, count) for k in range(count)])
@@ -141,6 +145,31 @@ def is_injective(coefficients: Sequence[int], extents: Sequence[int]) -> bool:
     return True
 
 
+def range_of(value: Scalar) -> tuple[int, int] | None:
+    """Bounds of an integer expression that is confined to them by a `where`, as positions are that
+    are read; None where nothing is known."""
+    if value.op == "const":
+        return int(value.args[0]), int(value.args[0])
+    if value.op != "where":
+        return None
+    condition, then, other = value.args
+    outside, inside = range_of(other), _confined(then, condition)
+    if outside is None or inside is None:
+        return None
+    return min(inside[0], outside[0]), max(inside[1], outside[1])
+
+
+def _confined(value: Scalar, condition: Scalar) -> tuple[int, int] | None:
+    """Bounds of a value where low <= value < high holds."""
+    low = high = None
+    for each in condition.args if condition.op == "and" else ():
+        if len(each.args) == 2 and each.args[0] is value and each.args[1].op == "const":
+            bound = int(each.args[1].args[0])
+            low = bound if each.op == "ge" else low
+            high = bound - 1 if each.op == "lt" else high
+    return None if low is None or high is None else (low, high)
+
+
 # ----------------------------------------------------------------------------------------- solving
 def solve(
     address: Affine, bounds: Bounds, target: Affine, extents: Sequence[int]
@@ -151,40 +180,57 @@ def solve(
     such that the stored address equals the loaded one at every point within the bounds. Stored
     addresses are digits of a mixed radix: from the largest stride on, each term of the address is
     divided among the digit and what lies below it. None where there is no such form; a Split where
-    an axis of the loading kernel runs over more than one digit.
+    an axis of the loading kernel runs over more than one digit. Values that are read count as axes.
     """
     if target.dynamic:
         return None
+    if not address.dynamic:
+        return _solved(address, bounds, target, extents)
+    ranges = [range_of(value) for value, _ in address.dynamic]
+    known = tuple([each for each in ranges if each is not None])
+    if len(known) < len(ranges):
+        return None
+    steps = tuple([step for _, step in address.dynamic])
+    wide = Affine((*address.coefficients, *steps), address.start)
+    found = _solved(wide, (*bounds, *known), target, extents)
+    if not isinstance(found, tuple):
+        return found if found is None or found.axis < len(bounds) else None
+    return tuple([_narrow(form, address, len(bounds)) for form in found])
+
+
+def _narrow(form: Affine, address: Affine, count: int) -> Affine:
+    """The form with the last axes as the values that the address reads."""
+    steps = form.coefficients[count:]
+    pairs = [(v, step) for (v, _), step in zip(address.dynamic, steps, strict=True) if step]
+    return Affine(form.coefficients[:count], form.start, tuple(pairs))
+
+
+def _solved(
+    address: Affine, bounds: Bounds, target: Affine, extents: Sequence[int]
+) -> Forms | Split | None:
     levels = sorted(
-        [(step, n, k) for k, (step, n) in enumerate(zip(target.coefficients, extents, strict=True))
-         if n > 1],
+        [
+            (step, n, k)
+            for k, (step, n) in enumerate(zip(target.coefficients, extents, strict=True))
+            if n > 1
+        ],
         reverse=True,
-    )  # fmt: skip
+    )
     below = sum([step * (n - 1) for step, n, _ in levels])
-    rest = attrs.evolve(address, start=address.start - target.start)
+    rest = Affine(address.coefficients, address.start - target.start)
     found = [fixed(0, len(bounds))] * len(extents)
     for step, extent, k in levels:
         below -= step * (extent - 1)
         if step <= below:
             return None
         digit = _digit(rest, bounds, step, below)
-        if type(digit) is not tuple:
+        if not isinstance(digit, tuple):
             return digit
         found[k], rest = digit
-        if not _is_within(found[k], bounds, extent, rest):
+        low, high = reach(found[k], bounds)
+        if low < 0 or high >= extent:
             return None
-    return None if rest.start or rest.dynamic or any(rest.coefficients) else tuple(found)
-
-
-def _is_within(digit: Affine, bounds: Bounds, extent: int, rest: Affine) -> bool:
-    """A digit lies in its axis. Positions that are read do so by K-11, which holds of a digit if
-    no greater one is left to them: so a digit may stay fixed only if nothing below is read."""
-    if digit.dynamic:
-        return digit.start == 0 and not any(digit.coefficients) and len(digit.dynamic) == 1
-    if rest.dynamic and not any(digit.coefficients):
-        return False
-    low, high = reach(digit, bounds)
-    return low >= 0 and high < extent
+    return None if rest.start or any(rest.coefficients) else tuple(found)
 
 
 def _digit(
@@ -196,27 +242,25 @@ def _digit(
     for k, coefficient in enumerate(address.coefficients):
         quotient, rest = divmod(coefficient, step)
         if rest:
-            span = bounds[k][1] - bounds[k][0]
-            if step - rest < rest:
-                choices = [(quotient + 1, rest - step), (quotient, rest)]
-            else:
-                choices = [(quotient, rest), (quotient + 1, rest - step)]
-            fitting = [each for each in choices if abs(each[1]) * span <= below]
-            if not fitting:
+            choice = _divided(quotient, rest, step, below // max(bounds[k][1] - bounds[k][0], 1))
+            if choice is None:
                 return _split(k, coefficient, step, bounds[k])
-            quotient, rest = fitting[0]
+            quotient, rest = choice
         digits.append(quotient)
         rests.append(rest)
-    own = tuple([(value, 1) for value, each in address.dynamic if each == step])
-    others = tuple([pair for pair in address.dynamic if pair[1] != step])
-    if any(each > step for _, each in others):
-        return None
     low, high = reach(Affine(tuple(rests)), bounds)
     quotient = (address.start + low) // step
     start = address.start - quotient * step
     if start + high > below:
         return None
-    return Affine(tuple(digits), quotient, own), Affine(tuple(rests), start, others)
+    return Affine(tuple(digits), quotient), Affine(tuple(rests), start)
+
+
+def _divided(quotient: int, rest: int, step: int, most: int) -> tuple[int, int] | None:
+    """A term's share of the digit and of what lies below, the smaller one if both fit."""
+    nearest = (quotient + 1, rest - step) if step - rest < rest else (quotient, rest)
+    other = (quotient, rest) if step - rest < rest else (quotient + 1, rest - step)
+    return next((each for each in (nearest, other) if abs(each[1]) <= most), None)
 
 
 def _split(k: int, coefficient: int, step: int, bound: tuple[int, int]) -> Split | None:

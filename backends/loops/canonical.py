@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.backends.loops.affine import fixed, unit
-from aotlite.backends.loops.expr import Affine, walk
+from aotlite.backends.loops.expr import Affine
+from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.program import Kernel, Program, loads_of, stores_of, values_of
 from aotlite.backends.loops.rewrite import moved_body, without_unit_axes
 
@@ -61,8 +62,7 @@ def _order(kernel: Kernel, addresses: Sequence[Affine]) -> list[int]:
 
 def _groups(kernel: Kernel, order: list[int], addresses: Sequence[Affine]) -> list[list[int]]:
     """The axes in order, those together that are one run in all addresses."""
-    roots = [value for statement in kernel.body for value in values_of(statement)]
-    named = {value.args[0] for value in walk(roots) if value.op == "axis"}
+    named = {k for s in kernel.body for value in values_of(s) for k in facts(value).axes}
     groups = [[order[0]]]
     for k in order[1:]:
         last, extent = groups[-1][-1], kernel.extents[k]

@@ -53,6 +53,8 @@ class Scalar:
     op: str
     args: tuple[Any, ...]
     dtype: DType
+    facts: Any = attrs.field(default=None, init=False)
+    """What the tree is made of (`facts.py`), once somebody asked."""
 
     def __add__(self, other: Operand) -> Scalar:
         return make("add", self, other)
@@ -244,18 +246,22 @@ def _check_alike(op: str, operands: tuple[Scalar, ...]) -> None:
 # ---------------------------------------------------------------------------------------- walking
 def walk(roots: Iterable[Scalar]) -> Iterator[Scalar]:
     """Every scalar of the trees once, operands first."""
-    done: set[int] = set()
-    stack: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(list(roots))]
+    done: set[Scalar] = set()
+    stack = list(roots)
+    stack.reverse()
     while stack:
-        value, ready = stack.pop()
-        if id(value) in done:
+        value = stack[-1]
+        if value in done:
+            stack.pop()
             continue
-        if ready:
-            done.add(id(value))
+        missing = [operand for operand in value.operands if operand not in done]
+        if missing:
+            missing.reverse()
+            stack += missing
+        else:
+            stack.pop()
+            done.add(value)
             yield value
-            continue
-        stack.append((value, True))
-        stack.extend([(operand, False) for operand in reversed(value.operands)])
 
 
 Change = Callable[[Scalar], Scalar | None]

@@ -7,12 +7,12 @@ consumers, and kernels that load the same (`merge`). Spec: `specs/fusion.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 import attrs
 
-from aotlite.backends.loops.dead import without_dead
+from aotlite.backends.loops.dead import with_stores, without_dead
 from aotlite.backends.loops.inline import inlined
 from aotlite.backends.loops.merge import merged
 from aotlite.backends.loops.program import (
@@ -24,31 +24,33 @@ from aotlite.backends.loops.program import (
     Step,
     loads_of,
     reads,
+    stores_of,
     writes,
 )
 
 
 def fused(program: Program) -> Program:
     """The program with as few and as good kernels as the cost model finds."""
-    program = without_dead(inlined(without_dead(program)))
+    program = without_dead(inlined(program))
     steps = _Steps(program)
     steps.merge_producers()
-    program = attrs.evolve(program, steps=steps.in_order())
-    steps = _Steps(without_dead(program))
     steps.merge_neighbours()
-    return without_dead(attrs.evolve(steps.program, steps=steps.in_order()))
+    return without_dead(attrs.evolve(program, steps=steps.in_order()))
 
 
 class _Steps:
     """The steps of a program with what must come before what."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.temporaries = {b.number for b in program.buffers if b.kind is Kind.TEMPORARY}
+        self.temporaries -= {placed.buffer for placed in program.outputs if placed is not None}
+        self.inputs = {b.number for b in program.buffers if b.kind is Kind.INPUT}
         self.steps: dict[int, Step] = dict(enumerate(program.steps))
         self.reads = {k: reads(step) for k, step in self.steps.items()}
         self.writes = {k: writes(step) for k, step in self.steps.items()}
         self.after: dict[int, set[int]] = {k: set() for k in self.steps}
         self.before: dict[int, set[int]] = {k: set() for k in self.steps}
+        self.readers: dict[int, set[int]] = {}
         self._connect()
         self.below = self._reached()
 
@@ -56,23 +58,21 @@ class _Steps:
         """Edges from writers to readers, from readers to later writers, among writers; and to what
         writes inputs from all that may raise (K-11)."""
         writers: dict[int, list[int]] = {}
-        readers: dict[int, list[int]] = {}
         raising: list[int] = []
-        inputs = {buffer.number for buffer in self.program.buffers if buffer.kind is Kind.INPUT}
         for k, step in self.steps.items():
             if type(step) is Check or type(step) is Extern:
                 raising.append(k)
-            elif self.writes[k] & inputs:
+            elif self.writes[k] & self.inputs:
                 self._edges(raising, k)
             for number in self.reads[k]:
                 self._edges(writers.get(number, ()), k)
-                readers.setdefault(number, []).append(k)
+                self.readers.setdefault(number, set()).add(k)
             for number in self.writes[k]:
                 self._edges(writers.get(number, ()), k)
-                self._edges(readers.get(number, ()), k)
+                self._edges(self.readers.get(number, ()), k)
                 writers.setdefault(number, []).append(k)
 
-    def _edges(self, sources: list[int] | tuple[()], k: int) -> None:
+    def _edges(self, sources: Iterable[int], k: int) -> None:
         for source in sources:
             if source != k:
                 self.after[source].add(k)
@@ -127,8 +127,18 @@ class _Steps:
         kernel = merged(one, two)
         if kernel is None:
             return False
-        self._put(first, second, kernel)
+        self._put(first, second, self._without_dead(kernel, first, second))
         return True
+
+    def _without_dead(self, kernel: Kernel, first: int, second: int) -> Kernel:
+        """The merged kernel without stores that only it loaded."""
+        for number in self.reads[first] | self.reads[second]:
+            self.readers[number] -= {first, second}
+        for number in reads(kernel):
+            self.readers[number].add(second)
+        stored = {store.buffer for store in stores_of(kernel)}
+        alive = {n for n in stored if n not in self.temporaries or self.readers.get(n)}
+        return kernel if alive == stored else with_stores(kernel, alive)
 
     def _put(self, first: int, second: int, kernel: Kernel) -> None:
         """The kernel in the second's place, and the first nowhere."""

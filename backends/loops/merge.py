@@ -21,7 +21,8 @@ from aotlite.backends.loops.cost import (
     row_bytes,
     rows,
 )
-from aotlite.backends.loops.expr import Scalar, walk
+from aotlite.backends.loops.expr import Scalar
+from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.inline import is_plain
 from aotlite.backends.loops.program import (
     Kernel,
@@ -29,15 +30,15 @@ from aotlite.backends.loops.program import (
     Scan,
     Statement,
     Store,
+    loads_in,
     loads_of,
     names_of,
+    names_used,
     stores_of,
-    values_of,
 )
 from aotlite.backends.loops.rewrite import (
-    loads_in,
+    free_name,
     moved,
-    names_in,
     renumbered,
     replaced_body,
     split_axis,
@@ -101,7 +102,7 @@ def _is_whole(value: Scalar, kernel: Kernel) -> bool:
 # ---------------------------------------------------------------------------------------- joining
 def _joined(first: Kernel, second: Kernel) -> Kernel | None:
     """Both bodies, the second's loads of what the first stores being the stored values."""
-    later = renumbered(second.body, names_in(first.body))
+    later = renumbered(second.body, free_name(first.body))
     stored = {store.buffer: store for store in stores_of(first)}
     memo: dict[Scalar, Scalar] = {}
     for value in loads_in(later):
@@ -130,7 +131,7 @@ def _stored_value(value: Scalar, store: Store, kernel: Kernel) -> Scalar | None:
     ):
         return None
     scans = {k for s in kernel.body if type(s) is Scan for k in s.names}
-    if any(each.op == "name" and each.args[0] in scans for each in walk([store.value])):
+    if not scans.isdisjoint(facts(store.value).names):
         return None
     return moved(store.value, forms, count, {})
 
@@ -159,8 +160,7 @@ def _passes(body: tuple[Statement, ...]) -> int:
     depth: dict[int, int] = {}
     most = 0
     for statement in body:
-        values = walk(values_of(statement))
-        own = 1 + max([depth[v.args[0]] for v in values if v.op == "name"], default=0)
+        own = 1 + max([depth[k] for k in names_used(statement)], default=0)
         if type(statement) is Reduce:
             depth.update(dict.fromkeys(names_of(statement), own))
         elif type(statement) is Scan:

@@ -9,11 +9,13 @@ Spec: `specs/loops.md`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import attrs
 
-from aotlite.backends.loops.expr import Affine, Scalar, walk
+from aotlite.backends.loops.expr import Affine, Scalar
+from aotlite.backends.loops.facts import facts
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
@@ -224,8 +226,21 @@ def names_of(statement: Statement) -> tuple[int, ...]:
 
 def loads_of(kernel: Kernel) -> list[Scalar]:
     """Every load of a kernel once, in order of first use."""
-    roots = [value for statement in kernel.body for value in values_of(statement)]
-    return [value for value in walk(roots) if value.op == "load"]
+    return loads_in(kernel.body)
+
+
+def loads_in(body: Iterable[Statement]) -> list[Scalar]:
+    """Every load of the statements once, in order of first use."""
+    found: dict[Scalar, None] = {}
+    for statement in body:
+        for value in values_of(statement):
+            found.update(dict.fromkeys(facts(value).loads))
+    return list(found)
+
+
+def names_used(statement: Statement) -> set[int]:
+    """The names that a statement uses."""
+    return {k for value in values_of(statement) for k in facts(value).names}
 
 
 def stores_of(kernel: Kernel) -> list[Store]:

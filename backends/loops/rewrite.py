@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from aotlite.backends.loops.affine import Forms, as_scalar, composed, fixed, form_of, unit
+from aotlite.backends.loops.affine import Forms, as_scalar, composed, fixed, form_of, identity, unit
 from aotlite.backends.loops.expr import (
     COMPARISONS,
     Affine,
@@ -23,7 +23,7 @@ from aotlite.backends.loops.expr import (
     walk,
     with_operands,
 )
-from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, values_of
+from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, names_of
 from aotlite.ir.dtypes import bool_
 
 OnScalar = Callable[[Scalar], Scalar]
@@ -122,6 +122,8 @@ def unchanged(address: Affine) -> Affine:
 
 def moved_body(body: Sequence[Statement], forms: Forms, count: int) -> tuple[Statement, ...]:
     """The statements over other axes."""
+    if len(forms) == count and forms == identity(count):
+        return tuple(body)
     memo: Memo = {}
 
     def scalar(value: Scalar) -> Scalar:
@@ -135,6 +137,8 @@ def moved_body(body: Sequence[Statement], forms: Forms, count: int) -> tuple[Sta
 
 def replaced_body(body: Sequence[Statement], memo: Memo) -> tuple[Statement, ...]:
     """The statements with what `memo` holds replaced."""
+    if not memo:
+        return tuple(body)
 
     def scalar(value: Scalar) -> Scalar:
         return replaced(value, memo)
@@ -200,6 +204,8 @@ def marked(store: Store, each_row: bool) -> Store:
 
 def renumbered(body: Sequence[Statement], first: int) -> tuple[Statement, ...]:
     """The statements with their names counted from `first`."""
+    if not first or not free_name(body):
+        return tuple(body)
     memo: Memo = {}
     numbers: dict[int, int] = {}
     result: list[Statement] = []
@@ -219,12 +225,6 @@ def renumbered(body: Sequence[Statement], first: int) -> tuple[Statement, ...]:
     return tuple(result)
 
 
-def names_in(body: Sequence[Statement]) -> int:
-    """How many names the statements define."""
-    return sum([len(s.names) for s in body if isinstance(s, Reduce | Scan)])
-
-
-def loads_in(body: Sequence[Statement]) -> list[Scalar]:
-    """Every load of the statements once."""
-    roots = [value for statement in body for value in values_of(statement)]
-    return [value for value in walk(roots) if value.op == "load"]
+def free_name(body: Sequence[Statement]) -> int:
+    """The first number above those of all names that the statements define."""
+    return 1 + max([k for statement in body for k in names_of(statement)], default=-1)

@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.backends.loops.affine import fixed, unit
 from aotlite.backends.loops.cost import points, rows
-from aotlite.backends.loops.expr import Affine, Scalar, load, name, walk
+from aotlite.backends.loops.expr import Affine, Scalar, load, name
 from aotlite.backends.loops.program import (
     Buffer,
     Kernel,
@@ -24,7 +24,7 @@ from aotlite.backends.loops.program import (
     Statement,
     Step,
     Store,
-    values_of,
+    names_used,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, split_axis
 from aotlite.backends.loops.schedule import vector_axis
@@ -73,14 +73,12 @@ def _divisor(extent: int, wanted: int) -> int:
 def _is_divisible(kernel: Kernel) -> bool:
     """Whether the kernel reduces, and nothing of element level waits for a reduction."""
     reduces = [s for s in kernel.body if type(s) is Reduce]
-    waiting = [
-        value
+    waits = any(
+        names_used(statement)
         for statement in kernel.body
         if not (isinstance(statement, Store) and statement.each_row)
-        for value in walk(values_of(statement))
-        if value.op == "name"
-    ]
-    return bool(reduces) and not waiting and all(type(s) is not Scan for s in kernel.body)
+    )
+    return bool(reduces) and not waits and all(type(s) is not Scan for s in kernel.body)
 
 
 class _Halves:
@@ -101,7 +99,7 @@ class _Halves:
 
     def _partial(self, value: Scalar) -> Scalar:
         """The load of a partial result, over (chunk, *rows)."""
-        number = len(self.buffers)
+        number = 1 + max([buffer.number for buffer in self.buffers])
         size = self.chunks * math.prod(self.outer)
         self.buffers.append(Buffer(number, value.dtype, size, Kind.TEMPORARY))
         strides = [math.prod(self.outer[k:]) for k in range(len(self.outer) + 1)]

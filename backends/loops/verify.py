@@ -54,8 +54,8 @@ def verify(program: Program) -> None:
                 _Check(step, buffers).run()
             case Gemm():
                 _check_gemm(step, buffers)
-            case Check() if buffers[step.buffer].dtype is not bool_:
-                _fail("K-11", _called(step), f"looks at {buffers[step.buffer]}", "a bool")
+            case Check(buffer=number) if buffers[number].dtype is not bool_:
+                _fail("K-11", "check", f"looks at b{number}", "a bool buffer")
     _check_order(program, buffers)
 
 
@@ -65,11 +65,11 @@ def _fail(rule: str, where: str, got: str, expected: str) -> None:
 
 def _called(step: Step) -> str:
     match step:
+        case Kernel() | Gemm():
+            return step.name
         case Extern():
             return f"extern {step.op.name}"
-        case Check():
-            return f"check of b{step.buffer}"
-    return step.name
+    return "check"
 
 
 # --------------------------------------------------------------------------------------- programs
@@ -95,7 +95,7 @@ def _check_order(program: Program, buffers: dict[int, Buffer]) -> None:
 def _placed(program: Program) -> list[Placed | None]:
     found: list[Placed | None] = []
     for step in program.steps:
-        if type(step) is Extern:
+        if isinstance(step, Extern):
             found += [*operands_of(step), *step.results]
     return found
 

@@ -318,6 +318,8 @@ class Drawer:
         self.result("positions", shape, make("irem", axis(len(shape) - 1) * 5 + 1, value.shape[-1]))
         positions = self.values.pop()
         found = self.plain(positions)
+        inside = make("and", found >= 0, found < value.shape[-1])
+        found = where(inside, found, const(0, int64))
         coefficients = tuple(value.stride[:-1])
         pairs = ((found, value.stride[-1]),)
         self.result(
