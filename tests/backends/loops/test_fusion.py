@@ -65,6 +65,6 @@ def test_a_row_softmax_becomes_one_kernel() -> None:
         "kernel max_sum_div[i0<3, *i1<5]:",
         "  v0 = reduce<max lanes=1>(b0[5*i0 + i1])",
         "  v1 = reduce<sum lanes=1>(sqrt(abs((b0[5*i0 + i1] - v0))))",
-        "  b1[5*i0 + i1] = (sqrt(abs((b0[5*i0 + i1] - v0))) / v1)",
+        "  b5[5*i0 + i1] = (sqrt(abs((b0[5*i0 + i1] - v0))) / v1)",
     ] == str(after.steps[0]).splitlines()
     assert 1 == len(after.steps)
