@@ -281,10 +281,21 @@ def _one_hot_kernel(xp: Any, meta: TensorMeta, labels: Any, num_classes: int) ->
     return cast(xp, xp.expand_dims(labels, -1) == classes, meta.dtype)
 
 
+def _one_hot_loops(k: Any, meta: TensorMeta, labels: Any, num_classes: int) -> Any:
+    k.check_index(labels, 0, num_classes)
+
+    def element(*i: Any) -> Any:
+        is_it = k.make("eq", labels[i[:-1]], k.position(i[-1]))
+        return k.cast(is_it, meta.dtype)
+
+    return k.map(meta, element)
+
+
 ONE_HOT: PureOp = pure(
     "one_hot(Tensor self, int num_classes) -> Tensor",
     meta=_one_hot_rule,
     kernel=_one_hot_kernel,
+    loops=_one_hot_loops,
     vjp=None,
     cost=Cost.INDEXING,
 )

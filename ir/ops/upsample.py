@@ -17,6 +17,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.upsample_loops import upsampled, upsampled_backward
 from aotlite.ir.sizes import Shape
 
 Scales = tuple[float | None, float | None]
@@ -112,59 +113,6 @@ def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
     return image_like(self, (*self.shape[:2], *size))
 
 
-def _tables(
-    k: Any, name: str, a: Any, ends: Any, options: tuple[bool, Scales]
-) -> list[list[tuple[Any, Any]]]:
-    """`Taps` of rows and columns as constants that loops read."""
-    wide = accumulator(a.dtype).numpy
-    return [
-        [(k.table(at), None if share is None else k.table(share)) for at, share in taps]
-        for taps in _taps(NUMPY.namespace, name, wide, ends, options)
-    ]
-
-
-def _tapped(taps: Any, x: Any, element: Callable[[Any], Any]) -> Any:
-    """`_gathered` for one place."""
-    total: Any = None
-    for places, shares in taps:
-        part = element(places[x])
-        part = part if shares is None else part * shares[x]
-        total = part if total is None else total + part
-    return total
-
-
-def _whole_times(size: int, count: int, name: str, scale: float | None) -> int:
-    """How often each pixel comes one after the other; 0 if that differs."""
-    taps = _nearest(NUMPY.namespace, name, (size, count), scale, False)
-    times = count // size
-    return times if times and taps[0][0].tolist() == [x // times for x in range(count)] else 0
-
-
-def _upsampled_loops(
-    k: Any, name: str, meta: TensorMeta, a: Any, options: tuple[bool, Scales]
-) -> Any:
-    ends = list(zip(a.shape[2:], meta.shape[2:], strict=True))
-    if "nearest" in name:
-        scales = options[1]
-        times = [_whole_times(*e, name, s) for e, s in zip(ends, scales, strict=True)]
-        if all(times):  # each pixel is a block: no position is computed
-            out = k.new(meta)
-            (h, w), (y, x) = a.shape[2:], meta.stride[2:]
-            shape = (*meta.shape[:2], h, times[0], w, times[1])
-            stride = (*meta.stride[:2], times[0] * y, y, times[1] * x, x)
-            k.store(out.view(shape, stride), lambda n, c, i, _, j, __: a[n, c, i, j])
-            return out
-    rows, columns = _tables(k, name, a, ends, options)
-
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
-        def across(row: Any) -> Any:
-            return _tapped(columns, x, lambda column: k.wide(a[n, c, row, column]))
-
-        return k.cast(_tapped(rows, y, across), meta.dtype)
-
-    return k.map(meta, element)
-
-
 def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
     """The op `name` and the gradient of it, an op too; `align` is the text of that parameter."""
     backward = name + "_backward"
@@ -202,8 +150,18 @@ def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
         return cast(xp, _scattered(xp, inner, 3, columns, input_size[3]), meta.dtype)
 
     given = f"{align}float? scales_h=None, float? scales_w=None"
+    def known_taps(a: Any, small: Shape, large: Shape, rest: tuple[Any, ...]) -> list[Taps]:
+        ends = list(zip(small[2:], large[2:], strict=True))
+        wide_dtype = accumulator(a.dtype).numpy
+        return _taps(NUMPY.namespace, name, wide_dtype, ends, settled(rest))
+
     def loops(k: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
-        return _upsampled_loops(k, name, meta, a, settled(rest))
+        return upsampled(k, meta, a, known_taps(a, a.shape, meta.shape, rest))
+
+    def back_loops(
+        k: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
+    ) -> Any:
+        return upsampled_backward(k, meta, grad, known_taps(grad, meta.shape, grad.shape, rest))
 
     forward = pure(
         f"{name}(Tensor self, int[] output_size, {given}) -> Tensor",
@@ -217,6 +175,7 @@ def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
         f"{backward}(Tensor grad_output, int[] output_size, int[] input_size, {given}) -> Tensor",
         meta=back_rule,
         kernel=back_kernel,
+        loops=back_loops,
         vjp={"grad_output": _formula(name, align, "grad, output_size")},
         cost=Cost.INDEXING,
     )

@@ -42,6 +42,8 @@ _BOOLS = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 _BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 _LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 _DIVIDES = {"floor_divide", "fmod", "remainder"}
+_BEYOND = {"maximum": "l", "minimum": "g"}
+"""How a value compares with a number that takes its place."""
 _TESTS = {"isnan", "isinf", "signbit"}
 
 
@@ -218,7 +220,20 @@ def _of_floats(op: str, args: list[Scalar]) -> Scalar:
         return make("ne", args[0], args[0])
     if op == "isinf":
         return make("eq", make("abs", args[0]), np.inf)
+    if op in _BEYOND and any(_is_number(a) for a in args):
+        return _bounded(op, *args)
     return called(op, *args)
+
+
+def _is_number(value: Scalar) -> bool:
+    return value.op == "const" and value.args[0] == value.args[0]
+
+
+def _bounded(op: str, a: Scalar, b: Scalar) -> Scalar:
+    """The extreme of a value and a number: nan stays, of equal ones it is the second, as NumPy's."""
+    if _is_number(b):
+        return where(make(_BEYOND[op] + "e", a, b), b, a)
+    return where(make(_BEYOND[op] + "t", b, a), a, b)
 
 
 def called(op: str, *args: Scalar, dtype: DType | None = None) -> Scalar:
