@@ -230,7 +230,7 @@ def _is_number(value: Scalar) -> bool:
 
 
 def _bounded(op: str, a: Scalar, b: Scalar) -> Scalar:
-    """The extreme of a value and a number: nan stays, of equal ones it is the second, as NumPy's."""
+    """The extreme of a value and a number: nan stays, of equals the second, as NumPy has it."""
     if _is_number(b):
         return where(make(_BEYOND[op] + "e", a, b), b, a)
     return where(make(_BEYOND[op] + "t", b, a), a, b)
