@@ -9,6 +9,7 @@ Spec: `specs/s9_lower.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 from aotlite.ir.errors import ArgumentError, BackendError
@@ -33,20 +34,24 @@ class Backend(Protocol):
         """
 
 
+_NAMED = {
+    "auto": ("aotlite.backends.cpu.backend", "AUTO"),
+    "cpu": ("aotlite.backends.cpu.backend", "CPU"),
+    "loops": ("aotlite.backends.loops.backend", "LOOPS"),
+    "reference": ("aotlite.backends.reference", "REFERENCE"),
+}
+
+
 def backend_from(given: Any, option: str = "backend") -> Backend:
     """The backend of a name, a backend, or a function that compiles for arrays (LOW-5)."""
-    if isinstance(given, str) and given == "reference":
-        from aotlite.backends.reference import REFERENCE
-
-        return REFERENCE
-    if isinstance(given, str) and given == "loops":
-        from aotlite.backends.loops.backend import LOOPS
-
-        return LOOPS
+    if isinstance(given, str) and given in _NAMED:
+        module, name = _NAMED[given]
+        backend: Backend = getattr(import_module(module), name)
+        return backend
     if isinstance(given, str):
+        names = ", ".join(map(repr, _NAMED))
         raise ArgumentError(
-            f"compile: {option} is {given!r}, expected 'reference', 'loops', a Backend or a "
-            "function"
+            f"compile: {option} is {given!r}, expected {names}, a Backend or a function"
         )
     if isinstance(given, Backend) and not isinstance(given, type):
         return given

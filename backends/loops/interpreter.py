@@ -52,15 +52,22 @@ def run_program(program: Program, inputs: Sequence[Array | None]) -> Memory:
     return memory
 
 
-def interpreted(program: Program) -> Callable[[list[Array]], None]:
-    """What computes a program on the arrays of its `slots`: inputs that are read, and outputs."""
+def interpreted(program: Program) -> Callable[[list[Array]], bool]:
+    """What computes a program on the arrays of its `slots`: inputs that are read, and outputs.
+
+    Gives whether a check has given the program up.
+    """
     numbers = [buffer.number for buffer in slots(program)]
 
-    def execute(arrays: list[Array]) -> None:
+    def execute(arrays: list[Array]) -> bool:
         memory = dict(zip(numbers, [array.reshape(-1) for array in arrays], strict=True))
         memory |= allocated(program, (Kind.TEMPORARY, Kind.CONSTANT))
-        for step in program.steps:
-            run_step(step, memory)
+        try:
+            for step in program.steps:
+                run_step(step, memory)
+        except GivenUp:
+            return True
+        return False
 
     return execute
 

@@ -8,13 +8,14 @@ Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from aotlite.backends.loops.interpreter import strided
-from aotlite.backends.loops.program import Buffer, GivenUp, Kind, Placed, Program, slots
+from aotlite.backends.loops.program import Buffer, Kind, Placed, Program, slots
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.errors import GraphError
@@ -22,28 +23,38 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
 from aotlite.ir.meta import TensorMeta
 
-Execute = Callable[[list[Any]], None]
+Allocator = Callable[[tuple[int, ...], Any], Callable[[], Any]]
+"""From shape and NumPy dtype to what makes new arrays of these."""
+Execute = Callable[[list[Any]], Any]
 """Computes on the arrays of the inputs that are read and of the outputs, in order of `slots`.
-Raises GivenUp where a check of the program fails."""
+
+Gives a true value where it came upon what eager refuses, such as an index that is out of range.
+"""
 
 
 class ProgramRun:
     """A compiled graph: called with windows, or through `compact` with values as they travel."""
 
-    def __init__(self, graph: Graph, program: Program, execute: Execute) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        program: Program,
+        execute: Execute,
+        allocator: Allocator = partial(partial, np.empty),
+    ) -> None:
         self.graph = graph
         self.program = program
         self.reads = is_read(graph)
         """Which inputs anything reads: `compact` takes these alone."""
         self.reads_all = all(self.reads)
-        self.execute = execute
-        self.compact, self.source = _Writer(graph, program).function(self._execute)
+        self._scope: dict[str, Any] = {}
+        self.compact, self.source = _Writer(graph, program, self._scope, allocator).function()
+        self._scope["refused"] = self._raise
+        self.use(execute)
 
-    def _execute(self, arrays: list[Any]) -> None:
-        try:
-            self.execute(arrays)
-        except GivenUp:
-            self._raise(arrays)
+    def use(self, execute: Execute) -> None:
+        """Computes in this way from the next call on."""
+        self._scope["execute"] = execute
 
     def _raise(self, arrays: list[Any]) -> None:
         """Raises what the op raises whose values a check has refused."""
@@ -85,11 +96,15 @@ def _array(window: Window, meta: TensorMeta) -> Any:
 class _Writer:
     """Writes the function that is the compact face."""
 
-    def __init__(self, graph: Graph, program: Program) -> None:
+    def __init__(
+        self, graph: Graph, program: Program, scope: dict[str, Any], allocator: Allocator
+    ) -> None:
         self.graph = graph
         self.program = program
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"empty": np.empty, "ndarray": np.ndarray}
+        self.allocator = allocator
+        self.scope = scope
+        scope["ndarray"] = np.ndarray
         self.arrays: dict[int, str] = {}
         """The variable of each buffer's array."""
         self.windows: dict[int, tuple[str, str]] = {}
@@ -97,8 +112,7 @@ class _Writer:
         self.memories: dict[int, str] = {}
         """Of outputs whose array is not its own memory."""
 
-    def function(self, execute: Execute) -> tuple[Callable[[list[Value]], list[Value]], str]:
-        self.scope["execute"] = execute
+    def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
         names = self._inputs()
         self._outputs()
         arrays = [self.arrays[buffer.number] for buffer in slots(self.program)]
@@ -109,7 +123,8 @@ class _Writer:
                 self.program.outputs, returned_as_arrays(self.graph), strict=True
             )
         ]
-        body = [*head, *self.lines, f"execute([{', '.join(arrays)}])"]
+        compute = f"if execute([{', '.join(arrays)}]): refused([{', '.join(arrays)}])"
+        body = [*head, *self.lines, compute]
         source = "\n    ".join(["def run(box):", *body, f"return [{', '.join(results)}]"]) + "\n"
         exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
         return self.scope["run"], source
@@ -151,22 +166,30 @@ class _Writer:
             if buffer.kind is Kind.OUTPUT:
                 name = self.arrays[buffer.number] = f"o{buffer.number}"
                 shape = shapes.get(buffer.number, (buffer.size,))
-                dtype = self._constant(buffer.dtype.numpy)
                 if buffer.dtype.numpy.kind != "V":
-                    self.lines.append(f"{name} = empty({shape}, {dtype})")
+                    self._allocate(name, tuple(shape), buffer.dtype.numpy)
                     continue
                 # An array of an extension dtype exports no buffer: its memory is one of bytes.
                 self.memories[buffer.number] = memory = f"m{name}"
                 size = buffer.size * buffer.dtype.itemsize
-                self.lines.append(f"{memory} = empty({size}, {self._constant(np.dtype(np.uint8))})")
+                self._allocate(memory, (size,), np.dtype(np.uint8))
+                dtype = self._constant(buffer.dtype.numpy)
                 self.lines.append(f"{name} = ndarray(({buffer.size},), {dtype}, {memory})")
+
+    def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        new = f"new_{name}"
+        self.scope[new] = self.allocator(shape, dtype)
+        self.lines.append(f"{name} = {new}()")
 
     def _shapes(self) -> dict[int, Sequence[int]]:
         """The shapes of outputs that are the whole of their buffers, in order."""
+        buffers = self.program.buffers
         return {
             placed.buffer: placed.meta.shape
             for placed in self.program.outputs
-            if placed is not None and travels_as_array(placed.meta) and placed.start == 0
+            if placed is not None
+            and travels_as_array(placed.meta)
+            and (placed.start, placed.meta.numel) == (0, buffers[placed.buffer].size)
         }
 
     def _result(self, placed: Placed | None, as_array: bool) -> str:

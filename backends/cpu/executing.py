@@ -1,0 +1,133 @@
+"""A program as compiled code: printed, compiled, loaded, called.
+
+Input: a program whose passes are done. Output: what `ProgramRun` calls. Externs are called between
+the segments of C; memory that they read or write, or that two segments do, is an array of its own,
+and no part of the arena. Spec: `specs/cpu_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.backends.cpu.emit import Printed, print_program
+from aotlite.backends.cpu.launch import Launch, Signature, launcher
+from aotlite.backends.cpu.library import load_c
+from aotlite.backends.loops.interpreter import run_extern
+from aotlite.backends.loops.memory import planned
+from aotlite.backends.loops.program import (
+    Buffer,
+    Extern,
+    Kind,
+    Program,
+    reads,
+    slots,
+    writes,
+)
+from aotlite.backends.loops.running import Execute
+
+BRIEF = 20_000
+"""Nanoseconds, roughly, for which the interpreter's lock is kept."""
+
+
+@attrs.frozen
+class Text:
+    """A program as C text, and what it takes to call it."""
+
+    program: Program
+    """As it is printed: temporaries that are arrays of their own are outputs."""
+    printed: Printed
+    arena_bytes: int
+    held: tuple[Buffer, ...]
+    """These temporaries."""
+
+
+def text_of(program: Program) -> Text:
+    """The C text of a program."""
+    held = _held(program)
+    kinds = {buffer.number for buffer in held}
+    buffers = [
+        attrs.evolve(b, kind=Kind.OUTPUT) if b.number in kinds else b for b in program.buffers
+    ]
+    given = attrs.evolve(program, buffers=tuple(buffers))
+    plan = planned(given)
+    return Text(given, print_program(given, plan), plan.size, held)
+
+
+def _held(program: Program) -> tuple[Buffer, ...]:
+    """Temporaries that Python sees, or that more than one segment of C does."""
+    segment, users = 0, dict[int, set[int]]()
+    for step in program.steps:
+        is_extern = type(step) is Extern
+        segment += is_extern
+        for number in reads(step) | writes(step):
+            users.setdefault(number, set()).add(-1 if is_extern else segment)
+    return tuple(
+        buffer
+        for buffer in program.buffers
+        if buffer.kind is Kind.TEMPORARY
+        and (-1 in users.get(buffer.number, ()) or len(users.get(buffer.number, ())) > 1)
+    )
+
+
+def execution(text: Text, *, contract: bool = True) -> Execute:
+    """What computes the program: compiles it, if no cache has it, and loads it."""
+    signature = _signature(text)
+    launches: list[Launch | Extern] = []
+    library: Any = None
+    for segment in text.printed.segments:
+        if isinstance(segment, Extern):
+            launches.append(segment)
+            continue
+        if library is None:
+            library = load_c(text.printed.text, text.program.name, contract=contract)
+        launches.append(launcher(getattr(library, segment), signature))
+    if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
+        return launches[0]
+    return _Segments(text, launches).run
+
+
+def _signature(text: Text) -> Signature:
+    constants = [b for b in text.program.buffers if b.kind is Kind.CONSTANT]
+    is_brief = text.printed.nanoseconds < BRIEF
+    return Signature(
+        [buffer.dtype.itemsize for buffer in slots(text.program)],
+        [np.ascontiguousarray(buffer.value) for buffer in constants],
+        text.arena_bytes,
+        is_brief,
+    )
+
+
+class _Segments:
+    """Segments of C, and externs between them."""
+
+    def __init__(self, text: Text, launches: Sequence[Launch | Extern]) -> None:
+        self.text = text
+        self.launches = launches
+        self.numbers = [buffer.number for buffer in slots(text.program)]
+        held = {buffer.number: buffer for buffer in text.held}
+        self.own = [(k, held[n]) for k, n in enumerate(self.numbers) if n in held]
+        """Places among the arrays, in order, of those that are made here."""
+        self.constants = {
+            b.number: b.value for b in text.program.buffers if b.kind is Kind.CONSTANT
+        }
+
+    def run(self, arrays: list[Any]) -> Any:
+        """Computes on the arrays of inputs and outputs."""
+        for place, buffer in self.own:
+            arrays.insert(place, np.empty(buffer.size, buffer.dtype.numpy))
+        memory: dict[int, Any] = {}
+        for launch in self.launches:
+            if not isinstance(launch, Extern):
+                refused = launch(arrays)
+                if refused:
+                    return refused
+                continue
+            if not memory:
+                flat = [array.reshape(-1) for array in arrays]
+                memory = {**self.constants, **dict(zip(self.numbers, flat, strict=True))}
+            run_extern(launch, memory)
+        return None

@@ -1,0 +1,121 @@
+"""The backend `cpu` under `compile`: whole functions, forward and backward."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.cpu import toolchain
+from aotlite.backends.cpu.backend import AutoBackend, CpuBackend
+from aotlite.backends.cpu.toolchain import find_compiler
+
+F = al.nn.functional
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+EXACT = CpuBackend(contract=False)
+
+
+def gelu(x: Any, w: Any) -> Any:
+    return F.gelu(x * w[0] + w[1]) + x
+
+
+def rows(x: Any, w: Any) -> Any:
+    return (F.layer_norm(x, (6,)) @ w.t()).softmax(-1)
+
+
+def sorted_between(x: Any, w: Any) -> Any:
+    """An op without loops between two kernels."""
+    return (x * 2).sort(-1)[0].exp() * w.sum(0)
+
+
+def written(x: Any, w: Any) -> Any:
+    y = x * 1.0
+    y[1:].mul_(w[0])
+    return y.t().roll(2, 0), y[0]
+
+
+FUNCTIONS = (gelu, rows, sorted_between, written)
+
+
+def made(requires_grad: bool = True) -> tuple[Any, Any]:
+    al.manual_seed(3)
+    return tuple(al.randn(n, 6).requires_grad_(requires_grad) for n in (5, 4))  # type: ignore[return-value]
+
+
+def results_of(run: Callable[..., Any]) -> list[np.ndarray]:
+    """The results, and the gradients of their sum of squares."""
+    given = made()
+    found = run(*given)
+    found = found if isinstance(found, tuple) else (found,)
+    loss = sum(((result * result).sum() for result in found), al.zeros(()))
+    gradients = al.autograd.grad(loss, given)
+    return [each.detach().numpy() for each in (*found, *gradients)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_a_compiled_function_is_eagers_up_to_rounding(function: Callable[..., Any]) -> None:
+    mine, its = results_of(al.compile(function, backend="cpu")), results_of(function)
+    for a, b in zip(mine, its, strict=True):
+        assert a.strides == b.strides
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_without_contraction_kernels_give_the_interpreters_bits(
+    function: Callable[..., Any],
+) -> None:
+    """Products of matrices are another library's in the one, and the same library's in the other.
+
+    They are left out: `rows` alone has one.
+    """
+    mine = results_of(al.compile(function, backend=EXACT))
+    its = results_of(al.compile(function, backend="loops"))
+    if function is rows:
+        pytest.skip("it has a matrix product")
+    for a, b in zip(mine, its, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@needs_compiler
+def test_who_does_not_wait_is_served_by_the_interpreter_until_the_kernel_is_there() -> None:
+    compiled = al.compile(gelu, backend=CpuBackend(wait=False, contract=False))
+    x, w = made(requires_grad=False)
+    first = compiled(x, w)
+    for _ in range(200):
+        assert first.tolist() == compiled(x, w).tolist()
+
+
+@needs_compiler
+def test_a_bad_index_raises_what_eager_raises_and_writes_nothing() -> None:
+    def take(x: Any, index: Any) -> Any:
+        x.mul_(2)
+        return x.index_select(0, index)
+
+    x = al.ones(3)
+    compiled = al.compile(take, backend="cpu")
+    assert [2.0, 2.0] == compiled(x, al.tensor([0, 2])).tolist()
+    before = x.tolist()
+    with pytest.raises(IndexError) as mine:
+        compiled(x, al.tensor([0, 7]))
+    with pytest.raises(IndexError) as its:
+        take(al.ones(3), al.tensor([0, 7]))
+    assert str(its.value) == str(mine.value)
+    assert before == x.tolist()
+
+
+def test_without_a_compiler_auto_runs_op_by_op_and_says_so(monkeypatch: Any) -> None:
+    monkeypatch.setattr(
+        toolchain, "_search", lambda: toolchain._Search(None, ("gcc: is not there",))
+    )
+    x, w = made(requires_grad=False)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = al.compile(gelu, backend=AutoBackend())(x, w)
+    assert gelu(x, w).tolist() == found.tolist()
+    assert any("pip install 'aotlite[cc]'" in str(each.message) for each in said)
