@@ -17,8 +17,8 @@ from aotlite.backends.cpu.memory import RESULTS
 from aotlite.backends.cpu.runtime import get_num_threads
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.interpreter import interpreted
 from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.interpreter import interpreted
 from aotlite.backends.loops.running import ProgramRun
 from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE

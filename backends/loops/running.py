@@ -32,6 +32,9 @@ Gives a true value where it came upon what eager refuses, such as an index that 
 """
 
 
+_FRESH = partial(partial, np.empty)
+
+
 class ProgramRun:
     """A compiled graph: called with windows, or through `compact` with values as they travel."""
 
@@ -40,7 +43,7 @@ class ProgramRun:
         graph: Graph,
         program: Program,
         execute: Execute,
-        allocator: Allocator = partial(partial, np.empty),
+        allocator: Allocator = _FRESH,
     ) -> None:
         self.graph = graph
         self.program = program
@@ -103,6 +106,7 @@ class _Writer:
         self.program = program
         self.lines: list[str] = []
         self.allocator = allocator
+        self.buffers = {buffer.number: buffer for buffer in program.buffers}
         self.scope = scope
         scope["ndarray"] = np.ndarray
         self.arrays: dict[int, str] = {}
@@ -183,19 +187,18 @@ class _Writer:
 
     def _shapes(self) -> dict[int, Sequence[int]]:
         """The shapes of outputs that are the whole of their buffers, in order."""
-        buffers = self.program.buffers
         return {
             placed.buffer: placed.meta.shape
             for placed in self.program.outputs
             if placed is not None
             and travels_as_array(placed.meta)
-            and (placed.start, placed.meta.numel) == (0, buffers[placed.buffer].size)
+            and (placed.start, placed.meta.numel) == (0, self.buffers[placed.buffer].size)
         }
 
     def _result(self, placed: Placed | None, as_array: bool) -> str:
         if placed is None:
             return "None"
-        buffer = self.program.buffers[placed.buffer]
+        buffer = self.buffers[placed.buffer]
         name, start = self.arrays[placed.buffer], str(placed.start)
         memory = self.memories.get(placed.buffer, name)
         if placed.buffer in self.windows:
