@@ -47,7 +47,8 @@ def built(command: Sequence[str], folder: str, source: str, limit: float) -> End
     library = os.path.join(folder, LIBRARY)
     with suppress(FileNotFoundError):
         os.unlink(library)
-    ended = run([*command, "-o", LIBRARY, source], folder, limit)
+    behind = [word for word in command if word.startswith("-l")]  # archives: what is open by then
+    ended = run([*command, "-o", LIBRARY, source, *behind], folder, limit)
     if not ended.problem and not os.path.isfile(library):
         return Ended("makes no library", ended.said)
     return ended

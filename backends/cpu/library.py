@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from functools import partial
 
 from aotlite.backends.cpu import store
 from aotlite.backends.cpu.once import Once
@@ -24,24 +25,24 @@ def load_c(
     *,
     contract: bool = True,
     sanitize: str = "",
+    libraries: bool = True,
     time_limit: float = TIME_LIMIT,
 ) -> ctypes.CDLL:
     """The library of a C11 text, compiled and loaded at most once a process.
 
     The arguments, and the errors, are those of `compile_c`.
     """
-    key = key_of_c(text, contract=contract, sanitize=sanitize)
+    key = key_of_c(text, contract=contract, sanitize=sanitize, libraries=libraries)
+    compiled = partial(compile_c, contract=contract, sanitize=sanitize, libraries=libraries)
 
     def make() -> ctypes.CDLL:
-        path = compile_c(text, name, contract=contract, sanitize=sanitize, time_limit=time_limit)
+        path = compiled(text, name, time_limit=time_limit)
         try:
             return load(path)
         except BackendError:
             # Removed since by another process, or made where another C library was installed.
             store.removed(key)
-        return load(
-            compile_c(text, name, contract=contract, sanitize=sanitize, time_limit=time_limit)
-        )
+        return load(compiled(text, name, time_limit=time_limit))
 
     return _loaded.get(key, make)
 

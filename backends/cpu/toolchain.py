@@ -117,17 +117,20 @@ def compile_c(
     *,
     contract: bool = True,
     sanitize: str = "",
+    libraries: bool = True,
     time_limit: float = TIME_LIMIT,
 ) -> str:
     """The path of a shared library of a C11 text, compiled if no disk cache has it.
 
     `name` is what messages call it. Without `contract` no product and sum are rounded once, so
     that results are those of NumPy, bit for bit. `sanitize` is a list for -fsanitize=, such as
-    "address,undefined". A compiler is given `time_limit` seconds. Raises BackendError where there
-    is no compiler, or where it fails.
+    "address,undefined". A text that calls no library needs no `libraries`, and is linked sooner;
+    what the compiler itself calls, such as memset, is found nevertheless. A compiler is given
+    `time_limit` seconds. Raises BackendError where there is no compiler, or where it fails.
     """
     compiler = _compiler()
-    key = key_of_c(text, contract=contract, sanitize=sanitize)
+    flags = compiler.flags(contract, sanitize, libraries)
+    key = _key_of_c(compiler, flags, text)
     found = store.found(key)
     if found is not None:
         return found
@@ -136,16 +139,20 @@ def compile_c(
         if found is None:
             from aotlite.backends.cpu.building import library_of
 
-            flags = compiler.flags(contract, sanitize)
             library = library_of(compiler, flags, text, name, time_limit)
             found = store.kept(key, name, ".so", library)
     return found
 
 
-def key_of_c(text: str, *, contract: bool = True, sanitize: str = "") -> str:
+def key_of_c(
+    text: str, *, contract: bool = True, sanitize: str = "", libraries: bool = True
+) -> str:
     """The key of a library: other for another text, other flags, another compiler or processor."""
     compiler = _compiler()
-    flags = compiler.flags(contract, sanitize)
+    return _key_of_c(compiler, compiler.flags(contract, sanitize, libraries), text)
+
+
+def _key_of_c(compiler: Compiler, flags: tuple[str, ...], text: str) -> str:
     return key_of("c", text, " ".join(flags), compiler.identity, cpu.identity())
 
 

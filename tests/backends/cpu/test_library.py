@@ -1,5 +1,6 @@
 """Loading: once a process, nothing of the process changed, and damage mended."""
 
+import ctypes
 import os
 import shutil
 import threading
@@ -42,7 +43,7 @@ def test_loading_leaves_the_denormals_of_the_process_alone(cache, monkeypatch, c
 
 def test_a_library_is_loaded_once(cache, monkeypatch):
     first = load_c(DOUBLE, "double")
-    monkeypatch.setattr(library, "compile_c", None)
+    monkeypatch.setattr(library, "compile_c", lambda *args, **kwargs: 1 // 0)
     assert first is load_c(DOUBLE, "another name")
 
 
@@ -128,6 +129,32 @@ def test_a_forked_child_loads_although_another_thread_was_loading(cache, compile
 
     in_child(load_in_child)
     thread.join()
+
+
+def test_a_text_that_does_not_compile_is_compiled_once(cache, compiler):
+    compiler('echo x >> "$(dirname "$0")/log"; exit 1')
+    with pytest.raises(BackendError, match="ended with status 1"):
+        load_c(DOUBLE, "double")
+    assert "x\n" == (cache.parent / "log").read_text()
+
+
+CALLS = """
+void clear(char *bytes, unsigned long long size)
+{
+    for (unsigned long long i = 0; i < size; ++i) bytes[i] = 0;
+}
+__int128 divide(__int128 x, __int128 y) { return x / y; }
+"""
+
+
+def test_a_text_without_libraries_loads_although_the_compiler_calls_some(cache):
+    """It makes a call of memset from the loop; the division is a function of gcc's own library."""
+    loaded, memory = load_c(CALLS, "calls", libraries=False), ctypes.create_string_buffer(b"x" * 99)
+    loaded.clear(memory, ctypes.c_uint64(98))
+    assert bytes(98) + b"x" + bytes(1) == memory.raw
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "_loaded", type(library._loaded)())
+        assert load_c(CALLS, "calls")._name != loaded._name
 
 
 def test_load_takes_any_path(cache):

@@ -39,8 +39,9 @@ def test_text_contraction_and_sanitizers_each_make_another_library(cache, tmp_pa
         key_of_c(DOUBLE + " "),
         key_of_c(DOUBLE, contract=False),
         key_of_c(DOUBLE, sanitize="undefined"),
+        key_of_c(DOUBLE, libraries=False),
     }
-    assert 4 == len(keys)
+    assert 5 == len(keys)
 
 
 def test_contraction_is_what_the_flag_says(cache):
