@@ -15,6 +15,7 @@ from aotlite.backends.cpu.emit_gemm import gemm_lines
 from aotlite.backends.cpu.emit_kernel import KernelPrinter
 from aotlite.backends.cpu.emit_passes import cost
 from aotlite.backends.cpu.emit_scalar import Facts, Library
+from aotlite.backends.cpu.emit_tiles import TILES
 from aotlite.backends.cpu.emit_types import BFLOAT16, FLOAT16, PRELUDE, STREAM, memory_type
 from aotlite.backends.cpu.runtime import declarations
 from aotlite.backends.loops.expr import walk
@@ -264,6 +265,8 @@ def _head(library: Library) -> list[str]:
         lines.append(FLOAT16)
     if dtypes.bfloat16 in library.dtypes:
         lines.append(BFLOAT16)
+    if library.tiles:
+        lines.append(TILES)
     if library.streams:
         lines.append(STREAM)
     functions = [line for text in library.texts.values() for line in text.split("\n")]

@@ -69,6 +69,7 @@ class Body:
         self.lines: dict[int, str] = {}
         """For stores that go to a local line first: the element of the line, by buffer."""
         self.declared: set[int] = set()
+        self.count = 0
 
     # --- points
     def point(self, work: Work, scope: Scope, partial: Partial) -> None:
@@ -150,12 +151,16 @@ class Body:
         kind = array_type(dtype)
         self.row.lines.append(f"{kind} {text}[{count}] __attribute__((aligned(64)));")
 
+    def new_name(self, dtype: DType) -> Scalar:
+        """A name of something in local memory."""
+        self.count += 1
+        return name(HIDDEN + self.count, dtype)
+
     def keep(self, value: Scalar, *, inner: bool) -> Scalar:
         """The name of a value that goes to a local array from now on: along the inner axes as well
         as the vector axis, or along that alone."""
-        number = len(self.hidden)
-        leaf = name(HIDDEN + number, value.dtype)
-        text, k = f"s{number}", self.loops.vector
+        leaf = self.new_name(value.dtype)
+        text, k = f"s{leaf.args[0] - HIDDEN}", self.loops.vector
         count = self.loops.width * (self.loops.points if inner else 1)
         self.array(text, value.dtype, count)
         column = "" if k is None else f"i{k} - v0"

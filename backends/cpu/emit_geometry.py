@@ -9,6 +9,7 @@ import math
 
 import attrs
 
+from aotlite.backends.cpu.emit_tiles import TILE, tile_axis
 from aotlite.backends.loops.program import Kernel
 
 BLOCK = 4096
@@ -29,11 +30,18 @@ class Geometry:
     """The axis of the innermost loop if it is a space axis; else it is the last inner axis."""
     block: int
     """Points of the vector axis in a unit; its extent where it is not divided."""
+    tile: int | None = None
+    """The other axis of tiles; a unit has `TILE` points of it."""
 
     @property
     def outer(self) -> list[int]:
         """The axes whose positions a unit has one of."""
-        return [k for k in range(self.space) if k != self.vector]
+        return [k for k in range(self.space) if k not in (self.vector, self.tile)]
+
+    @property
+    def tiles(self) -> int:
+        """How many parts the other axis of tiles has."""
+        return 1 if self.tile is None else -(-self.extents[self.tile] // TILE)
 
     @property
     def inner(self) -> list[int]:
@@ -48,7 +56,7 @@ class Geometry:
     @property
     def units(self) -> int:
         """The number of units."""
-        return math.prod([self.extents[k] for k in self.outer]) * self.blocks
+        return math.prod([self.extents[k] for k in self.outer]) * self.tiles * self.blocks
 
     @property
     def points(self) -> int:
@@ -81,4 +89,4 @@ def geometry(kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
         block = min(extent, COLUMNS, max(128, -(-extent // shares // 64) * 64))
     elif rows < FEW_ROWS:
         block = min(extent, BLOCK)
-    return Geometry(extents, kernel.space, vector, max(block, 1))
+    return Geometry(extents, kernel.space, vector, max(block, 1), tile_axis(kernel, vector))

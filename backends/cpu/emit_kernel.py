@@ -10,8 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from aotlite.backends.cpu.emit_body import Body, Partial, Work
+from aotlite.backends.cpu.emit_body import HIDDEN, Body, Partial, Work
 from aotlite.backends.cpu.emit_geometry import geometry
+from aotlite.backends.cpu.emit_loops import (
+    Range,
+    clipped,
+    for_loop,
+    in_steps,
+    of_point,
+    part_bounds,
+)
 from aotlite.backends.cpu.emit_passes import (
     Pass,
     Passes,
@@ -19,9 +27,10 @@ from aotlite.backends.cpu.emit_passes import (
     passes,
     with_values,
 )
-from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Scope
+from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Place, Scope
 from aotlite.backends.cpu.emit_segments import Part, folded, parts, with_chosen_addresses
-from aotlite.backends.cpu.emit_types import memory_type
+from aotlite.backends.cpu.emit_tiles import ACROSS, TILE, is_across, loads_across
+from aotlite.backends.cpu.emit_types import from_memory, memory_type
 from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, loads_of
 from aotlite.backends.loops.rewrite import replaced, without_lets
@@ -39,7 +48,6 @@ LINE = 512
 TOGETHER = 4
 """Inner points that are added to partial results at once, where those lie in an array."""
 
-Range = tuple[int | str, int | str]
 Loop = Callable[[Work, Scope, Range], None]
 """Prints a loop over a range of the innermost axis."""
 
@@ -99,8 +107,8 @@ class KernelPrinter:
     def _units(self) -> list[str]:
         """The loop over units, whose positions are counted on."""
         digits = [(f"i{k}", self.facts.extents[k]) for k in self.loops.outer]
-        if self.loops.blocks > 1:
-            digits.append(("block", self.loops.blocks))
+        digits += [("tile", self.loops.tiles)] if self.loops.tiles > 1 else []
+        digits += [("block", self.loops.blocks)] if self.loops.blocks > 1 else []
         start: list[str] = []
         after: list[str] = []
         rest = self.loops.units
@@ -117,14 +125,13 @@ class KernelPrinter:
         return [*start, head, *self._bounds(), *self.row.lines, *after, "}"]
 
     def _bounds(self) -> list[str]:
-        vector, block = self.loops.vector, self.loops.block
-        if vector is None:
-            return []
-        extent = self.facts.extents[vector]
-        if self.loops.blocks == 1:
-            return ["const i64 v0 = 0;"]
-        last = f"v0 + {block}" if extent % block == 0 else f"least(v0 + {block}, {extent})"
-        return [f"const i64 v0 = block * {block};", f"const i64 v1 = {last};"]
+        found = []
+        if self.loops.vector is not None:
+            extent = self.facts.extents[self.loops.vector]
+            found += part_bounds("v", "block", extent, self.loops.block)
+        if self.loops.tile is not None:
+            found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
+        return found
 
     def _block(self) -> Range:
         """The range of the vector axis in a unit."""
@@ -142,7 +149,9 @@ class KernelPrinter:
         vectors = [value for each in following for value in self._vectors_of(each)]
         saved = [(value, self.body.keep(value, inner=False)) for value in dict.fromkeys(vectors)]
         work = Work(saved=tuple(saved), stores=work.stores)
-        if saved or stores:
+        if self.loops.tile is not None and stores:
+            self._tiled(work, self._block())
+        elif saved or stores:
             self._streamed(work, self.row, self._block(), self._vector_loop(lambda reduce: ""))
 
     def _vectors_of(self, each: Pass) -> list[Scalar]:
@@ -217,8 +226,8 @@ class KernelPrinter:
             scope = Scope(outside, 1 << k)
             if lanes > 1:
                 scope.lines.append(f"const i64 point = {self.body.number(scope)};")
-            self.body.point(part, scope, lambda reduce: _of_point(reduce.lanes))
-            outside.lines += _for(k, place, scope)
+            self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
+            outside.lines += for_loop(k, place, scope)
 
         self._streamed(work, parent, (0, self.facts.extents[k]), loop)
 
@@ -308,7 +317,7 @@ class KernelPrinter:
             lines += inside.lines
         everything = Scope(None)
         everything.lines = lines
-        parent.lines += _for(vector, self._block(), everything)
+        parent.lines += for_loop(vector, self._block(), everything)
 
     def _vector_loop(self, partial: Partial) -> Loop:
         k = self.loops.vector or 0
@@ -316,7 +325,7 @@ class KernelPrinter:
         def loop(work: Work, outside: Scope, place: Range) -> None:
             scope = Scope(outside, 1 << k)
             self.body.point(work, scope, partial)
-            outside.lines += _for(k, place, scope)
+            outside.lines += for_loop(k, place, scope)
 
         return loop
 
@@ -328,25 +337,21 @@ class KernelPrinter:
             self._split(work, parent, whole, loop)
             return
         self.library.streams = True
-        k, (begin, end) = self.loops.innermost or 0, whole
+        k = self.loops.innermost or 0
         part = Scope(parent)
         for store in big:
             line = f"line{store.buffer}"
             kind = memory_type(self.kinds[store.buffer])
             self.row.lines.append(f"{kind} {line}[{LINE}] __attribute__((aligned(64)));")
-            self.body.lines[store.buffer] = f"{line}[i{k} - w0]"
-        self._split(work, part, ("w0", "w1"), loop)
-        part.positions[k] = "w0"
+            self.body.lines[store.buffer] = f"{line}[i{k} - x0]"
+        self._split(work, part, ("x0", "x1"), loop)
+        part.positions[k] = "x0"
         for store in big:
             del self.body.lines[store.buffer]
             size = self.kinds[store.buffer].itemsize
             place = f"b{store.buffer} + {self.body.writer.address(store.address, part)}"
-            part.lines.append(f"stream({place}, line{store.buffer}, (w1 - w0) * {size});")
-        last = f"least(w0 + {LINE}, {end})"
-        if isinstance(begin, int) and isinstance(end, int) and (end - begin) % LINE == 0:
-            last = f"w0 + {LINE}"
-        head = f"for (i64 w0 = {begin}; w0 < {end}; w0 += {LINE}) {{"
-        parent.lines += [head, f"const i64 w1 = {last};", *part.lines, "}"]
+            part.lines.append(f"stream({place}, line{store.buffer}, (x1 - x0) * {size});")
+        parent.lines += in_steps("x", whole, LINE, part.lines)
 
     def _is_big(self, store: Store, work: Work) -> bool:
         """Whether a store is of one run of a buffer that no cache holds."""
@@ -357,6 +362,69 @@ class KernelPrinter:
         in_run = plain and alone and store.address.coefficients[k] == 1
         return in_run and size >= BIG and number not in self.loaded
 
+    # --- tiles
+    def _tiled(self, work: Work, whole: Range) -> None:
+        """Tiles of the vector axis and another one, through which goes what lies across."""
+        self.library.tiles = True
+        k, tile = self.loops.vector or 0, self.loops.tile or 0
+        part = Scope(self.row)
+        part.positions.update({k: "w0", tile: "u0"})
+        loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
+        memo: dict[Scalar, Scalar] = {}
+        for load in loads_across(loads, k, tile):
+            if self.facts.safe(load):
+                memo[load] = self._staged(load, part)
+        work = work.changed(lambda root: replaced(root, memo))
+        out = [store for store in work.stores if is_across(store, k, tile)]
+        for store in out:
+            element = self._tile(f"out{store.buffer}", self.kinds[store.buffer])
+            self.body.lines[store.buffer] = element
+        row = Scope(part, 1 << tile)
+        row.positions.update({tile: f"i{tile}", k: f"i{k}"})
+        self._streamed(work, row, ("w0", "w1"), self._vector_loop(lambda reduce: ""))
+        part.lines += [f"for (i64 i{tile} = u0; i{tile} < u1; ++i{tile}) {{", *row.lines, "}"]
+        for store in out:
+            del self.body.lines[store.buffer]
+            self._unstaged(store, part)
+        self.row.lines += in_steps("w", whole, ACROSS, part.lines)
+
+    def _tile(self, text: str, dtype: DType) -> str:
+        """Declares a tile; the C text of its element."""
+        kind, k = memory_type(dtype), self.loops.vector
+        size = TILE * ACROSS
+        self.row.lines.append(f"{kind} {text}[{size}] __attribute__((aligned(64)));")
+        return f"{text}[(i{self.loops.tile} - u0) * {ACROSS} + i{k} - w0]"
+
+    def _staged(self, load: Scalar, part: Scope) -> Scalar:
+        """Transposes what a load reads into a tile; the name that it has there."""
+        number, address = load.args
+        k, dtype = self.loops.vector or 0, load.dtype
+        leaf = self.body.new_name(dtype)
+        text = f"tile{leaf.args[0] - HIDDEN}"
+        element = self._tile(text, dtype)
+        axes = 1 << k | 1 << (self.loops.tile or 0)
+        self.facts.name_axes[leaf.args[0]] = axes
+        self.body.writer.places[leaf] = Place(
+            axes, lambda scope: from_memory(dtype, element), dtype
+        )
+        place = self.body.writer.address(address, part)
+        size, step = dtype.itemsize, address.coefficients[k]
+        part.lines.append(
+            f"transposed_{size}((const void *)(b{number} + {place}), {step}, (void *){text}, "
+            f"{ACROSS}, w1 - w0, u1 - u0);"
+        )
+        return leaf
+
+    def _unstaged(self, store: Store, part: Scope) -> None:
+        """Transposes a tile to where a store belongs."""
+        number, address = store.buffer, store.address
+        place = self.body.writer.address(address, part)
+        size, step = self.kinds[number].itemsize, address.coefficients[self.loops.vector or 0]
+        part.lines.append(
+            f"transposed_{size}((const void *)out{number}, {ACROSS}, (void *)(b{number} + {place}), "
+            f"{step}, u1 - u0, w1 - w0);"
+        )
+
     # --- splitting
     def _split(
         self, work: Work, parent: Scope, whole: Range, loop: Loop, *, moving: bool = True
@@ -364,14 +432,14 @@ class KernelPrinter:
         """A loop along the innermost axis, in parts in which its conditions are known."""
         k = self.loops.innermost or 0
         for part in parts(work.roots, k, moving=False)[0]:
-            place = _clipped(whole, part, "")
+            place = clipped(whole, part, "")
             if place is None:
                 continue
             own = work.changed(folded(part.truths)) if part.truths else work
             moved = parts(own.roots, k, moving=moving)[1]
             base = self._base(moved[0], parent) if len(moved) > 1 else ""
             for inside in moved:
-                bounds = _clipped(place, inside, base)
+                bounds = clipped(place, inside, base)
                 inner = own.changed(folded(inside.truths)) if inside.truths else own
                 if bounds is not None:
                     self._unswitched(
@@ -412,34 +480,3 @@ class KernelPrinter:
                 condition: Scalar = scalar.args[0]
                 return condition
         return None
-
-
-def _for(k: int, place: Range, scope: Scope) -> list[str]:
-    begin, end = place
-    return [f"for (i64 i{k} = {begin}; i{k} < {end}; ++i{k}) {{", *scope.lines, "}"]
-
-
-def _of_point(lanes: int) -> str:
-    return f"[point & {lanes - 1}]" if lanes > 1 else ""
-
-
-def _clipped(place: Range, part: Part, base: str) -> Range | None:
-    """The part of a range that a part of the axis covers; None where that is nothing."""
-    begin = _bounded(place, part.begin, base)
-    end = _bounded(place, part.end, base)
-    first = place[0] if begin is None else begin
-    last = place[1] if end is None else end
-    if isinstance(first, int) and isinstance(last, int) and first >= last:
-        return None
-    return first, last
-
-
-def _bounded(place: Range, edge: int | None, base: str) -> int | str | None:
-    """An edge moved into a range."""
-    if edge is None:
-        return None
-    low, high = place
-    if not base and isinstance(low, int) and isinstance(high, int):
-        return min(max(edge, low), high)
-    text = f"{base} + {edge}".replace("+ -", "- ") if base else str(edge)
-    return f"least(most({text}, {low}), {high})"

@@ -14,6 +14,7 @@ import attrs
 from aotlite.backends.cpu.emit_operations import operation
 from aotlite.backends.cpu.emit_types import from_memory, literal, value_type
 from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, walk
+from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
@@ -174,16 +175,14 @@ class Library:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.dtypes: set[dtypes.DType] = set()
-        self.streams = False
-        """Whether something is stored past the caches."""
+        self.streams = self.tiles = False
+        """Whether something is stored past the caches; whether something is transposed."""
 
     def name(self, scalar: Scalar) -> str:
         """The C name of a function, which is printed before what asks for it."""
         kinds = [operand.dtype for operand in scalar.args]
         name = "_".join(["fn", scalar.op, *[kind.short for kind in kinds], scalar.dtype.short])
         if name not in self.texts:
-            from aotlite.backends.loops.functions import find
-
             body = find(scalar.op, kinds).body
             self.texts[name] = ""
             text = self._printed(name, scalar, body)
