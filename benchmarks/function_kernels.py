@@ -136,6 +136,7 @@ def _constant(value: Scalar) -> str:
         return f"(({_TYPES[short]}){'-' * (number < 0)}{text})"
     if short == "i64" and number == -(1 << 63):
         return "INT64_MIN"
+    number = int(number)
     return f"(({_TYPES[short]}){number}{'u' * (short[0] == 'u')}ll)"
 
 

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
 
-from aotlite.backends.loops.functions import Function, declared, find
+import aotlite.ir.ops
+from aotlite.backends.loops.expr import PRIMITIVES, parameter, walk
+from aotlite.backends.loops.expr import function as called
+from aotlite.backends.loops.functions import (
+    Function,
+    coefficients,
+    declared,
+    expand,
+    find,
+    has,
+    power_of_constant,
+)
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.device import CPU
-from aotlite.ir.dtypes import DTYPES, DType, bool_, from_numpy
-from aotlite.ir.errors import AotliteError
+from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64, from_numpy, int32
+from aotlite.ir.errors import AotliteError, GraphError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from benchmarks.function_kernels import evaluated
+from benchmarks import functions
+from benchmarks.function_kernels import COMPILER, compiled, evaluated
 
+assert aotlite.ir.ops  # importing it fills the table of ops
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "specs" / "functions.md"
 OPS_BY_FUNCTION = {
     "left_shift": "bitwise_left_shift",
     "right_shift": "bitwise_right_shift",
@@ -112,7 +132,8 @@ def test_special_values_are_those_of_the_ops_kernel(function: Function) -> None:
     mine = np.broadcast_to(evaluated(function, *operands), theirs.shape)
     right = agree(mine, theirs, 2 * function.ulp + 2 if function.ulp else 0)
     if function.op in CANCELS:
-        right |= np.abs(mine - theirs) <= CANCELS[function.op]
+        with np.errstate(invalid="ignore"):
+            right |= np.abs(mine - theirs) <= CANCELS[function.op]
     wrong = np.flatnonzero(~right)
     found = [(*[a[k] for a in operands], mine[k], theirs[k]) for k in wrong[:5]]
     assert [] == found
@@ -129,3 +150,130 @@ def test_one_byte_operands_agree_with_the_kernel_everywhere(function: Function) 
         pytest.skip(f"{function.op} is part of no op of {function.parameters[0]}")
     mine = np.broadcast_to(evaluated(function, *operands), theirs.shape)
     assert np.array_equal(theirs.astype(mine.dtype), mine)
+
+
+# --------------------------------------------------------------------------------------- how exact
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="gcc is not installed")
+ROUNDING = functions.floating()
+CONTRACTION = ("-ffp-contract=off", "-ffp-contract=fast")
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module", params=CONTRACTION)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return compiled(ROUNDING, tmp_path_factory.mktemp("functions"), request.param)
+
+
+@needs_compiler
+@pytest.mark.parametrize("function", [f for f in ROUNDING if "near" not in f.domain], ids=named)
+def test_errors_are_within_the_bound(function: Function, run: Run) -> None:
+    found = functions.worst(function, run, 65521)
+    if found is None:
+        pytest.skip(f"NumPy has no {function.op} of more bits")
+    assert (found.ulp <= function.ulp) is True, found
+
+
+@pytest.mark.long
+@needs_compiler
+@pytest.mark.parametrize("function", [f for f in ROUNDING if f.parameters == (float32,)], ids=named)
+def test_errors_of_every_float32_are_within_the_bound(function: Function, run: Run) -> None:
+    slow = function.op in ("erf", "erfc", "lgamma")  # whose reference is Python's, a number a call
+    found = functions.worst(function, run, 257 if slow else 1)
+    assert found is None or found.ulp <= function.ulp, found
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("op", ["erfinv", "digamma"])
+def test_errors_against_more_digits(op: str, dtype: DType) -> None:
+    """Of functions that NumPy has not, at a few numbers."""
+    function = find(op, (dtype,))
+    rng = np.random.default_rng(0)
+    low, high = (-1.0, 1.0) if op == "erfinv" else (3.0, 40.0)
+    drawn = rng.uniform(low, high, 50)
+    near_one = 1 - 2.0 ** -np.arange(1, 20) if op == "erfinv" else 10.0 ** np.arange(20)
+    x = np.concatenate([drawn, near_one, 10.0 ** -np.arange(1, 30, 3)]).astype(dtype.numpy)
+    mine = evaluated(function, x)
+    exact = getattr(mpmath, op)
+    with mpmath.workdps(40):
+        for a, b in zip(x.tolist(), mine, strict=True):
+            last = mpmath.mpf(float(np.spacing(abs(b))))
+            assert abs(mpmath.mpf(float(b)) - exact(mpmath.mpf(a))) <= function.ulp * last
+
+
+# ---------------------------------------------------------------------------------- one result
+PRINTED = [f for f in EVERY if f.parameters[0].itemsize > 2 or f.parameters[0] is bool_]
+
+
+@needs_compiler
+def test_compiled_bits_are_numpys(tmp_path: Path) -> None:
+    """With contraction off, every function on special values and on numbers of all sizes."""
+    run = compiled(PRINTED, tmp_path, "-ffp-contract=off")
+    rng = np.random.default_rng(0)
+    for function in PRINTED:
+        dtype = function.parameters[0].numpy
+        raw = rng.integers(0, 256, (40 if len(function.parameters) == 2 else 4096) * dtype.itemsize)
+        drawn = raw.astype(np.uint8).view(dtype) if dtype.kind != "b" else np.array([True])
+        values = np.concatenate([special_values(function.parameters[0]), drawn])
+        operands = operands_of(function, values)
+        mine = np.broadcast_to(evaluated(function, *operands), operands[0].shape)
+        theirs = run(function, *operands)
+        same = (mine == theirs) & (
+            np.signbit(mine) == np.signbit(theirs) if mine.dtype.kind == "f" else True
+        )
+        both_nan = (mine != mine) & (theirs != theirs)
+        assert (same | both_nan).all(), function.name
+
+
+# ----------------------------------------------------------------------------------- the library
+def test_bodies_are_of_primitives_alone() -> None:
+    for f in EVERY:
+        given = [parameter(k, dtype) for k, dtype in enumerate(f.parameters)]
+        body = expand(called(f.op, f.result, *given))
+        assert {value.op for value in walk([body])} <= PRIMITIVES
+        assert body.dtype is f.result
+
+
+def test_a_missing_function_is_refused() -> None:
+    assert not has("exp", (complex64,))
+    with pytest.raises(GraphError, match=r"exp is called with \(complex64\), expected one that"):
+        find("exp", (complex64,))
+
+
+def test_operands_of_two_dtypes_are_refused() -> None:
+    assert has("pow", (float32, float32))
+    assert not has("pow", (float32, float64))
+    assert not has("pow", (float32,))
+
+
+@pytest.mark.parametrize("exponent", [-1, -0.5, 0, 0.5, 1, 2, 3, 4])
+def test_constant_exponents_are_powers(exponent: float) -> None:
+    x = parameter(0, float32)
+    body = power_of_constant(x, exponent)
+    assert body is not None
+    values = np.array([0.5, 1.5, 3.0, 1e-3, 100.0], np.float32)
+    found = evaluated(Function("power", (float32,), body, "all", 1.5, float32), values)
+    exact = values.astype(float) ** exponent
+    assert functions.errors(np.broadcast_to(found, values.shape), exact).max() <= 1.5
+
+
+def test_other_exponents_are_left_to_pow() -> None:
+    assert power_of_constant(parameter(0, float32), 1.7) is None
+    assert power_of_constant(parameter(0, int32), 9) is None
+    assert power_of_constant(parameter(0, int32), -1) is None
+
+
+def test_spec_has_the_table_of_the_library() -> None:
+    """`python -m benchmarks.functions --table` prints it."""
+    assert functions.stated(ROUNDING) in PAGE.read_text("utf-8")
+
+
+def test_coefficients_are_what_the_tool_makes() -> None:
+    """Of the shortest polynomial; all of them take ten seconds."""
+    spec = importlib.util.spec_from_file_location("minimax", ROOT / "tools" / "minimax.py")
+    assert spec is not None and spec.loader is not None
+    minimax = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(minimax)
+    fit = next(f for f in minimax.FITS if f.name == "COS_32")
+    known, error = minimax.fitted(fit)
+    assert tuple(reversed(known)) == coefficients.COS_32
+    assert error < 2.0**-32

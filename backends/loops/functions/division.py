@@ -1,5 +1,4 @@
-"""fmod, remainder and floor_divide, of floats and integers. All exact but floor_divide, which
-rounds as NumPy's does.
+"""fmod, remainder and floor_divide, of float32 and integers: what NumPy's give, bit for bit.
 
 Of integers a divisor of 0 gives 0 here, as in NumPy; eager ops refuse it, and who lowers such an op
 has to refuse it too. fmod of float32 is a long division in float64, 28 bits of the quotient a step.
@@ -68,7 +67,7 @@ def _remainder(a: Scalar, b: Scalar) -> Scalar:
     return where(ne(rest, 0) & ((rest < 0) ^ (b < 0)), rest + b, rest)
 
 
-@declare("floor_divide", is_f32, 2, ulp=1.0)
+@declare("floor_divide", is_f32, 2)
 def _floor_divide32(a: Scalar, b: Scalar) -> Scalar:
     """By the remainder, and the nearest whole number of the rest: source NumPy, npy_divmod."""
     rest = call("fmod", a, b)

@@ -1,0 +1,209 @@
+"""How exact and how fast the functions of the loop IR are, as C, against NumPy's own.
+
+`python -m benchmarks.functions` prints for each floating function the bound that it states, the
+largest error found at bit patterns spread over all numbers of its dtype (float64: against 80-bit
+long double), with contraction of products and sums off and on, and nanoseconds an element.
+`--stride 1` looks at every float32 (minutes); `--table` prints the table of `specs/functions.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from rich.console import Console
+
+from aotlite.backends.loops.expr import walk
+from aotlite.backends.loops.functions import Function, declared, expanded_body, find
+from aotlite.ir.dtypes import DType, float32, float64
+from benchmarks.common import machine, table, wide_console
+from benchmarks.function_kernels import compiled
+
+BLOCK = 1 << 16
+Reference = Callable[..., Any]
+
+ARC = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")}
+_FROM_MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": math.lgamma}
+
+
+def floating() -> list[Function]:
+    """The functions of float32 and float64 that round."""
+    every = [
+        find(op, (dtype,) * count)
+        for op, count, accepts in declared()
+        for dtype in (float32, float64)
+        if accepts(dtype)
+    ]
+    return sorted([f for f in every if f.ulp], key=lambda f: (f.op, f.parameters[0].itemsize))
+
+
+def numpy_function(op: str) -> Reference | None:
+    """NumPy's own function."""
+    return getattr(np, {"pow": "power", **ARC}.get(op, op), None)
+
+
+def reference(op: str, dtype: DType) -> Reference | None:
+    """The function in a wider dtype; of float64, where NumPy has it in one."""
+    known = numpy_function(op)
+    wide = np.float64 if dtype is float32 else np.longdouble
+    if known is not None:
+        return lambda *operands: known(*[a.astype(wide) for a in operands])
+    if dtype is float64 or op not in _FROM_MATH:
+        return None
+    return lambda a: np.vectorize(_total(_FROM_MATH[op]), otypes=[float])(a.astype(float))
+
+
+def _total(function: Callable[[float], float]) -> Callable[[float], float]:
+    def value(x: float) -> float:
+        try:
+            return function(x)
+        except (ValueError, OverflowError):  # lgamma at its poles
+            return math.inf
+
+    return value
+
+
+# ------------------------------------------------------------------------------------------- errors
+def patterns(dtype: DType, stride: int) -> Iterator[np.ndarray]:
+    """Numbers of all signs and sizes, nan among them: every `stride`-th bit pattern, in blocks."""
+    kind: Any = {4: np.uint32, 8: np.uint64}[dtype.itemsize]
+    count = (1 << 32) // stride
+    step = stride << (8 * dtype.itemsize - 32)
+    for start in range(0, count, BLOCK):
+        stop = min(start + BLOCK, count)
+        places = np.arange(start, stop, dtype=np.uint64) * np.uint64(step)
+        yield (places + np.uint64(step // 3)).astype(kind).view(dtype.numpy)
+
+
+def operand_blocks(function: Function, stride: int) -> Iterator[list[np.ndarray]]:
+    """Blocks of operands; of two, each is shuffled, and every second pair is near to 1."""
+    rng = np.random.default_rng(0)
+    for block in patterns(function.parameters[0], stride):
+        if len(function.parameters) == 1:
+            yield [block]
+            continue
+        first, second = rng.permutation(block), rng.permutation(block)
+        first[::2] = rng.lognormal(0, 2, first[::2].size)
+        second[::2] = rng.normal(0, 8, second[::2].size)
+        yield [first, second]
+
+
+def errors(mine: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Units of the last place of the exact result; infinite where one alone is nan or infinite."""
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(mine.dtype)
+        last = np.spacing(np.abs(rounded)).astype(exact.dtype)
+        found = np.abs(mine.astype(exact.dtype) - exact) / last
+        odd = ~np.isfinite(rounded) | ~np.isfinite(mine)
+        same = (np.isnan(mine) & np.isnan(rounded)) | (mine == rounded)
+        near = np.isinf(mine) ^ np.isinf(rounded)  # one rounded up to infinity
+        largest = np.finfo(mine.dtype).max
+        edge = near & (np.fmin(np.abs(mine), np.abs(rounded)) >= largest)
+        return np.where(odd, np.where(same | edge, 0.0, np.inf), found).astype(float)
+
+
+@attrs.frozen
+class Worst:
+    """The largest error and the operands that have it."""
+
+    ulp: float
+    operands: tuple[float, ...]
+
+
+def worst(function: Function, run: Callable[..., Any], stride: int) -> Worst | None:
+    """Over the blocks of operands; None where there is nothing to compare with."""
+    exact = reference(function.op, function.parameters[0])
+    if exact is None:
+        return None
+    found = Worst(0.0, ())
+    for operands in operand_blocks(function, stride):
+        with np.errstate(all="ignore"):
+            wide = np.asarray(exact(*operands))
+        error = errors(run(function, *operands), wide)
+        k = int(np.argmax(error))
+        if error[k] > found.ulp:
+            found = Worst(float(error[k]), tuple([float(a[k]) for a in operands]))
+    return found
+
+
+# --------------------------------------------------------------------------------------------- time
+def nanoseconds(action: Callable[[], Any], size: int) -> float:
+    """An element, in the fastest of several loops."""
+    best = math.inf
+    for _ in range(15):
+        start = time.perf_counter()
+        for _ in range(10):
+            action()
+        best = min(best, time.perf_counter() - start)
+    return best / 10 / size * 1e9
+
+
+def timed(function: Function, run: Callable[..., Any]) -> tuple[float, float]:
+    """Nanoseconds an element, in the first-level cache: here, in NumPy (nan where it has none)."""
+    dtype = function.parameters[0].numpy
+    operands = [np.linspace(1.01 * k + 0.01, k + 0.99, 2048).astype(dtype) for k in range(2)]
+    operands = operands[: len(function.parameters)]
+    out = np.empty(2048, dtype)
+    mine = nanoseconds(lambda: run(function, *operands, out=out), 2048)
+    known = numpy_function(function.op)
+    if known is None:
+        return mine, math.nan
+    with np.errstate(all="ignore"):
+        return mine, nanoseconds(lambda: known(*operands, out=out), 2048)
+
+
+# ----------------------------------------------------------------------------------------- printing
+def stated(functions: list[Function]) -> str:
+    """The table of the spec: what each function states."""
+    lines = [
+        "| function | domain | at most, ulp | computes in | operations |",
+        "|---|---|---|---|---|",
+    ]
+    for f in functions:
+        count = sum(v.op not in ("const", "parameter") for v in walk([expanded_body(f)]))
+        lines.append(f"| `{f.name}` | {f.domain} | {f.ulp} | {f.arithmetic} | {count} |")
+    return "\n".join(lines) + "\n"
+
+
+def report(functions: list[Function], stride: int, console: Console) -> None:
+    """Prints the table of measurements."""
+    columns = ("stated", "ulp, apart", "ulp, contracted", "at", "ns", "NumPy's ns")
+    made = table(f"errors over every {stride}th pattern; first-level cache", "function", *columns)
+    with tempfile.TemporaryDirectory() as folder:
+        apart = compiled(functions, Path(folder), "-ffp-contract=off")
+        fast = compiled(functions, Path(folder), "-ffp-contract=fast")
+        for f in functions:
+            first, second = worst(f, apart, stride), worst(f, fast, stride)
+            mine, numpys = timed(f, fast)
+            at = "" if first is None else ", ".join(f"{v:.9g}" for v in first.operands)
+            found = ["-" if w is None else f"{w.ulp:.3f}" for w in (first, second)]
+            made.add_row(f.name, str(f.ulp), *found, at, f"{mine:.2f}", f"{numpys:.2f}")
+    console.print(made)
+
+
+def main() -> None:
+    """Prints the measurements, or the table of the spec."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ops", nargs="*", help="names of functions; all if none")
+    parser.add_argument("--stride", type=int, default=4099, help="1 is every float32")
+    parser.add_argument("--table", action="store_true", help="the table of the spec")
+    options = parser.parse_args()
+    chosen = [f for f in floating() if not options.ops or f.op in options.ops]
+    if options.table:
+        print(stated(chosen), end="")
+        return
+    console = wide_console()
+    for line in machine():
+        console.print(line)
+    report(chosen, options.stride, console)
+
+
+if __name__ == "__main__":
+    main()
