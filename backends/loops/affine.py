@@ -217,7 +217,7 @@ def _solved(
         reverse=True,
     )
     below = sum([step * (n - 1) for step, n, _ in levels])
-    rest = Affine(address.coefficients, address.start - target.start)
+    rest = _without_fixed(address, bounds, address.start - target.start)
     found = [fixed(0, len(bounds))] * len(extents)
     for step, extent, k in levels:
         below -= step * (extent - 1)
@@ -231,6 +231,18 @@ def _solved(
         if low < 0 or high >= extent:
             return None
     return None if rest.start or any(rest.coefficients) else tuple(found)
+
+
+def _without_fixed(address: Affine, bounds: Bounds, start: int) -> Affine:
+    """The address with axes that have one position written as numbers."""
+    if all(low != high for low, high in bounds):
+        return Affine(address.coefficients, start)
+    coefficients = list(address.coefficients)
+    for k, (low, high) in enumerate(bounds):
+        if low == high:
+            start += coefficients[k] * low
+            coefficients[k] = 0
+    return Affine(tuple(coefficients), start)
 
 
 def _digit(

@@ -1,7 +1,8 @@
 """Kernels with as few axes as their addresses allow, in the order of memory.
 
 Input: any program; output: the same with the independent axes of each kernel ordered by the strides
-of what it stores, largest outermost, axes of one point dropped, and neighbours merged that are one
+of what it stores, largest outermost, axes of one point and branches that no
+point takes dropped, and neighbours merged that are one
 run of memory in all addresses. Inner axes keep their order: it is that of reductions.
 Spec: `specs/fusion.md`.
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.backends.loops.affine import fixed, unit
+from aotlite.backends.loops.conditions import decided
 from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.program import Kernel, Program, loads_of, stores_of, values_of
@@ -31,6 +33,9 @@ def canonical(program: Program) -> Program:
 def canonical_kernel(kernel: Kernel) -> Kernel:
     """The kernel over canonical axes."""
     kernel = without_unit_axes(kernel)
+    body = decided(kernel.body, kernel.extents)
+    if body != kernel.body:
+        kernel = Kernel(kernel.name, kernel.extents, kernel.space, body)
     if len(kernel.extents) < 2:
         return kernel
     addresses = _addresses(kernel)

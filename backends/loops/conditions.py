@@ -6,10 +6,13 @@ executed. A branch whose condition compares axes has tighter bounds. Spec: `spec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from aotlite.backends.loops.affine import Bounds, added, form_of, reach
-from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk
+from aotlite.backends.loops.affine import Bounds, added, form_of, reach, whole
+from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk, with_operands
+from aotlite.backends.loops.facts import facts
+from aotlite.backends.loops.program import Statement, values_of
+from aotlite.backends.loops.rewrite import replaced_body
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
@@ -100,3 +103,28 @@ def _at_most(bounds: Bounds, form: Affine, limit: int) -> Bounds | None:
         elif coefficient:
             result[k] = (max(first, last - (limit - low) // -coefficient), last)
     return tuple(result)
+
+
+def decided(body: Sequence[Statement], extents: Sequence[int]) -> tuple[Statement, ...]:
+    """The statements without branches that no point takes."""
+    roots = [value for statement in body for value in values_of(statement)]
+    if not any(facts(root).branches for root in roots):
+        return tuple(body)
+    bounds = executed(roots, whole(extents))
+    memo: dict[Scalar, Scalar] = {}
+    for value in bounds:
+        same = with_operands(value, tuple([memo[operand] for operand in value.operands]))
+        memo[value] = same if value.op != "where" else _taken(value, same, bounds[value])
+    return replaced_body(body, memo)
+
+
+def _taken(value: Scalar, same: Scalar, bounds: Bounds | None) -> Scalar:
+    """The only branch that is taken, or the `where` itself."""
+    if same.op != "where" or bounds is None:
+        return same
+    condition = value.args[0]
+    if narrowed(bounds, condition, holds=True) is None:
+        return same.operands[2]
+    if narrowed(bounds, condition, holds=False) is None:
+        return same.operands[1]
+    return same

@@ -31,7 +31,7 @@ from aotlite.backends.loops.schedule import vector_axis
 
 SMALL = 1 << 15
 """Points that one thread computes about as fast as several."""
-COLUMNS = 512
+COLUMNS = 1024
 """Points of a vector axis that are one unit of work."""
 UNITS = 4
 """Units of work a thread should find."""

@@ -229,7 +229,8 @@ class _Check:
     def _range(self, buffer: int, low: int, high: int, text: str) -> None:
         size = self.buffers[buffer].size
         if low < 0 or high >= size:
-            self.fail("K-5", f"reaches {text} at {low} to {high}", f"0 to {size - 1}")
+            first, last = sorted((low, high))
+            self.fail("K-5", f"reaches {text} at {first} to {last}", f"0 to {size - 1}")
 
     def _store(self, store: Store) -> None:
         kernel, address = self.kernel, store.address

@@ -1,0 +1,114 @@
+"""Graphs of real functions, lowered and fused: the same bits, in few kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.loops.backend import program_of
+from aotlite.backends.loops.fuse import fused
+from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.interpreter import run_program
+from aotlite.backends.loops.program import GivenUp, Kernel, Kind, Program
+from aotlite.backends.loops.verify import verify
+from aotlite.ir.graph import Graph
+from aotlite.testing.laws import graphs
+from tests.stages.journeys import journeys
+
+
+def inputs_of(program: Program) -> list[np.ndarray | None]:
+    """Small numbers for the inputs; integers are 0 or 1."""
+    kinds = {buffer.number: buffer for buffer in program.buffers}
+    rng = np.random.default_rng(0)
+    found: list[np.ndarray | None] = []
+    for number in program.inputs:
+        if number is None:
+            found.append(None)
+            continue
+        buffer = kinds[number]
+        low, high = (-6, 7) if buffer.dtype.is_floating_point else (0, 2)
+        values = rng.integers(low, high, buffer.size)
+        found.append((values / 4 if high > 2 else values).astype(buffer.dtype.numpy))
+    return found
+
+
+def results(program: Program, inputs: list[np.ndarray | None]) -> list[bytes] | None:
+    """The bytes of outputs and of inputs afterwards; None for a program that is given up."""
+    given = [array if array is None else array.copy() for array in inputs]
+    try:
+        memory = run_program(program, given)
+    except GivenUp:
+        return None
+    kept = [b.number for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INPUT)]
+    return [memory[number].tobytes() for number in kept if number in memory]
+
+
+def assert_fused(graph: Graph) -> Program:
+    """That fusing the graph's program changes no bit; the fused program."""
+    program = program_of(graph)
+    verify(program)
+    after = fused(program)
+    verify(after)
+    verify(improved(program, 2))
+    inputs = inputs_of(program)
+    assert results(program, inputs) == results(after, inputs), f"{program}\n{after}"
+    return after
+
+
+@pytest.mark.parametrize("case", graphs("forward", "backward"), ids=lambda c: c.name)
+def test_fusing_a_graph_changes_no_bit(case: Any) -> None:
+    assert_fused(case.graph)
+
+
+def test_fusing_graphs_of_random_programs_changes_no_bit() -> None:
+    for journey in journeys(60):
+        for graph in (journey.partition.forward, journey.partition.backward):
+            if graph is not None:
+                assert_fused(graph)
+
+
+def floats(*shape: int) -> al.Tensor:
+    """A leaf of small numbers."""
+    count = int(np.prod(shape))
+    values = np.arange(count, dtype=np.float32).reshape(shape)
+    return al.tensor(np.sin(values), requires_grad=True)
+
+
+def kernels(function: Any, *args: Any) -> tuple[int, int]:
+    """How many kernels forward and backward have, after checking that they compute the same."""
+    compiled = al.compile(function)
+    compiled(*args)
+    both = (compiled.forward_graph, compiled.backward_graph)
+    forward, backward = [
+        sum([type(step) is Kernel for step in assert_fused(graph).steps]) for graph in both
+    ]
+    return forward, backward
+
+
+LABELS = np.arange(6) % 5
+
+
+@pytest.mark.parametrize(
+    ("expected", "function", "args"),
+    [
+        ((1, 1), lambda x: al.softmax(x, -1), (floats(6, 8),)),
+        ((1, 1), lambda x: al.log_softmax(x, 0), (floats(6, 8),)),
+        # dx is of rows, the gradients of weight and bias are of columns.
+        (
+            (1, 2),
+            lambda x, w, b: al.layer_norm(x, (8,), w, b),
+            (floats(6, 8), floats(8), floats(8)),
+        ),
+        # Rows; the mean of them.
+        ((2, 3), lambda x: al.cross_entropy(x, al.tensor(LABELS)), (floats(6, 5),)),
+        ((1, 1), lambda x: al.roll(x, 1, 0) + al.roll(x, -1, 1) - 2 * x, (floats(6, 8),)),
+        ((1, 1), lambda x, w: al.gelu(x * w) + x, (floats(6, 8), floats(8))),
+        ((1, 1), lambda x, y: al.tanh(x.t() + y), (floats(6, 8), floats(8, 6))),
+    ],
+    ids=["softmax", "log_softmax", "layer_norm", "cross_entropy", "stencil", "gelu", "transposed"],
+)
+def test_real_functions_become_few_kernels(expected: tuple, function: Any, args: tuple) -> None:
+    assert expected == kernels(function, *args)
