@@ -83,7 +83,9 @@ def execution(text: Text, *, contract: bool = True) -> Execute:
             launches.append(segment)
             continue
         if library is None:
-            library = load_c(text.printed.text, text.program.name, contract=contract)
+            library = load_c(
+                text.printed.text, text.program.name, contract=contract, libraries=False
+            )
         launches.append(launcher(getattr(library, segment), signature))
     if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
         return launches[0]
