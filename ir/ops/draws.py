@@ -18,7 +18,8 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.factories import check_size
 from aotlite.ir.ops.kinds import require_floating
-from aotlite.ir.ops.random import Stream, consumed, draw, random_meta
+from aotlite.ir.ops.random import Stream, consumed, draw, philox, random_meta, unit_loops
+from aotlite.ir.ops.random_loops import Place, drawn, laid_out, long_words
 
 _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
 
@@ -132,11 +133,27 @@ def _randint_kernel(stream: Stream, meta: TensorMeta, low: int, high: int, *rest
     return xp.reshape(xp.astype(signed, meta.dtype.numpy), meta.shape)
 
 
+def _randint_loops(
+    k: Any, meta: TensorMeta, place: Place, low: int, high: int, *rest: Any
+) -> Any:
+    if meta.dtype.is_floating_point:
+        return None
+    flat = drawn(k, place, meta.numel, (philox, dtypes.uint64, long_words))
+    count = high - low
+
+    def number(word: Any, i: Any) -> Any:
+        rest = word if count == 1 << 64 else k.make("irem", word, count)
+        return k.cast(rest + k.number(low % (1 << 64), dtypes.uint64), meta.dtype)
+
+    return laid_out(k, meta, flat, number)
+
+
 RANDINT = draw(
     "randint(int low, int high, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor",
     "random_integers",
     rule=_randint_rule,
     kernel=_randint_kernel,
+    loops=_randint_loops,
     consumes=_two_words,
 )
 """Integers from `low` up to `high`, without it."""
@@ -184,10 +201,20 @@ def _bernoulli_kernel(stream: Stream, meta: TensorMeta, p: Any) -> Any:
     return xp.astype(below, meta.dtype.numpy)
 
 
+def _bernoulli_loops(k: Any, meta: TensorMeta, place: Place, p: Any) -> Any:
+    k.refuse(p.shape, lambda *i: k.make("not", k.all(p[i] >= 0, p[i] <= 1)))
+    wide = _WIDE.get(meta.dtype, dtypes.float32)
+    flat = unit_loops(k, place, meta.numel, wide)
+    return laid_out(
+        k, meta, flat, lambda number, i: k.cast(number < k.cast(p[i], wide), meta.dtype)
+    )
+
+
 BERNOULLI = draw(
     "bernoulli(Tensor self) -> Tensor",
     "bernoulli_at",
     rule=_bernoulli_rule,
     kernel=_bernoulli_kernel,
+    loops=_bernoulli_loops,
 )
 """1 with the probability that each element is, else 0: whether a uniform number is below it."""

@@ -53,7 +53,9 @@ def _candidate(k: Any, a: Any, at: tuple[Any, ...], inside: Any) -> tuple[Any, A
     """(value, place in the plane) of an element, which counts for nothing if it is not inside."""
     value = k.wide(a[at])
     least = -np.inf if value.dtype.is_floating_point else np.iinfo(value.dtype.numpy).min
-    place = k.position(at[-2] * a.shape[-1]) + k.position(at[-1])
+    row, column = at[-2] * a.shape[-1], at[-1]
+    affine = hasattr(column, "extents")
+    place = k.position(column + row if affine else k.position(row) + column)
     return k.where(inside, value, least), k.where(inside, place, _BEYOND)
 
 

@@ -99,6 +99,10 @@ def _right_gradient(grad: Any, self: Any, other_meta: TensorMeta) -> Any:
         grad, self = grad.unsqueeze(-2 if len(other_meta.shape) > 1 else -1), self.unsqueeze(0)
     if len(other_meta.shape) == 1:
         return conj(self).mT.matmul(grad.unsqueeze(-1)).squeeze(-1)
+    if len(other_meta.shape) == 2 < self.ndim:
+        # One product over the rows of all batches, not the sum of a product for each.
+        rows = sizes.numel(self.shape[:-1])
+        self, grad = (x.reshape((rows, x.shape[-1])) for x in (self, grad))
     return conj(self).mT.matmul(grad)
 
 

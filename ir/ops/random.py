@@ -19,6 +19,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, RandomOp, register, schema_of
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.factories import check_size
+from aotlite.ir.ops.random_loops import Place, drawn, is_aligned, laid_out, units
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -110,10 +111,12 @@ def draw(
     rule: Callable[..., TensorMeta],
     kernel: Callable[..., Any],
     consumes: Callable[[TensorMeta], int] = consumed,
+    loops: Callable[..., Any] | None = None,
 ) -> RandomOp:
     """Declares a random op by `kernel(stream, meta, *args)`, and its pure form `pure_name`.
 
     The pure form takes a seed, an offset, and how much earlier draws of the graph have used up.
+    `loops(k, meta, place, *args)` is told these three as one.
     """
     parsed = schema_of(schema)
     inner = schema[schema.index("(") + 1 :]
@@ -125,12 +128,19 @@ def draw(
             raise ArgumentError(f"{pure_name}: the offset is {position}, expected a multiple of 4")
         return kernel(Stream(xp, _number(seed), position), meta, *args)
 
+    def as_loops(k: Any, meta: Any, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
+        place = (seed, offset, advance)
+        if loops is None or meta.dtype.is_complex or not is_aligned(k, place):
+            return None
+        return k.new(meta) if 0 in meta.shape else loops(k, meta, place, *args)
+
     functional = pure(
         f"{pure_name}({given}, {inner}",
         meta=lambda seed, offset, advance, *args: rule(*args),
         kernel=run,
         vjp=None,
         cost=Cost.RANDOM,
+        loops=as_loops if loops else None,
     )
     op: RandomOp = register(
         RandomOp(parsed, rule, cost=Cost.RANDOM, functional=functional, consumes=consumes)
@@ -168,11 +178,23 @@ def _rand_kernel(stream: Stream, meta: TensorMeta, *rest: Any) -> Any:
     return stream.xp.reshape(whole, meta.shape)
 
 
+def unit_loops(k: Any, place: Place, count: int, dtype: DType) -> Any:
+    """At least `count` numbers in [0, 1), flat."""
+    parts = (philox, dtype, units(k, _DIGITS.get(dtype, 53), dtype))
+    return drawn(k, place, count, parts)
+
+
+def _rand_loops(k: Any, meta: TensorMeta, place: Place, *rest: Any) -> Any:
+    flat = unit_loops(k, place, meta.numel, meta.dtype)
+    return laid_out(k, meta, flat, lambda number, i: number)
+
+
 RAND = draw(
     "rand(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor",
     "uniform",
     rule=_rand_rule,
     kernel=_rand_kernel,
+    loops=_rand_loops,
 )
 """Numbers in [0, 1); of complex ones both parts are. The pure form `uniform` is the draw of this
 size at position `offset + advance` of the stream of `seed`."""

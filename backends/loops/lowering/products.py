@@ -98,7 +98,7 @@ def _unit(matrix: _Matrix) -> tuple[int, int] | None:
 
 def _merge_batch(shape: list[int], left: _Matrix, right: _Matrix, result: _Matrix) -> None:
     """Makes innermost batches rows where the right matrix is one for them all, in place; drops
-    batch dimensions of one element.
+    batch dimensions of one element, and makes one of two that are counted through as one.
     """
     parts = (left, right, result)
     for axis in reversed(range(len(shape))):
@@ -109,6 +109,12 @@ def _merge_batch(shape: list[int], left: _Matrix, right: _Matrix, result: _Matri
         _drop(shape, -1, parts)
         left.rows *= count
         result.rows *= count
+    for axis in reversed(range(1, len(shape))):
+        if all(part.batch[axis - 1] == shape[axis] * part.batch[axis] for part in parts):
+            shape[axis - 1] *= shape[axis]
+            for part in parts:
+                part.batch[axis - 1] = part.batch[axis]
+            _drop(shape, axis, parts)
 
 
 def _continues(matrix: _Matrix) -> bool:

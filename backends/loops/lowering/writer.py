@@ -159,6 +159,16 @@ class Writer:
         self._kernel(tuple([shape[k] for k in places]), len(places), [store])
         return out
 
+    def stores(self, outs: Sequence[Operand], element: Callable[..., Sequence[Computed]]) -> None:
+        """Writes the elements that `element(i, j, ...)` gives, one for each of several operands of
+        one shape.
+        """
+        axes = self._axes(outs[0].shape, by_stride(outs[0].stride))
+        if axes is not None:
+            values = zip(outs, element(*axes[1]), strict=True)
+            body = [self._stored(out, axes[1], value) for out, value in values]
+            self._kernel(axes[0], len(axes[0]), body)
+
     def reduce(
         self,
         kind: str,
