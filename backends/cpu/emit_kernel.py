@@ -29,7 +29,7 @@ from aotlite.backends.cpu.emit_passes import (
 )
 from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Place, Scope
 from aotlite.backends.cpu.emit_segments import Part, folded, parts, with_chosen_addresses
-from aotlite.backends.cpu.emit_tiles import ACROSS, TILE, is_across, loads_across
+from aotlite.backends.cpu.emit_tiles import ACROSS, LEAST, TILE, is_across, loads_across
 from aotlite.backends.cpu.emit_types import from_memory, memory_type
 from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, loads_of
@@ -150,7 +150,8 @@ class KernelPrinter:
         saved = [(value, self.body.keep(value, inner=False)) for value in dict.fromkeys(vectors)]
         work = Work(saved=tuple(saved), stores=work.stores)
         if self.loops.tile is not None and stores:
-            self._tiled(work, self._block())
+            loop = self._vector_loop(lambda reduce: "")
+            self._tiled(work, self.row, self.loops.tile, loop)
         elif saved or stores:
             self._streamed(work, self.row, self._block(), self._vector_loop(lambda reduce: ""))
 
@@ -190,7 +191,9 @@ class KernelPrinter:
         leaves = [self.body.keep(scalar, inner=True) for scalar in new]
         values = [value for value, _ in work.saved]
         work = Work(work.scans, tuple(zip(values, leaves, strict=True)), work.reduces, work.stores)
-        if self.loops.vector is not None and self._is_plain(work):
+        if self.loops.vector is not None and self._has_inner_tiles(work):
+            self._nest(work, self.loops.inner[:-1], self._inner_tiles)
+        elif self.loops.vector is not None and self._is_plain(work):
             self._nest(work, self.loops.inner[:-1], self._several)
         elif self.loops.vector is not None:
             self._nest(work, self.loops.inner, self._blocks)
@@ -272,15 +275,31 @@ class KernelPrinter:
         """A block of the vector axis at one inner point."""
         if any(reduce.lanes > 1 for reduce in work.reduces):
             parent.lines.append(f"const i64 point = {self.body.number(parent)};")
-        k, width = self.loops.vector, self.loops.width
+        self._streamed(work, parent, self._block(), self._vector_loop(self._of_block))
 
-        def partial(reduce: Reduce) -> str:
-            column = f"i{k} - v0"
-            if reduce.lanes > 1:
-                column = f"(point & {reduce.lanes - 1}) * {width} + {column}"
-            return f"[{column}]"
+    def _of_block(self, reduce: Reduce) -> str:
+        column = f"i{self.loops.vector} - v0"
+        if reduce.lanes > 1:
+            column = f"(point & {reduce.lanes - 1}) * {self.loops.width} + {column}"
+        return f"[{column}]"
 
-        self._split(work, parent, self._block(), self._vector_loop(partial))
+    def _inner_tiles(self, work: Work, parent: Scope) -> None:
+        """Blocks in tiles of the vector axis and the last inner axis."""
+        k = self.loops.inner[-1]
+        inside = Scope(parent)
+        self._tiled(work, inside, k, self._vector_loop(self._of_block))
+        parent.lines += in_steps("u", (0, self.facts.extents[k]), TILE, inside.lines)
+
+    def _has_inner_tiles(self, work: Work) -> bool:
+        """Whether operands of a pass lie across along the last inner axis."""
+        k, last = self.loops.vector or 0, self.loops.inner[-1]
+        if min(self.facts.extents[k], self.facts.extents[last]) < LEAST:
+            return False
+        if any(reduce.lanes > 1 for reduce in work.reduces):
+            return False
+        loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
+        stored = any(is_across(store, k, last) for store in work.stores)
+        return stored or any(self.facts.safe(x) for x in loads_across(loads, k, last))
 
     def _is_plain(self, work: Work) -> bool:
         """Whether a pass only sums along its inner axes, in order and without conditions."""
@@ -363,50 +382,47 @@ class KernelPrinter:
         return in_run and size >= BIG and number not in self.loaded
 
     # --- tiles
-    def _tiled(self, work: Work, whole: Range) -> None:
+    def _tiled(self, work: Work, parent: Scope, tile: int, loop: Loop) -> None:
         """Tiles of the vector axis and another one, through which goes what lies across."""
         self.library.tiles = True
-        k, tile = self.loops.vector or 0, self.loops.tile or 0
-        part = Scope(self.row)
+        k = self.loops.vector or 0
+        part = Scope(parent)
         part.positions.update({k: "w0", tile: "u0"})
         loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
         memo: dict[Scalar, Scalar] = {}
         for load in loads_across(loads, k, tile):
             if self.facts.safe(load):
-                memo[load] = self._staged(load, part)
+                memo[load] = self._staged(load, part, tile)
         work = work.changed(lambda root: replaced(root, memo))
         out = [store for store in work.stores if is_across(store, k, tile)]
         for store in out:
-            element = self._tile(f"out{store.buffer}", self.kinds[store.buffer])
-            self.body.lines[store.buffer] = element
+            kind = self.kinds[store.buffer]
+            self.body.lines[store.buffer] = self._tile(f"out{store.buffer}", kind, tile)
         row = Scope(part, 1 << tile)
         row.positions.update({tile: f"i{tile}", k: f"i{k}"})
-        self._streamed(work, row, ("w0", "w1"), self._vector_loop(lambda reduce: ""))
+        self._streamed(work, row, ("w0", "w1"), loop)
         part.lines += [f"for (i64 i{tile} = u0; i{tile} < u1; ++i{tile}) {{", *row.lines, "}"]
         for store in out:
             del self.body.lines[store.buffer]
             self._unstaged(store, part)
-        self.row.lines += in_steps("w", whole, ACROSS, part.lines)
+        parent.lines += in_steps("w", self._block(), ACROSS, part.lines)
 
-    def _tile(self, text: str, dtype: DType) -> str:
+    def _tile(self, text: str, dtype: DType, tile: int) -> str:
         """Declares a tile; the C text of its element."""
-        kind, k = memory_type(dtype), self.loops.vector
-        size = TILE * ACROSS
+        kind, size = memory_type(dtype), TILE * ACROSS
         self.row.lines.append(f"{kind} {text}[{size}] __attribute__((aligned(64)));")
-        return f"{text}[(i{self.loops.tile} - u0) * {ACROSS} + i{k} - w0]"
+        return f"{text}[(i{tile} - u0) * {ACROSS} + i{self.loops.vector} - w0]"
 
-    def _staged(self, load: Scalar, part: Scope) -> Scalar:
+    def _staged(self, load: Scalar, part: Scope, tile: int) -> Scalar:
         """Transposes what a load reads into a tile; the name that it has there."""
         number, address = load.args
         k, dtype = self.loops.vector or 0, load.dtype
         leaf = self.body.new_name(dtype)
         text = f"tile{leaf.args[0] - HIDDEN}"
-        element = self._tile(text, dtype)
-        axes = 1 << k | 1 << (self.loops.tile or 0)
+        element = from_memory(dtype, self._tile(text, dtype, tile))
+        axes = 1 << k | 1 << tile
         self.facts.name_axes[leaf.args[0]] = axes
-        self.body.writer.places[leaf] = Place(
-            axes, lambda scope: from_memory(dtype, element), dtype
-        )
+        self.body.writer.places[leaf] = Place(axes, lambda scope: element, dtype)
         place = self.body.writer.address(address, part)
         size, step = dtype.itemsize, address.coefficients[k]
         part.lines.append(
@@ -421,8 +437,8 @@ class KernelPrinter:
         place = self.body.writer.address(address, part)
         size, step = self.kinds[number].itemsize, address.coefficients[self.loops.vector or 0]
         part.lines.append(
-            f"transposed_{size}((const void *)out{number}, {ACROSS}, (void *)(b{number} + {place}), "
-            f"{step}, u1 - u0, w1 - w0);"
+            f"transposed_{size}((const void *)out{number}, {ACROSS}, "
+            f"(void *)(b{number} + {place}), {step}, u1 - u0, w1 - w0);"
         )
 
     # --- splitting

@@ -28,6 +28,17 @@ INTEGERS = (dtypes.int64, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.int16,
 EXTENTS = (1, 2, 3, 5, 8, 17, 33, 64, 70)
 
 
+def numbers(generator: np.random.Generator, buffer: Buffer) -> Any:
+    """An array of small numbers for a buffer."""
+    dtype = buffer.dtype.numpy
+    if buffer.dtype.kind == dtypes.BOOL:
+        return generator.integers(0, 2, buffer.size).astype(dtype)
+    if buffer.dtype.kind < dtypes.FLOATING:
+        low = -3 if buffer.dtype.is_signed else 0
+        return generator.integers(low, 4, buffer.size).astype(dtype)
+    return (generator.standard_normal(buffer.size) * 2).astype(dtype)
+
+
 class Drawn:
     """One drawn program, and how to make inputs of it."""
 
@@ -46,13 +57,7 @@ class Drawn:
     def inputs(self) -> list[Any]:
         """Arrays for the inputs, small numbers."""
         generator = np.random.default_rng(self.seed)
-        return [
-            generator.integers(-3, 4, buffer.size).astype(buffer.dtype.numpy)
-            if buffer.dtype.kind < dtypes.FLOATING
-            else (generator.standard_normal(buffer.size) * 2).astype(buffer.dtype.numpy)
-            for buffer in self.buffers
-            if buffer.kind is Kind.INPUT
-        ]
+        return [numbers(generator, b) for b in self.buffers if b.kind is Kind.INPUT]
 
     # --- geometry
     def _axes(self) -> tuple[tuple[int, ...], int]:
