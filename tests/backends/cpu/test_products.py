@@ -1,7 +1,9 @@
 """Matrix products of the runtime: NumPy's BLAS divided over the pool, and loops without it."""
 
+import contextlib
 import ctypes
 import itertools
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
@@ -12,6 +14,7 @@ from aotlite.backends.cpu import runtime as runtimes
 from aotlite.backends.cpu.blas import Blas, find_blas, multiplies
 from aotlite.backends.cpu.library import load_c
 from tests.backends.cpu.runtimes import own_runtime
+from tests.backends.cpu.test_pool import printed
 
 BLAS = find_blas()
 NARROW = """
@@ -190,22 +193,92 @@ def test_products_of_one_number_of_threads_are_the_same_each_time(runtime):
 @pytest.mark.skipif(BLAS is None or not BLAS.set_threads, reason="NumPy's BLAS cannot be told")
 def test_numpy_gets_its_threads_back(tmp_path):
     """Also where several threads multiply at once, and each takes and gives back."""
-    runtime, before = own_runtime(tmp_path, 2), BLAS.threads()
-    set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(BLAS.set_threads)
-    a = matrices((200, 200), "f")
+    runtime, a = own_runtime(tmp_path, 2), matrices((200, 200), "f")
 
     def work(_):
         for _ in range(30):
             multiply(runtime, a, a, np.empty_like(a))
 
-    try:
-        for threads in (2, 3, 1):
-            set_threads(threads)
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(work, range(8)))
+    for threads in (2, 3, 1):
+        with with_threads(threads), ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
             assert threads == BLAS.threads()
+
+
+@contextlib.contextmanager
+def with_threads(number):
+    """NumPy's BLAS with so many threads."""
+    before, set_threads = BLAS.threads(), ctypes.CFUNCTYPE(None, ctypes.c_int)(BLAS.set_threads)
+    set_threads(number)
+    try:
+        yield
     finally:
         set_threads(before)
+
+
+SLOW = """
+static int threads = 3, running;
+int get_threads(void) { return threads; }
+void set_threads(int number) { threads = number; }
+int is_running(void) { return __atomic_load_n(&running, __ATOMIC_SEQ_CST); }
+void gemm(void)
+{
+    __atomic_store_n(&running, 1, __ATOMIC_SEQ_CST);
+    for (volatile int i = 0; i < 3000000; i++) {}
+    __atomic_store_n(&running, 0, __ATOMIC_SEQ_CST);
+}
+"""
+
+
+def slow_blas():
+    """One that takes some milliseconds, says so, and can be forked at any time."""
+    library = load_c(SLOW, "slow")
+
+    def address(name):
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+
+    gemm = address("gemm")
+    blas = Blas("slow", gemm, gemm, True, address("get_threads"), address("set_threads"))
+    return library, blas
+
+
+FORKS = """
+import os, pathlib, tempfile, threading
+import numpy as np
+from aotlite.backends.cpu import runtime as runtimes
+from tests.backends.cpu.runtimes import own_runtime
+from tests.backends.cpu.test_products import matrices, multiply, slow_blas
+library, blas = slow_blas()
+runtimes.find_blas = lambda: blas
+a = matrices((20, 20), "f")
+folder = tempfile.TemporaryDirectory()
+runtime = own_runtime(pathlib.Path(folder.name), 2)
+stop = []
+def work():
+    while not stop:
+        multiply(runtime, a, a, np.empty_like(a))
+worker = threading.Thread(target=work)
+worker.start()
+met = 0
+while met < 5:
+    while not library.is_running():
+        pass
+    met += library.is_running()
+    child = os.fork()
+    if not child:
+        multiply(runtime, a, a, np.empty_like(a))
+        os._exit(blas.threads() != 3)
+    assert 0 == os.waitpid(child, 0)[1]
+stop.append(True)
+worker.join()
+print("right")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_forked_children_have_the_threads_that_the_blas_had():
+    """Where the fork met another thread in a product, for which there was one."""
+    assert "right" == printed(FORKS)
 
 
 @pytest.mark.skipif(BLAS is None, reason="NumPy's BLAS is not found here")
