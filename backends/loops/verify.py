@@ -105,7 +105,9 @@ def _lies(placed: Placed, buffers: dict[int, Buffer]) -> bool:
     if 0 in meta.shape:
         return True
     low, high = reach(Affine(meta.stride, placed.start), whole(meta.shape))
-    return low >= 0 and high < buffers[placed.buffer].size
+    buffer = buffers[placed.buffer]
+    # Places count elements of the value's dtype, which the buffer's bytes may be seen as.
+    return low >= 0 and (high + 1) * meta.dtype.itemsize <= buffer.size * buffer.dtype.itemsize
 
 
 def _check_gemm(step: Gemm, buffers: dict[int, Buffer]) -> None:

@@ -7,9 +7,10 @@ that values do not depend on strides, and a compiled function draws what eager c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from aotlite.ir import dtypes, sizes
+from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
@@ -48,11 +49,33 @@ def _two_draws(meta: TensorMeta) -> int:
     return 2 * consumed(tensor_meta(meta.shape, None, real))
 
 
+def _gauss_loops(k: Any, meta: TensorMeta, place: Place) -> tuple[Any, Callable[..., Any]]:
+    """What `laid_out` takes for the normal numbers of `_gauss`."""
+    seed, offset, advance = place
+    count, real = meta.numel, _WIDE.get(meta.dtype, dtypes.float32)
+    used = consumed(tensor_meta(meta.shape, None, real))
+    lengths = unit_loops(k, place, count, real)
+    angles = unit_loops(k, (seed, offset, advance + used), count, real)
+    angles = angles.view(meta.shape, layout.contiguous_strides(meta.shape))
+
+    def number(drawn: Any, i: Any) -> Any:
+        length = k.make("sqrt", k.call("log1p", -drawn) * -2.0)
+        return length * k.call("cos", angles[i] * (2 * math.pi))
+
+    return lengths, number
+
+
+def _randn_loops(k: Any, meta: TensorMeta, place: Place, *rest: Any) -> Any:
+    flat, number = _gauss_loops(k, meta, place)
+    return laid_out(k, meta, flat, lambda drawn, i: k.cast(number(drawn, i), meta.dtype))
+
+
 RANDN = draw(
     "randn(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor",
     "standard_normal",
     rule=lambda size, dtype, device: random_meta("randn", size, dtype, device),
     kernel=lambda stream, meta, *rest: stream.xp.astype(_gauss(stream, meta), meta.dtype.numpy),
+    loops=_randn_loops,
     consumes=_two_draws,
 )
 """Normal numbers of mean 0 and variance 1.
@@ -79,11 +102,29 @@ def _normal_kernel(stream: Stream, meta: TensorMeta, mean: Any, std: Any) -> Any
     return xp.astype(drawn * std + mean, meta.dtype.numpy)
 
 
+def _normal_loops(k: Any, meta: TensorMeta, place: Place, mean: Any, std: Any) -> Any:
+    real = _WIDE.get(meta.dtype, dtypes.float32)
+    if hasattr(std, "meta"):
+        k.refuse(std.shape, lambda *i: k.make("not", k.wide(std[i]) >= 0))
+    elif not std >= 0:
+        return None
+    flat, number = _gauss_loops(k, meta, place)
+
+    def at(value: Any, i: Any) -> Any:
+        return k.cast(value.at(i) if hasattr(value, "meta") else value, real)
+
+    def element(drawn: Any, i: Any) -> Any:
+        return k.cast(number(drawn, i) * at(std, i) + at(mean, i), meta.dtype)
+
+    return laid_out(k, meta, flat, element)
+
+
 NORMAL = draw(
     "normal_of(Tensor|Scalar mean, Tensor|Scalar std) -> Tensor",
     "normal_at",
     rule=_normal_rule,
     kernel=_normal_kernel,
+    loops=_normal_loops,
     consumes=_two_draws,
 )
 """Normal numbers with a mean and a standard deviation for each; one of the two is a tensor."""

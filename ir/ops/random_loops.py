@@ -53,7 +53,8 @@ def is_aligned(k: Any, place: Place) -> bool:
     """Whether draws may begin there; of an offset that is read it is checked."""
     _, offset, advance = place
     if hasattr(offset, "meta"):
-        k.refuse((), lambda: k.make("ne", _scalar(k, offset) & 3, 0))
+        key = "multiple of 4", offset.placed
+        k.refuse((), lambda: k.make("ne", _scalar(k, offset) & 3, 0), once=key)
         return advance % 4 == 0
     return bool((offset + advance) % 4 == 0 == advance % 4)
 

@@ -15,26 +15,27 @@ from aotlite.ir import dtypes
 from aotlite.ir.meta import tensor_meta
 
 
-def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any]) -> None:
-    """Adds the check that `wrong(i, j, ...)` holds at no positions of the shape."""
-    if 0 in shape:
+def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = None) -> None:
+    """Adds the check that `wrong(i, j, ...)` holds at no positions of the shape.
+
+    Where there is a check with the key `once` already, there is nothing to do.
+    """
+    if 0 in shape or (once is not None and once in k.program.checks):
         return
     found = k.reduce(
         "any", tensor_meta((), None, dtypes.bool_), shape, lambda _, inner: wrong(*inner)
     )
     k.add(Check(found.placed.buffer))
+    if once is not None:
+        k.program.checks[once] = len(k.program.steps)
 
 
 def check_index(k: Any, index: Any, low: int, high: int, ignored: int | None) -> None:
     """Adds the check that low <= each element < high, or that it is `ignored`."""
-    key = (index.placed, low, high, ignored)
-    if key in k.program.checks:
-        return
 
     def wrong(*i: Any) -> Any:
         value = k.cast(index[i], dtypes.int64)
         outside = k.make("not", k.inside(value, low, high))
         return outside if ignored is None else outside & k.make("ne", value, ignored)
 
-    refuse(k, index.shape, wrong)
-    k.program.checks[key] = len(k.program.steps)
+    refuse(k, index.shape, wrong, (index.placed, low, high, ignored))

@@ -281,12 +281,15 @@ class Writer:
         """Writes the matrix product into `out`, of float32 or float64, by BLAS."""
         products.gemm(self, out, a, b)
 
-    def refuse(self, shape: Sequence[int], wrong: Callable[..., Scalar]) -> None:
+    def refuse(
+        self, shape: Sequence[int], wrong: Callable[..., Scalar], *, once: Any = None
+    ) -> None:
         """Gives the program up where `wrong(i, j, ...)` holds at any positions of the shape.
 
-        The graph is then run by the ops' own kernels, of which one raises.
+        The graph is then run by the ops' own kernels, of which one raises. Of checks with one key
+        `once` there is one.
         """
-        checks.refuse(self, shape, wrong)
+        checks.refuse(self, shape, wrong, once)
 
     def check_index(
         self, index: Operand, low: int, high: int, *, ignored: int | None = None

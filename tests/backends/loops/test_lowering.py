@@ -19,6 +19,7 @@ from aotlite.backends.loops.program import (
     Store,
     values_of,
 )
+from aotlite.backends.loops.verify import verify
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.builder import Builder
@@ -53,6 +54,7 @@ def flat(meta, array):
 def run_lowered(graph, arrays):
     """(program, inputs' memory afterwards, outputs)."""
     program = lower(graph)
+    verify(program)
     given = [flat(node.meta, a) for node, a in zip(graph.placeholders, arrays, strict=True)]
     read = [None if n is None else a for n, a in zip(program.inputs, given, strict=True)]
     memory = run_program(program, read)
