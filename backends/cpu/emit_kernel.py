@@ -129,6 +129,7 @@ class KernelPrinter:
         if self.loops.vector is not None:
             extent = self.facts.extents[self.loops.vector]
             found += part_bounds("v", "block", extent, self.loops.block)
+            found = found if self.loops.blocks > 1 else ["const i64 v0 = 0;"]
         if self.loops.tile is not None:
             found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
         return found

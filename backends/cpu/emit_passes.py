@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import attrs
 
-from aotlite.backends.cpu.emit_scalar import Facts
+from aotlite.backends.cpu.emit_scalar import Facts, unknown
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, const, name, rebuilt, walk
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
@@ -93,11 +93,10 @@ class _Analysis:
     # --- stages
     def stage(self, root: Scalar) -> int:
         """The first stage in which a value can be computed."""
-        for scalar in walk([root]):
-            if scalar not in self.known_stages:
-                own = self._stage_of_name(scalar.args[0]) if scalar.op == "name" else 0
-                below = [self.known_stages[each] for each in scalar.operands]
-                self.known_stages[scalar] = max([own, *below])
+        for scalar in unknown(root, self.known_stages):
+            own = self._stage_of_name(scalar.args[0]) if scalar.op == "name" else 0
+            below = [self.known_stages[each] for each in scalar.operands]
+            self.known_stages[scalar] = max([own, *below])
         return self.known_stages[root]
 
     def _stage_of_name(self, number: int) -> int:

@@ -7,13 +7,14 @@ Input: Scalars; output: lines of C. Spec: `specs/c_printer.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 import attrs
 
 from aotlite.backends.cpu.emit_operations import operation
 from aotlite.backends.cpu.emit_types import from_memory, literal, value_type
-from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, walk
+from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter
 from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
@@ -124,9 +125,8 @@ class Facts:
     def axes(self, root: Scalar) -> int:
         """The axes that a value varies over, as bits."""
         if root not in self._axes:
-            for scalar in walk([root]):
-                if scalar not in self._axes:
-                    self._axes[scalar] = self._own_axes(scalar)
+            for scalar in unknown(root, self._axes):
+                self._axes[scalar] = self._own_axes(scalar)
         return self._axes[root]
 
     def _own_axes(self, scalar: Scalar) -> int:
@@ -144,15 +144,31 @@ class Facts:
 
     def safe(self, root: Scalar) -> bool:
         """Whether it may be computed where nobody asked: no load of it can leave its buffer."""
-        if root not in self._safe:
-            for scalar in walk([root]):
+        safe = self._safe
+        if root not in safe:
+            for scalar in unknown(root, safe):
                 own = scalar.op != "load" or self._in_range(*scalar.args)
-                self._safe[scalar] = own and all(self._safe[each] for each in scalar.operands)
-        return self._safe[root]
+                safe[scalar] = own and all([safe[each] for each in scalar.operands])
+        return safe[root]
 
     def _in_range(self, buffer: int, address: Affine) -> bool:
         low, high = reach(address, self.extents)
         return not address.dynamic and low >= 0 and high < self.sizes[buffer]
+
+
+def unknown(root: Scalar, known: Mapping[Scalar, object]) -> Iterator[Scalar]:
+    """The scalars of a tree that are not known, operands first; they are to be made known."""
+    stack = [root]
+    while stack:
+        scalar = stack[-1]
+        if scalar in known:
+            stack.pop()
+            continue
+        missing = [operand for operand in scalar.operands if operand not in known]
+        if missing:
+            stack += missing
+        else:
+            yield stack.pop()
 
 
 def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:
@@ -180,26 +196,27 @@ class Library:
 
     def name(self, scalar: Scalar) -> str:
         """The C name of a function, which is printed before what asks for it."""
-        kinds = [operand.dtype for operand in scalar.args]
+        kinds = tuple([operand.dtype for operand in scalar.args])
         name = "_".join(["fn", scalar.op, *[kind.short for kind in kinds], scalar.dtype.short])
         if name not in self.texts:
-            body = find(scalar.op, kinds).body
-            self.texts[name] = ""
-            text = self._printed(name, scalar, body)
-            del self.texts[name]
-            self.texts[name] = text
+            needed = _printed(name, scalar.op, kinds, scalar.dtype)
+            self.texts.update(needed.texts)
+            self.dtypes |= needed.dtypes
         return name
 
-    def _printed(self, name: str, call: Scalar, body: Scalar) -> str:
-        scope = Scope(None)
-        given = [parameter(k, operand.dtype) for k, operand in enumerate(call.args)]
-        for k, each in enumerate(given):
-            scope.known[each] = f"x{k}"
-        writer = Writer(Facts(), self)
-        result = writer.value(body, scope)
-        parameters = ", ".join([f"{value_type(p.dtype)} x{k}" for k, p in enumerate(given)])
-        head = f"INLINE {value_type(call.dtype)} {name}({parameters})"
-        return "\n".join([head, "{", *scope.lines, f"return {result};", "}"])
+
+@cache
+def _printed(name: str, op: str, kinds: tuple[dtypes.DType, ...], dtype: dtypes.DType) -> Library:
+    """A function of the library, and what it needs before it."""
+    library, scope = Library(), Scope(None)
+    given = [parameter(k, kind) for k, kind in enumerate(kinds)]
+    for k, each in enumerate(given):
+        scope.known[each] = f"x{k}"
+    result = Writer(Facts(), library).value(find(op, kinds).body, scope)
+    parameters = ", ".join([f"{value_type(p.dtype)} x{k}" for k, p in enumerate(given)])
+    head = f"INLINE {value_type(dtype)} {name}({parameters})"
+    library.texts[name] = "\n".join([head, "{", *scope.lines, f"return {result};", "}"])
+    return library
 
 
 @attrs.frozen

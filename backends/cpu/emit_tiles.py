@@ -20,9 +20,9 @@ LEAST = 8
 """Points along both axes from which on tiles pay."""
 
 TILES = """\
-#define TRANSPOSED(size, type, lanes, stages) \\
-    static void transposed_##size(const type *from, i64 from_row, type *to, i64 to_row, \\
-                                  i64 rows, i64 columns) \\
+#define TRANSPOSED(size, type, stages) \\
+    static __attribute__((noinline, noclone, unused)) void transposed_##size( \\
+        const type *from, i64 from_row, type *to, i64 to_row, i64 rows, i64 columns) \\
     { \\
         i64 i = 0; \\
         stages \\
@@ -79,14 +79,14 @@ INLINE void block_8(const m_u64 *from, i64 from_row, m_u64 *to, i64 to_row)
             for (i64 k = 0; k < lanes; ++k) \\
                 to[j * to_row + i + k] = from[(i + k) * from_row + j]; \\
     }
-TRANSPOSED(4, m_u32, 8, BY_BLOCKS(4, 8))
-TRANSPOSED(8, m_u64, 4, BY_BLOCKS(8, 4))
+TRANSPOSED(4, m_u32, BY_BLOCKS(4, 8))
+TRANSPOSED(8, m_u64, BY_BLOCKS(8, 4))
 #else
-TRANSPOSED(4, m_u32, 1, )
-TRANSPOSED(8, m_u64, 1, )
+TRANSPOSED(4, m_u32, )
+TRANSPOSED(8, m_u64, )
 #endif
-TRANSPOSED(2, m_u16, 1, )
-TRANSPOSED(1, m_u8, 1, )
+TRANSPOSED(2, m_u16, )
+TRANSPOSED(1, m_u8, )
 """
 
 
