@@ -10,6 +10,7 @@ five drawn variants of each row, `--first-call` times first calls instead, `--de
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -21,7 +22,6 @@ from typing import Any
 
 import attrs
 from rich.console import Console
-from rich.progress import Progress
 
 from aotlite.cli import number
 from benchmarks.common import is_installed, machine, progress, wide_console
@@ -102,27 +102,34 @@ def run_child(module: str, job: Any, timeout: float, **more: str) -> dict[str, A
 
 
 def measure(jobs: Sequence[Job], runs: int, console: Console) -> Results:
-    """All rows, run by run; only the first run compares results with float64."""
+    """All rows, run by run; only the first run compares results with float64.
+
+    An interrupt ends it early, with what was measured till then.
+    """
     results: dict[tuple[str, str], dict[str, Any]] = {}
     with progress() as bar:
         task = bar.add_task("", total=runs * len(jobs))
-        for run in range(runs):
-            for job in jobs:
+        try:
+            for run, job in itertools.product(range(runs), jobs):
                 bar.update(task, description=f"run {run + 1}: {job.row}")
-                found = run_child(
-                    "benchmarks.kernels.child", attrs.evolve(job, check=run == 0), TIMEOUT
-                )
-                _add(results, job, found, bar, console)
+                given = attrs.evolve(job, check=run == 0)
+                found = run_child("benchmarks.kernels.child", given, TIMEOUT)
+                _add(results, job, found, console)
                 bar.advance(task)
+        except KeyboardInterrupt:
+            console.print("interrupted: what follows is incomplete")
     return results
 
 
-def _add(results: Any, job: Job, found: dict[str, Any], bar: Progress, console: Console) -> None:
-    """One run more of a row; a row whose process failed is a line."""
+def _add(results: Any, job: Job, found: dict[str, Any], console: Console) -> None:
+    """One run more of a row; where its process failed, so did every column."""
     if isinstance(found.get("failed"), str):
-        bar.console.print(f"{job.row}: {found['failed']}", markup=False)
-        console.print(f"{job.row} failed: {found['failed']}", markup=False)
-        return
+        why = found["failed"]
+        console.print(f"{job.row} failed: {why}", markup=False)
+        nothing = {"seconds": {}, "faults": {}, "errors": {}, "roofline": {}}
+        failed = dict.fromkeys(job.columns, why)
+        directions = row_of(job.row, job.seed).directions
+        found = {direction: {**nothing, "failed": failed} for direction in directions}
     for direction, of in found.items():
         entry = results.setdefault(
             (job.row, direction),

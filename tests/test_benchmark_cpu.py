@@ -190,6 +190,19 @@ def test_bars_compare_within_a_run_and_with_the_fastest_framework():
     }
 
 
+def test_a_row_that_failed_fails_its_bar_and_the_mean():
+    broken = entry(**{EAGER: [1.0, 1.0, 1.0]}) | {"failed": {OURS: "ended by SIGSEGV"}}
+    results = {("softmax", "forward"): broken, ("sum 0", "forward"): entry(**{OURS: [1.0] * 3})}
+    assert [FAILED, FAILED] == [bar.verdict for bar in bars(results)]
+    assert "inf" in bars(results)[0].line()
+
+
+def test_a_column_that_failed_in_one_run_is_left_out():
+    results = {("softmax", "forward"): entry(**{OURS: [1.0, 1.0], EAGER: [1.0, 1.0, 1.0]})}
+    (of,) = cpu.complete(results).values()
+    assert [EAGER] == list(of["seconds"]) and [OURS] == list(of["failed"])
+
+
 def test_a_mean_is_taken_run_by_run():
     assert (2.0, 3.0) == mean([Ratio((1.0, 9.0)), Ratio((4.0, 1.0))]).counts
 
@@ -220,6 +233,7 @@ def test_the_demo_is_judged_by_times_by_one_step_and_by_accuracy():
     verdicts = [bar.verdict for bar in demo_report.bars([run] * 3)]
     assert verdicts == [PASSED, FAILED, PASSED, PASSED]
     assert UNDECIDED == demo_report.bars([run])[0].verdict
+    assert "passed" in demo_report.bars([run | {"restart": 0.0}])[2].line()
 
 
 # ----------------------------------------------------------------------------------- the processes

@@ -111,6 +111,64 @@ LOOP int64_t part(int64_t n, int64_t block, int64_t c, int64_t chunks)
 }
 
 /* ---------------------------------------------------------------------------------- functions */
+/* On eight numbers at once. Of a NaN, min and max give their second operand: clamps let NaN through. */
+typedef __m256 V;
+
+LOOP V all(float value)
+{
+    return _mm256_set1_ps(value);
+}
+
+LOOP V clamped(V x, float least, float most)
+{
+    return _mm256_max_ps(all(least), _mm256_min_ps(all(most), x));
+}
+
+/* 2^k. */
+LOOP V power_of_two(__m256i k)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(k, _mm256_set1_epi32(127)), 23));
+}
+
+/* e^r / 2^-k for x = k log(2) + r, |r| <= log(2) / 2; k by adding and taking away 1.5 * 2^23. */
+LOOP V exp_parts(V x, __m256i *k)
+{
+    V shifted = x * 1.44269504089f + 12582912.0f;
+    *k = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(0x4b400000));
+    V whole = shifted - 12582912.0f;
+    V r = x - whole * 0.693359375f;
+    r = r + whole * 2.12194440e-4f;
+    V p = all(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * (r * r) + (r + 1.0f);
+}
+
+/* exp, by two factors, so that results below the normal numbers are right. */
+LOOP V exp_of(V x)
+{
+    __m256i k;
+    V p = exp_parts(clamped(x, -104.0f, 89.0f), &k);
+    __m256i half = _mm256_srai_epi32(k, 1);
+    return p * power_of_two(half) * power_of_two(_mm256_sub_epi32(k, half));
+}
+
+/* The same where x <= 0 and what is below 2^-126 may become 2^-126: one factor. */
+LOOP V exp_of_negative(V x)
+{
+    __m256i k;
+    V p = exp_parts(_mm256_max_ps(all(-87.0f), x), &k);
+    return p * power_of_two(k);
+}
+
+LOOP float one(V (*of)(V), float x)
+{
+    return of(all(x))[0];
+}
+
 LOOP float as_float(int32_t bits)
 {
     union { int32_t i; float f; } u = {.i = bits};
@@ -121,47 +179,6 @@ LOOP int32_t as_int(float value)
 {
     union { float f; int32_t i; } u = {.f = value};
     return u.i;
-}
-
-/* exp: 2^k e^r with |r| <= log(2) / 2, k by adding and taking away 1.5 * 2^23; two factors, so that
-   results below the normal numbers are right. Comparisons let NaN through. Within 1.1 ulp. */
-LOOP float exp_of(float x)
-{
-    x = x > 89.0f ? 89.0f : x;
-    x = x < -104.0f ? -104.0f : x;
-    float shifted = x * 1.44269504089f + 12582912.0f;
-    int32_t k = as_int(shifted) - 0x4b400000;
-    float whole = shifted - 12582912.0f;
-    float r = x - whole * 0.693359375f;
-    r = r + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    int32_t half = k >> 1;
-    return p * as_float((half + 127) << 23) * as_float((k - half + 127) << 23);
-}
-
-/* The same where x <= 0 and what is below 2^-126 may become 0: one factor. */
-LOOP float exp_of_negative(float x)
-{
-    x = x < -87.3f ? -87.3f : x;
-    float shifted = x * 1.44269504089f + 12582912.0f;
-    int32_t k = as_int(shifted) - 0x4b400000;
-    float whole = shifted - 12582912.0f;
-    float r = x - whole * 0.693359375f;
-    r = r + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    return p * as_float((k + 127) << 23);
 }
 
 /* log of a positive normal number: x = 2^k m with m in [sqrt(1/2), sqrt(2)). */
@@ -185,12 +202,11 @@ LOOP float log_of(float x)
 
 /* The normal distribution, (1 + erf(u / sqrt(2))) / 2: 1/2 + u P(u^2), where P is fitted in
    t = 2 u^2 / 27 - 1 on |u| <= sqrt(27) by least squares at Chebyshev points. Error at most 1.2e-7. */
-LOOP float normal_below(float u)
+LOOP V normal_below(V x)
 {
-    u = u > 5.19615242f ? 5.19615242f : u;
-    u = u < -5.19615242f ? -5.19615242f : u;
-    float t = u * u * 0.0740740741f - 1.0f;
-    float p = 1.996892825e-04f;
+    V u = clamped(x, -5.19615242f, 5.19615242f);
+    V t = u * u * 0.0740740741f - 1.0f;
+    V p = all(1.996892825e-04f);
     p = p * t - 5.555411917e-04f;
     p = p * t + 5.961229326e-04f;
     p = p * t - 9.737299406e-04f;
@@ -210,9 +226,43 @@ LOOP float normal_below(float u)
 
 /* -------------------------------------------------------------------------------------- memory */
 /* A store past the cache spares reading what is overwritten: for results larger than the cache. */
-LOOP void stream(F to, __m256 value)
+#define BIG (1 << 22)  /* elements: results from here on are stored past the cache */
+
+LOOP void stream(F to, V value)
 {
     _mm256_stream_ps(to, value);
 }
 
-#define BIG (1 << 22)  /* elements: results from here on are stored past the cache */
+LOOP V load(G from)
+{
+    return _mm256_loadu_ps(from);
+}
+
+LOOP void store(F to, V value, int past_cache)
+{
+    if (past_cache) _mm256_stream_ps(to, value);
+    else _mm256_storeu_ps(to, value);
+}
+
+/* The sum of the lanes of four. */
+LOOP float folded_sum(const V *partial)
+{
+    V sum = (partial[0] + partial[2]) + (partial[1] + partial[3]);
+    for (int half = 4; half; half /= 2)
+        for (int j = 0; j < half; j++) sum[j] += sum[j + half];
+    return sum[0];
+}
+
+/* The largest of n numbers; lanes start from the first, so that n may be anything above 0. */
+LOOP float largest_of(G x, int64_t n)
+{
+    V most[4] = {all(x[0]), all(x[0]), all(x[0]), all(x[0])};
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        for (int j = 0; j < 4; j++) most[j] = _mm256_max_ps(load(x + i + 8 * j), most[j]);
+    V both = _mm256_max_ps(_mm256_max_ps(most[0], most[1]), _mm256_max_ps(most[2], most[3]));
+    float largest = both[0];
+    for (int j = 1; j < 8; j++) largest = largest > both[j] ? largest : both[j];
+    for (; i < n; i++) largest = largest > x[i] ? largest : x[i];
+    return largest;
+}

@@ -17,7 +17,7 @@ typedef struct {
     int64_t rows, columns;
 } Call;
 
-LOOP float folded_sum(float *partial)
+LOOP float lanes_sum(float *partial)
 {
     for (int half = LANES / 2; half; half /= 2)
         for (int j = 0; j < half; j++) partial[j] += partial[j + half];
@@ -37,11 +37,11 @@ static void forward_part(void *context, int64_t chunk)
         for (; i + LANES <= n; i += LANES)
             for (int j = 0; j < LANES; j++) sum[j] += x[i + j];
         for (; i < n; i++) sum[0] += x[i];
-        float mean = folded_sum(sum) / (float)n;
+        float mean = lanes_sum(sum) / (float)n;
         for (i = 0; i + LANES <= n; i += LANES)
             for (int j = 0; j < LANES; j++) square[j] += (x[i + j] - mean) * (x[i + j] - mean);
         for (; i < n; i++) square[0] += (x[i] - mean) * (x[i] - mean);
-        float inverse = 1.0f / __builtin_sqrtf(folded_sum(square) / (float)n + 1e-5f);
+        float inverse = 1.0f / __builtin_sqrtf(lanes_sum(square) / (float)n + 1e-5f);
         for (i = 0; i < n; i++) to[i] = (x[i] - mean) * inverse * scale[i] + shift[i];
         c->left[2 * row] = mean;
         c->left[2 * row + 1] = inverse;
@@ -71,7 +71,7 @@ static void backward_part(void *context, int64_t chunk)
             sum[0] += g[i] * scale[i];
             dot[0] += g[i] * scale[i] * (x[i] - mean) * inverse;
         }
-        float of_a = folded_sum(sum) / (float)n, of_ah = folded_sum(dot) / (float)n;
+        float of_a = lanes_sum(sum) / (float)n, of_ah = lanes_sum(dot) / (float)n;
         for (i = 0; i < n; i++) {
             float h = (x[i] - mean) * inverse;
             to[i] = inverse * (g[i] * scale[i] - of_a - h * of_ah);

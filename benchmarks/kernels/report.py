@@ -48,7 +48,8 @@ class Ratio:
     @property
     def spread(self) -> float:
         """How far the runs are apart, as a part of the median."""
-        return (max(self.counts) - min(self.counts)) / self.median
+        least, most = min(self.counts), max(self.counts)
+        return 0.0 if least == most else (most - least) / (self.median or 1.0)
 
     def verdict(self, asked: float) -> str:
         """Whether it is at most that; undecided where the runs do not agree well enough."""
@@ -104,11 +105,18 @@ def mean(ratios: Sequence[Ratio]) -> Ratio:
     >>> mean([Ratio((1.0, 2.0)), Ratio((4.0, 2.0))]).counts
     (2.0, 2.0)
     """
-    runs = zip(*(each.counts for each in ratios), strict=True)
-    return Ratio(tuple(round(statistics.geometric_mean(run), 6) for run in runs))
+    finite = [each.counts for each in ratios if math.inf not in each.counts]
+    if len(finite) < len(ratios):
+        return Ratio((math.inf,) * COUNTS)
+    return Ratio(
+        tuple(round(statistics.geometric_mean(run), 6) for run in zip(*finite, strict=True))
+    )
 
 
 def _to_best(of: Mapping[str, Any], column: str) -> Ratio | None:
+    """Infinite where it is ours that failed."""
+    if column == OURS and OURS in of["failed"]:
+        return Ratio((math.inf,) * COUNTS)
     return ratio(of["seconds"].get(column), best_framework(of["seconds"]))
 
 
@@ -119,7 +127,7 @@ def bars(results: Results) -> list[Bar]:
     own = {entry: of for entry, of in results.items() if entry[0] in table_rows}
     to_best = {e: r for e, of in own.items() if (r := _to_best(of, OURS)) is not None}
     found = []
-    if to_best:
+    if to_best:  # a row of ours that failed makes the mean infinite
         found.append(
             Bar(
                 "geometric mean of the rows, of the best framework", MEAN, mean([*to_best.values()])

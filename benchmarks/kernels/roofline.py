@@ -58,7 +58,10 @@ def traffic(
             return read + written * 5  # two running means, read and written, and the parameters
         case Digits():
             return read + written
-    return read + written + (results[0].nbytes if direction == BOTH else 0)
+    if direction == BOTH:
+        written -= sum(arrays[place].nbytes for place in row.passed_on)
+        read += results[0].nbytes  # as large as what gradients start from
+    return read + written
 
 
 def _triad(moved: int) -> float:

@@ -57,6 +57,8 @@ class Row:
     """Multiply-adds of the matrix products of one forward run."""
     written: str | None = None
     """The file of our own C for it, without its ending."""
+    passed_on: tuple[int, ...] = ()
+    """Inputs whose gradient is what it starts from, so that nobody needs to write it."""
     asked: float = 1.05
     """At most this ratio to the best framework."""
 
@@ -85,8 +87,8 @@ def scaled(lib: Library, x: Any, w: Any, b: Any, r: Any, *, op: str) -> Any:
 
 def scaled_row(name: str, size: int, **more: Any) -> Row:
     """All four are vectors of that size."""
-    body = partial(scaled, op="gelu")
-    return Row(name=name, body=body, inputs=(Input((size,)),) * 4, written="gelu", **more)
+    body, inputs = partial(scaled, op="gelu"), (Input((size,)),) * 4
+    return Row(name=name, body=body, inputs=inputs, written="gelu", passed_on=(3,), **more)
 
 
 def along(lib: Library, x: Any, *, word: str, axis: int) -> Any:

@@ -89,7 +89,11 @@ def written_action(row: Any, direction: str, arrays: Sequence[np.ndarray]) -> Ac
     forward = call_with(made.forward, slots, sizes)
     if direction != BOTH:
         return lambda: (forward(), [result])[1]
-    backward, returned = call_with(made.backward, slots, sizes), [result, *gradients]
+    given = [
+        tangent if place in row.passed_on else gradient
+        for place, gradient in zip(row.with_grad, gradients, strict=True)
+    ]
+    backward, returned = call_with(made.backward, slots, sizes), [result, *given]
     return lambda: (forward(), backward(), returned)[2]
 
 
