@@ -41,7 +41,7 @@ SCRATCH = 1 << 16
 SWITCHES = 3
 """Conditions of outer loops by which one loop becomes several."""
 
-BIG = 1 << 24
+BIG = 1 << 25
 """Bytes from which on results are stored past the caches."""
 LINE = 512
 """Points whose results are stored past the caches at once."""

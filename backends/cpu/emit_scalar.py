@@ -148,7 +148,7 @@ class Facts:
         if root not in safe:
             for scalar in unknown(root, safe):
                 own = scalar.op != "load" or self._in_range(*scalar.args)
-                safe[scalar] = own and all([safe[each] for each in scalar.operands])
+                safe[scalar] = own and all(safe[each] for each in scalar.operands)
         return safe[root]
 
     def _in_range(self, buffer: int, address: Affine) -> bool:

@@ -63,13 +63,21 @@ class Compiled:
         self.text, self.printed = print_units(programs)
         self.library = load_c(self.text + RUNTIME, "printed", **options)
 
-    def run(self, name: str, inputs: Sequence[Any], threads: int = 2) -> Memory:
-        """The memory of inputs and outputs after a program has run on arrays of the inputs."""
+    def run(
+        self, name: str, inputs: Sequence[Any], threads: int = 2, *, shift: int | None = 0
+    ) -> Memory:
+        """The memory of inputs and outputs after a program has run on arrays of the inputs.
+
+        Arrays begin `shift` elements behind an address that is a multiple of 64; None: inputs are
+        not copied.
+        """
         program, printed = self.programs[name], self.printed[name]
-        memory = dict(zip(program.inputs, inputs, strict=True))
+        given = [array if shift is None else placed(array, shift) for array in inputs]
+        memory = dict(zip(program.inputs, given, strict=True))
         for buffer in program.buffers:
             if buffer.kind is Kind.OUTPUT:
-                memory[buffer.number] = np.zeros(buffer.size, buffer.dtype.numpy)
+                zeros = np.zeros(buffer.size, buffer.dtype.numpy)
+                memory[buffer.number] = placed(zeros, shift or 0)
             elif buffer.kind is Kind.CONSTANT:
                 memory[buffer.number] = buffer.value
         arena = np.empty(apart(program).size + 64, np.uint8)
@@ -85,6 +93,15 @@ class Compiled:
         slots = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, arena.ctypes.data)
         run = ctypes.cast(getattr(self.library, segment), ctypes.c_void_p)
         assert self.library.call_with(run, slots, ctypes.c_int32(threads)) == 0
+
+
+def placed(array: Any, shift: int) -> Any:
+    """A copy of an array that begins so many elements behind a multiple of 64 bytes."""
+    room = np.zeros(array.nbytes + 64 + shift * array.itemsize, np.uint8)
+    start = -room.ctypes.data % 64 + shift * array.itemsize
+    copy = room[start : start + array.nbytes].view(array.dtype)
+    copy[...] = array
+    return copy
 
 
 def same_bits(a: Any, b: Any) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import zlib
 from typing import Any
 
@@ -9,8 +13,11 @@ import numpy as np
 import pytest
 
 from aotlite.backends.cpu import emit_kernel
-from aotlite.backends.loops.program import Kind, Program
+from aotlite.backends.loops.expr import Affine, load
+from aotlite.backends.loops.program import Kind, Program, Statement, Store
+from aotlite.ir.dtypes import uint8
 from tests.backends.cpu.chosen_kernels import CHOSEN
+from tests.backends.cpu.chosen_kernels import program as kernel_program
 from tests.backends.cpu.drawn_kernels import Drawn, numbers
 from tests.backends.cpu.printing import Compiled, interpreted, outputs_of, same_bits
 
@@ -61,7 +68,68 @@ def test_results_stored_past_the_caches_are_the_same(monkeypatch: pytest.MonkeyP
     assert [] == differences(cases, contract=False)
 
 
+@pytest.mark.parametrize("shift", [1, 3])
+def test_arrays_may_begin_at_any_element(shift: int) -> None:
+    cases = chosen()
+    compiled = Compiled({name: program for name, (program, _) in cases.items()}, contract=False)
+    for name, (program, inputs) in cases.items():
+        expected = interpreted(program, inputs)
+        memory = compiled.run(name, inputs, shift=shift)
+        assert all(same_bits(expected[k], memory[k]) for k in outputs_of(program)), name
+
+
+def test_addresses_beyond_two_to_the_31_are_reached() -> None:
+    far = (1 << 31) + 7
+    x = load(0, Affine((far, 2), 1), uint8)
+    body: list[Statement] = [Store(1, Affine((3, 1)), x + 1)]
+    sizes = {0: (uint8, 2 * far)}, {1: (uint8, 6)}
+    program = kernel_program(((2, 3), 2, 1), body, *sizes)
+    array = np.zeros(2 * far, np.uint8)
+    array[[1, 3, 5, far + 1, far + 3, far + 5]] = range(10, 16)
+    compiled = Compiled({"far": program}, contract=False)
+    memory = compiled.run("far", [array], shift=None)
+    assert [11, 12, 13, 14, 15, 16] == memory[1].tolist()
+
+
+def test_contraction_changes_results_by_rounding_alone() -> None:
+    """Products and sums that are rounded once instead of twice."""
+    cases = {name: chosen()[name] for name in ("across_f64", "columns_across_kept", "sum")}
+    compiled = Compiled({name: program for name, (program, _) in cases.items()}, contract=True)
+    for name, (program, inputs) in cases.items():
+        expected, memory = interpreted(program, inputs), compiled.run(name, inputs)
+        for k in outputs_of(program):
+            # Each element is a sum of at most 1000 numbers below 20.
+            np.testing.assert_allclose(expected[k], memory[k], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(100, 2100, 100))
 def test_many_drawn_kernels_give_the_bits_of_the_interpreter(first: int) -> None:
     assert [] == differences(drawn(range(first, first + 100)), contract=False)
+
+
+@pytest.mark.long
+def test_sanitizers_find_nothing_in_printed_kernels() -> None:
+    """Accesses beside buffers, shifts, overflows of signed integers: each would end the child."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("the sanitizers' libraries are asked of gcc")
+    names = ("libasan.so", "libubsan.so")
+    paths = [subprocess.check_output([gcc, f"-print-file-name={n}"], text=True) for n in names]
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": ":".join(path.strip() for path in paths),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "halt_on_error=1",
+    }
+    command = [sys.executable, "-c", SANITIZED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "equal" == done.stdout.strip(), done.stderr[-3000:]
+
+
+SANITIZED = """
+from tests.backends.cpu.test_printer import chosen, differences, drawn
+for cases in (chosen(), drawn(range(60))):
+    assert not differences(cases, contract=False, sanitize="address,undefined")
+print("equal")
+"""
