@@ -22,6 +22,9 @@ from aotlite.stages.decompose import Table, decomposition_table
 Pass = Callable[[Graph], Graph]
 Observer = Callable[[str, Any], None]
 
+DEFAULT_BACKEND = "auto"
+"""Who compiles where no backend is given."""
+
 STAGES = (
     "capture",
     "analyze",
@@ -98,7 +101,7 @@ def _fuses(backend: Backend) -> bool:
 
 def make_options(
     *,
-    backend: Any = "reference",
+    backend: Any = None,
     partition: Any = None,
     verify: bool | int | None = None,
     passes: Any = (),
@@ -125,7 +128,7 @@ def make_options(
     if dump is not None and not isinstance(dump, (str, os.PathLike)):
         raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
     return Options(
-        backend=backend_from(backend),
+        backend=backend_from(DEFAULT_BACKEND if backend is None else backend),
         partition=_partition(partition),
         verify=_level(verify),
         passes=_passes(passes),

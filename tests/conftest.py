@@ -1,5 +1,6 @@
 """What every test run needs: one aotlite to test, and an honest count of torch comparisons."""
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -74,6 +75,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests of the algorithm compare bits and compile thousands of functions; those of kernels name
+    # their backend. What a test starts as another process has the default of every user.
+    importlib.import_module("aotlite.options").DEFAULT_BACKEND = "reference"
     if not hasattr(config, "workerinput"):
         distributed = config.pluginmanager.hasplugin("xdist")
         config.pluginmanager.register(XdistTally() if distributed else Tally(), "aotlite-tally")

@@ -60,12 +60,12 @@ class DemoResult:
 
 
 # ------------------------------------------------------------------------------------ the training
-def compiled_functions(dump: str | None = None) -> Functions:
+def compiled_functions(dump: str | None = None, backend: Any = None) -> Functions:
     """The three functions, each compiled; `dump` is a folder with one for each in it."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         folder = str(Path(dump) / function.__name__) if dump else None
-        return aotlite.compile(function, dump=folder)
+        return aotlite.compile(function, dump=folder, backend=backend)
 
     return Functions(compiled(loss), compiled(update), compiled(predict))
 
@@ -77,6 +77,7 @@ def run(
     batch: int = BATCH,
     eager_steps: int = EAGER_STEPS,
     dump: str | None = None,
+    backend: Any = None,
     quiet: bool = False,
 ) -> DemoResult:
     """Trains once by compiled functions and returns what it showed; a progress bar unless `quiet`.
@@ -90,7 +91,7 @@ def run(
         raise ArgumentError(
             f"demo: batch is {batch}, expected 2 to {len(digits.train_labels)}, the training digits"
         )
-    functions = compiled_functions(dump)
+    functions = compiled_functions(dump, backend)
     session = Session(functions, digits, seed, batch)
     for _ in _progress(session.train(epochs), session, epochs, quiet):
         pass
@@ -219,6 +220,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{purpose} (default: %(default)s)",
         )
     parser.add_argument(
+        "--backend",
+        choices=("auto", "cpu", "loops", "reference"),
+        default="auto",
+        help="who compiles (default: %(default)s)",
+    )
+    parser.add_argument(
         "--dump", metavar="FOLDER", help="write every stage of every function to files there"
     )
 
@@ -226,7 +233,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> None:
     """`aotlite demo`: trains and prints what it showed, or the mean accuracy of several seeds."""
     console = Console()
-    options = {"epochs": args.epochs, "batch": args.batch, "dump": args.dump}
+    options = {"epochs": args.epochs, "batch": args.batch}
+    options |= {"dump": args.dump, "backend": args.backend}
     if args.seeds == 1:
         report(run(seed=args.seed, eager_steps=args.eager_steps, **options), console)
         return

@@ -14,6 +14,7 @@ import attrs
 import optree
 
 from aotlite.ir.errors import AliasError, ArgumentError, UnsupportedError
+from aotlite.testing.compiling import compile_by_reference
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.base import SPECIAL
 from aotlite.testing.programs import Program, is_name
@@ -253,9 +254,7 @@ def differences_of(
     """What differs between compiled and eager calls of a program, up to the first such call."""
     library = engine(on)
     if compile is None:
-        import aotlite
-
-        compile = aotlite.compile
+        compile = compile_by_reference
     compiled = compile(program.function_of(library), **options)
     return next((found for found in _by_call(library, program, compiled) if found), [])
 

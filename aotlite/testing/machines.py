@@ -39,6 +39,7 @@ except ImportError as _error:
     ) from _error
 
 from aotlite.ir.errors import ArgumentError
+from aotlite.testing.compiling import compile_by_reference
 from aotlite.testing.draws.steps import name_of
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import Engine, engine
@@ -95,9 +96,7 @@ class RepeatedCalls(RuleBasedStateMachine):
 
     def compile(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled form of a body."""
-        import aotlite
-
-        return aotlite.compile(body)
+        return compile_by_reference(body)
 
     # --- the start
     @initialize(seed=st.integers(0, 2**20))

@@ -14,10 +14,10 @@ from typing import Any
 
 import attrs
 
-import aotlite as al
 from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.testing.cells import Watcher
 from aotlite.testing.checking import REFUSED
+from aotlite.testing.compiling import compile_by_reference
 from aotlite.testing.engines import Engine
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.programs import Program, body_of
@@ -151,7 +151,7 @@ class Compiled(Judge):
     """Compiled functions of a library against its eager ones."""
 
     engine: Engine
-    compile: Callable[..., Any] = lambda function, **options: al.compile(function, **options)
+    compile: Callable[..., Any] = compile_by_reference
     refusals: tuple[type[Exception], ...] = REFUSED
     names: tuple[str, str] = ("compiled", "eager")
 

@@ -18,6 +18,7 @@ import aotlite as al
 from aotlite.inspect import stages_of
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
+from aotlite.testing.compiling import compile_by_reference
 
 __all__ = ["FUNCTIONS", "GraphCase", "Subject", "graphs", "joints"]
 
@@ -255,7 +256,9 @@ def _graphs_of(subject: Subject) -> Iterator[tuple[str, GraphCase]]:
     state = al.get_rng_state()
     try:
         trained = stages_of(subject.function, *subject.args())
-        keeping = al.compile(subject.function, keep_inference_input_mutations=True)
+        keeping = compile_by_reference(
+            subject.function, keep_inference_input_mutations=True
+        )
         with al.no_grad():
             plain = stages_of(keeping, *subject.args(grad=False))
     finally:
