@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -90,7 +91,7 @@ def _evaluate(value: Scalar, args: list[Any], operands: Sequence[Any]) -> Any:
 _TYPES = {
     "f32": "float",
     "f64": "double",
-    "b8": "uint8_t",
+    "b8": "_Bool",
     "i8": "int8_t",
     "i16": "int16_t",
     "i32": "int32_t",
@@ -201,3 +202,18 @@ def compiled(functions: Sequence[Function], folder: Path, *flags: str) -> Callab
         return out
 
     return run
+
+
+def scalar_loops(functions: Sequence[Function], folder: Path, *flags: str) -> list[str]:
+    """The functions of whose loops gcc makes no vectors."""
+    source = folder / "loops.c"
+    text = c_text(functions)
+    source.write_text(text, "utf-8")
+    command = [COMPILER or "gcc", *FLAGS, "-fwrapv", *flags, "-fopt-info-vec", str(source)]
+    done = subprocess.run(
+        [*command, "-o", str(folder / "loops.so")], check=True, capture_output=True, text=True
+    )
+    vectors = {int(n) for n in re.findall(r"loops\.c:(\d+):\d+: optimized: loop vec", done.stderr)}
+    heads = [(k, line) for k, line in enumerate(text.split("\n"), 1) if "void loop_" in line]
+    scalar = [line for k, line in heads if not {k, k + 1} & vectors]
+    return [line.partition("loop_")[2].partition("(")[0] for line in scalar]

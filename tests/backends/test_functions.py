@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from aotlite.ir.errors import AotliteError, GraphError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from benchmarks import functions
-from benchmarks.function_kernels import COMPILER, compiled, evaluated
+from benchmarks.function_kernels import COMPILER, compiled, evaluated, scalar_loops
 
 assert aotlite.ir.ops  # importing it fills the table of ops
 
@@ -222,6 +223,16 @@ def test_compiled_bits_are_numpys(tmp_path: Path) -> None:
         )
         both_nan = (mine != mine) & (theirs != theirs)
         assert (same | both_nan).all(), function.name
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86-64")
+def test_loops_over_functions_of_floats_are_vectors(tmp_path: Path) -> None:
+    """On a CPU with AVX2. Not lgamma's, which gcc finds too entangled, and not plain copies."""
+    wanted = [f for f in EVERY if f.parameters[0] in (float32, float64)]
+    wanted = [f for f in wanted if f.op not in ("lgamma", "conj", "real")]
+    scalar = scalar_loops(wanted, tmp_path, "-march=x86-64-v3")
+    assert [] == scalar
 
 
 # ----------------------------------------------------------------------------------- the library

@@ -20,6 +20,7 @@ from aotlite.backends.loops.functions.terms import (
     floor,
     narrow,
     ne,
+    signed,
     size,
     trunc,
     wide,
@@ -57,6 +58,13 @@ def _fmod_of_integers(a: Scalar, b: Scalar) -> Scalar:
     return where(plain, const(0, b.dtype), make("irem", a, where(plain, const(1, b.dtype), b)))
 
 
+def _differ(a: Scalar, b: Scalar) -> Scalar:
+    """Whether signs differ, by the signs' bits: gcc makes no vectors of comparisons compared."""
+    if a.dtype.is_floating_point:
+        a, b = signed(a), signed(b)
+    return (a ^ b) < 0
+
+
 @declare("remainder", is_f32, 2)
 @declare("remainder", is_integer, 2)
 def _remainder(a: Scalar, b: Scalar) -> Scalar:
@@ -64,7 +72,8 @@ def _remainder(a: Scalar, b: Scalar) -> Scalar:
     rest = call("fmod", a, b)
     if not a.dtype.is_signed:
         return rest
-    return where(ne(rest, 0) & ((rest < 0) ^ (b < 0)), rest + b, rest)
+    # Two selections: of a conjunction gcc makes no vectors here.
+    return where(_differ(rest, b), where(eq(rest, 0), rest, rest + b), rest)
 
 
 @declare("floor_divide", is_f32, 2)
@@ -72,7 +81,8 @@ def _floor_divide32(a: Scalar, b: Scalar) -> Scalar:
     """By the remainder, and the nearest whole number of the rest: source NumPy, npy_divmod."""
     rest = call("fmod", a, b)
     quotient = (a - rest) / b
-    quotient = where(ne(rest, 0.0) & ((rest < 0.0) ^ (b < 0.0)), quotient - 1.0, quotient)
+    less = where(eq(rest, 0.0), quotient, quotient - 1.0)
+    quotient = where(_differ(rest, b), less, quotient)
     low = floor(quotient)
     nearest = where(quotient - low > 0.5, low + 1.0, low)
     nearest = where(ne(quotient, 0.0), nearest, call("copysign", const(0.0, a.dtype), a / b))
@@ -87,6 +97,6 @@ def _floor_divide_of_integers(a: Scalar, b: Scalar) -> Scalar:
     plain = eq(b, 0) | eq(b, -1)
     divisor = where(plain, one, b)
     quotient, rest = make("idiv", a, divisor), make("irem", a, divisor)
-    down = ne(rest, 0) & ((rest < 0) ^ (b < 0))
+    down = ne(rest, 0) & _differ(rest, b)
     found = where(down, quotient - 1, quotient)
     return where(eq(b, 0), nothing, where(eq(b, -1), -a, found))

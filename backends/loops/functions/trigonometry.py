@@ -55,12 +55,12 @@ _PER_TURN = tuple(
             "0x1.4fe13a8p-61",
             "0x1.f47d4d3p-88",
             "0x1.dc0db62p-118",
-            "0x1.2b32788p-147",
-            "0x1.c820ffp-177",
         ),
     )
 )
-"""1 / (2 pi): 203 bits, in parts of 29, of which products with 24 bits are exact."""
+_LAST = float.fromhex("0x1.2b32788720840p-147")
+"""1 / (2 pi): 145 bits, in parts of 29, of which products with 24 bits are exact; the rest, whose
+product is small."""
 _COARSE = 1.5 * 2.0**26
 """Added to a number below 2^25, it rounds that to a multiple of 2^-26."""
 
@@ -81,8 +81,9 @@ def _far_quarters(x: Scalar) -> tuple[Scalar, Scalar]:
         fine = fine + (turn - (total - coarse))
         coarse = total
     coarse = (coarse - _COARSE) * 4.0
+    fine = (fine + x * _LAST) * 4.0
     n, k = whole(coarse)
-    return ((coarse - n) + fine * 4.0) * (math.pi / 2), k
+    return ((coarse - n) + fine) * (math.pi / 2), k
 
 
 def _quarters(x: Scalar) -> tuple[Scalar, Scalar]:
