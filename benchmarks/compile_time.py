@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import aotlite as al
-from aotlite.backends.cpu.compilers import BARE, Compiler
+from aotlite.backends.cpu.compilers import BARE, GCC_OPTIMIZE, Compiler
 from aotlite.backends.cpu.executing import text_of
 from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.backends.loops.backend import program_of
@@ -77,7 +77,7 @@ def variants(compiler: Compiler) -> dict[str, tuple[str, tuple[str, ...]]]:
         "with the C library": ("", compiler.flags(True, "")),
         "without -pipe": ("", without.get("-pipe", ours)),
         "with start files": ("", without.get("-nostartfiles", ours)),
-        "-O2": ("", (*ours, "-O2")),
+        "-O3": ("", tuple(flag for flag in ours if flag not in GCC_OPTIMIZE)),
         "-O1": ("", (*ours, "-O1")),
         "no semantic interposition": ("", (*ours, "-fno-semantic-interposition")),
         "four headers": (HEADERS, ours),

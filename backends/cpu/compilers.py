@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ESSENTIAL = ("-fno-fast-math", "-O3", "-fPIC", "-shared")
-"""What every compiler must take. The first undoes what $CC may ask for (CC-6)."""
+"""What every compiler must take. The first undoes what $CC may ask for (CC-5)."""
 
 OPTIONAL: tuple[tuple[str, ...], ...] = (
     ("-std=gnu11", "-std=c11"),
@@ -23,6 +23,9 @@ OPTIONAL: tuple[tuple[str, ...], ...] = (
     ("-pipe",),
 )
 """Of each group the first that the compiler takes."""
+
+GCC_OPTIMIZE = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
+"""Of gcc's -O3 what kernels gain by: as fast, and compiled in three quarters of the time (CC-8)."""
 
 BARE = ("-nodefaultlibs", "-lgcc")
 """Without looking into the C library, which takes 6 ms; gcc's own comes with every gcc (CC-7)."""
@@ -53,9 +56,10 @@ class Compiler(NamedTuple):
         """The flags of a compilation, as `toolchain.compile_c` describes them."""
         contraction = CONTRACTED if contract else UNCONTRACTED
         if not sanitize:
+            optimize = GCC_OPTIMIZE if self.kind == "gcc" else ()
             can_do_without = self.kind == "gcc" and sys.platform == "linux"
             bare = BARE if can_do_without and not libraries else ()
-            return (*ESSENTIAL, *self.options, contraction, *bare)
+            return (*ESSENTIAL, *self.options, *optimize, contraction, *bare)
         options = [option for option in self.options if option != "-nostartfiles"]
         checks = (f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-O1", "-g")
         return (*ESSENTIAL, *options, contraction, *checks, "-fno-omit-frame-pointer")
