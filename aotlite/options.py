@@ -102,6 +102,7 @@ def _fuses(backend: Backend) -> bool:
 def make_options(
     *,
     backend: Any = None,
+    wait: bool = True,
     partition: Any = None,
     verify: bool | int | None = None,
     passes: Any = (),
@@ -128,7 +129,7 @@ def make_options(
     if dump is not None and not isinstance(dump, (str, os.PathLike)):
         raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
     return Options(
-        backend=backend_from(DEFAULT_BACKEND if backend is None else backend),
+        backend=_waiting(DEFAULT_BACKEND if backend is None else backend, wait),
         partition=_partition(partition),
         verify=_level(verify),
         passes=_passes(passes),
@@ -146,6 +147,21 @@ def make_options(
         saved_hooks=_saved_hooks(saved_hooks),
         saved_hooks_mode=_saved_hooks_mode(saved_hooks_mode),
     )
+
+
+def _waiting(given: Any, wait: Any) -> Backend:
+    """The backend; one whose calls need not wait for compilers, where that is asked for."""
+    backend = backend_from(given)
+    if _switch("wait", wait):
+        return backend
+    without = getattr(backend, "without_waiting", None)
+    if without is None:
+        raise ArgumentError(
+            f"compile: wait is False for backend {backend.name!r}, expected one that compiles in "
+            "the background: 'auto' or 'cpu'"
+        )
+    impatient: Backend = without()
+    return impatient
 
 
 def _unknown(name: str) -> ArgumentError:

@@ -233,6 +233,7 @@ class _Journey:
         backend = self.options.forward_backend(training=meta.training)
         static = self.options.num_params_buffers
         run = self.stage["lower"](partition.forward, told(backend, static, partition))
+        self._show_kernels("forward", run)
         return with_reported_strides(backend.name, partition, run), run
 
     def _lowered(
@@ -245,7 +246,7 @@ class _Journey:
         compiler = told(options.backward_backend(), options.num_params_buffers, partition)
         fast = options.fast_paths
         compact = fast and hasattr(run, "compact") and getattr(compiler, "is_compact", False)
-        lower_backward = partial(lowering, backend=compiler)
+        lower_backward = self._shown(partial(lowering, backend=compiler))
         leaves = {i.role for i in meta.inputs if fast and i.is_leaf and i.requires_grad}
         joined = meta.families
         plan = plan_backward(backward, lower_backward, both, leaves, joined, is_compact=compact)
@@ -262,6 +263,23 @@ class _Journey:
         }
 
     # --- checking and showing
+    def _shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:
+        """The lowering of a backward, which runs later, and shows what it gives."""
+        if not self.observers:
+            return lower_backward
+
+        def lower_and_show(graph: Graph) -> Any:
+            run = lower_backward(graph)
+            self._show_kernels("backward", run)
+            return run
+
+        return lower_and_show
+
+    def _show_kernels(self, half: str, run: Any) -> None:
+        kernels = getattr(run, "kernels", None)
+        if kernels is not None:
+            self._show(f"9 lower, {half}_kernels", kernels)
+
     def _check(self, stage: str, graph: Graph, *, functional: bool = False) -> None:
         self._show(stage, graph)
         if self.options.verify >= 1:

@@ -5,24 +5,30 @@ Spec: `specs/cpu_backend.md`.
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from time import perf_counter
+from typing import Any, TypeVar
 
 import attrs
 
 from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.executing import execution, text_of
 from aotlite.backends.cpu.memory import RESULTS
+from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cpu.runtime import get_num_threads
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import interpreted
-from aotlite.backends.loops.running import ProgramRun
+from aotlite.backends.loops.running import Kernels, ProgramRun
 from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE
+from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
+
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -43,13 +49,22 @@ class CpuBackend:
     fuses = True
     trusted = True
 
+    def without_waiting(self) -> CpuBackend:
+        """One that compiles in the background."""
+        return attrs.evolve(self, wait=False)
+
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
-        program = improved(program_of(graph), get_num_threads())
-        text = text_of(program)
-        make = partial(execution, text, contract=self.contract)
+        clock = _Clock()
+        program = clock.timed("lowering", program_of, graph)
+        program = clock.timed("fusing", improved, program, get_num_threads())
+        text = clock.timed("printing", text_of, program)
+        kernels = Kernels(program, text.printed.text, clock.seconds)
+        make = partial(clock.timed, "C compiler", execution, text, contract=self.contract)
         if self.wait:
-            return ProgramRun(graph, program, make(), RESULTS.allocator)
+            run = ProgramRun(graph, program, make(), RESULTS.allocator)
+            run.kernels = kernels
+            return run
         interpret = interpreted(program)
         run = ProgramRun(graph, program, interpret, RESULTS.allocator)
         job = in_background(make)
@@ -57,19 +72,45 @@ class CpuBackend:
         def until_ready(arrays: list[Any]) -> Any:
             if not job.done():
                 return interpret(arrays)
-            run.use(job.result())
-            return job.result()(arrays)
+            error = job.exception()
+            execute = interpret if error is not None else job.result()
+            if error is not None:
+                tell_once(f"aotlite: {error}; graph {graph.name} stays with the interpreter")
+            run.use(execute)
+            return execute(arrays)
 
         run.use(until_ready)
+        run.kernels = kernels
         return run
 
 
+class _Clock:
+    """How long each part of a compilation took, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, name: str, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """The result of a call, whose time is noted."""
+        begin = perf_counter()
+        result = function(*args, **options)
+        self.seconds[name] = perf_counter() - begin
+        return result
+
+
+@attrs.frozen
 class AutoBackend:
     """The fastest backend that works here: `cpu`, or the reference without a C compiler."""
+
+    wait: bool = attrs.field(default=True, kw_only=True)
 
     name = "auto"
     is_compact = True
     trusted = True
+
+    def without_waiting(self) -> AutoBackend:
+        """One that compiles in the background."""
+        return AutoBackend(wait=False)
 
     @property
     def fuses(self) -> bool:
@@ -79,8 +120,11 @@ class AutoBackend:
         """The callable of a pure graph."""
         problem = compiler_problem()
         if problem is None:
-            return CPU.compile(graph)
-        warnings.warn(f"aotlite: {problem}; until then graphs run op by op", stacklevel=2)
+            try:
+                return (CPU if self.wait else CPU.without_waiting()).compile(graph)
+            except BackendError as error:
+                problem = str(error)
+        tell_once(f"aotlite: {problem}; graphs run op by op, as with backend='reference'")
         return REFERENCE.compile(graph)
 
 

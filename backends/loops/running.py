@@ -7,11 +7,12 @@ Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any
 
+import attrs
 import numpy as np
 
 from aotlite.backends.loops.interpreter import strided
@@ -30,6 +31,22 @@ Execute = Callable[[list[Any]], Any]
 
 Gives a true value where it came upon what eager refuses, such as an index that is out of range.
 """
+
+
+@attrs.frozen(eq=False)
+class Kernels:
+    """What a graph was compiled to, for those who want to see it."""
+
+    program: Program
+    text: str = ""
+    """Of a language that is compiled."""
+    seconds: Mapping[str, float] = attrs.field(factory=dict)
+    """How long each part of compiling took; what is done in the background comes late."""
+
+    def __str__(self) -> str:
+        spent = [f"{name} {1e3 * seconds:.1f} ms" for name, seconds in self.seconds.items()]
+        parts = [str(self.program), f"compiled in: {', '.join(spent)}" if spent else "", self.text]
+        return "\n\n".join(part for part in parts if part)
 
 
 _FRESH = partial(partial, np.empty)
@@ -53,6 +70,7 @@ class ProgramRun:
         self._scope: dict[str, Any] = {}
         self.compact, self.source = _Writer(graph, program, self._scope, allocator).function()
         self._scope["refused"] = self._raise
+        self.kernels = Kernels(program)
         self.use(execute)
 
     def use(self, execute: Execute) -> None:

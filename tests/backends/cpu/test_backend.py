@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import toolchain
+from aotlite.backends.cpu import backend, toolchain
 from aotlite.backends.cpu.backend import AutoBackend, CpuBackend
 from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.ir.errors import BackendError
 
 F = al.nn.functional
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
@@ -112,3 +114,43 @@ def test_without_a_compiler_auto_runs_op_by_op_and_says_so(monkeypatch: Any) -> 
         found = al.compile(gelu, backend=AutoBackend())(x, w)
     assert gelu(x, w).tolist() == found.tolist()
     assert any("pip install 'aotlite[cc]'" in str(each.message) for each in said)
+
+
+def _raising(*_: Any, **__: Any) -> Any:
+    raise BackendError("cpu: the compiler is on strike")
+
+
+@needs_compiler
+def test_without_waiting_a_compiler_that_fails_leaves_the_interpreter(monkeypatch: Any) -> None:
+    monkeypatch.setattr(backend, "execution", _raising)
+    compiled = al.compile(gelu, backend="cpu", wait=False)
+    x, w = made(requires_grad=False)
+    with pytest.warns(RuntimeWarning, match=r"on strike; graph gelu stays with the interpreter"):
+        for _ in range(500):
+            found = compiled(x, w)
+            time.sleep(0.001)
+    np.testing.assert_allclose(found.numpy(), gelu(x, w).numpy(), rtol=2e-5)
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_an_error_for_cpu_and_a_warning_for_auto(monkeypatch: Any) -> None:
+    monkeypatch.setattr(backend, "execution", _raising)
+    x, w = made(requires_grad=False)
+    with pytest.raises(BackendError, match="on strike"):
+        al.compile(gelu, backend="cpu")(x, w)
+    with pytest.warns(RuntimeWarning, match="run op by op, as with backend='reference'"):
+        found = al.compile(gelu, backend="auto")(x, w)
+    assert gelu(x, w).tolist() == found.tolist()
+
+
+def test_waiting_is_refused_for_a_backend_that_compiles_at_once() -> None:
+    with pytest.raises(al.ArgumentError, match=r"wait is False for backend 'reference'"):
+        al.compile(gelu, backend="reference", wait=False)
+
+
+@needs_compiler
+def test_the_kernels_of_a_compilation_can_be_read() -> None:
+    stages = al.inspect.stages_of(al.compile(gelu, backend="cpu"), *made(requires_grad=False))
+    text = str(stages.record("forward_kernels"))
+    for part in ("kernel ", "erf(", "C compiler", "int run_0(void **slots"):
+        assert part in text
