@@ -29,6 +29,7 @@ from aotlite.backends.loops.program import (
     Kind,
     Program,
     Store,
+    in_order,
     loads_of,
     stores_of,
     values_of,
@@ -152,14 +153,17 @@ class _ProgramPrinter:
         numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
         own = [(n, self.kinds[n], n in writes(kernel), facts.region(n) == n) for n in numbers]
         arguments = ", ".join([*[self._pointer(n, "c->slots") for n in numbers], "begin", "end"])
-        units = printer.loops.units
+        # Units of which a chunk has all or none: they add up in the same places (K-7).
+        together = math.prod(kernel.extents[kernel.space - in_order(kernel) : kernel.space])
+        units = printer.loops.units // together
+        times = f" * {together}" if together > 1 else ""
         head = f"static void {name}({_parameters(own)}, i64 begin, i64 end)"
         task = [
             f"static void {name}_task(void *context, i64 chunk)",
             "{",
             "const call *c = context;",
-            f"const i64 begin = {units} * chunk / c->chunks;",
-            f"const i64 end = {units} * (chunk + 1) / c->chunks;",
+            f"const i64 begin = {units} * chunk / c->chunks{times};",
+            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
             f"{name}({arguments});",
             "}",
         ]

@@ -27,18 +27,20 @@ from aotlite.backends.loops.program import (
     stores_of,
     writes,
 )
+from aotlite.backends.loops.schedule import vector_axis
 
 
 def fused(program: Program) -> Program:
     """The program with as few and as good kernels as the cost model finds."""
     program = without_dead(inlined(program))
-    steps = _Steps(program)
-    steps.merge_producers()
+    steps = Steps(program)
+    steps.merge_producers(of_columns=False)
+    steps.merge_producers(of_columns=True)
     steps.merge_neighbours()
     return without_dead(attrs.evolve(program, steps=steps.in_order()))
 
 
-class _Steps:
+class Steps:
     """The steps of a program with what must come before what."""
 
     def __init__(self, program: Program) -> None:
@@ -88,15 +90,22 @@ class _Steps:
         return found
 
     # --- merging
-    def merge_producers(self) -> None:
-        """Merges kernels with those whose results they load, the nearest first."""
+    def merge_producers(self, *, of_columns: bool) -> None:
+        """Merges kernels with those whose results they load, the nearest first.
+
+        Kernels that reduce columns wait for a second round: what is computed for each row and each
+        point then belongs to the rows, where columns may join it (`columns`).
+        """
         for k in list(self.steps):
-            while k in self.steps and self._with_producer(k):
+            while k in self.steps and self._with_producer(k, of_columns=of_columns):
                 pass
 
-    def _with_producer(self, k: int) -> bool:
+    def _with_producer(self, k: int, *, of_columns: bool) -> bool:
+        if not of_columns and _reduces_columns(self.steps[k]):
+            return False
         for source in sorted(self.before[k], reverse=True):
-            if self.writes[source] & self.reads[k] and self._merge(source, k):
+            waits = not of_columns and _reduces_columns(self.steps[source])
+            if not waits and self.writes[source] & self.reads[k] and self._merge(source, k):
                 return True
         return False
 
@@ -120,15 +129,33 @@ class _Steps:
     def _merge(self, first: int, second: int) -> bool:
         """Merges two steps if they are kernels, may become one, and nothing must lie between."""
         one, two = self.steps[first], self.steps[second]
-        if not (type(one) is Kernel and type(two) is Kernel):
-            return False
-        if any(self.below[k] >> second & 1 for k in self.after[first] if k != second):
+        if not (type(one) is Kernel and type(two) is Kernel and self.may_be_one(first, second)):
             return False
         kernel = merged(one, two)
         if kernel is None:
             return False
-        self._put(first, second, self._without_dead(kernel, first, second))
+        self.put(first, second, self._without_dead(kernel, first, second))
         return True
+
+    def may_be_one(self, first: int, second: int) -> bool:
+        """Whether nothing must run after the first and before the second, nor the second first."""
+        if self.below[second] >> first & 1:
+            return False
+        return not any(self.below[k] >> second & 1 for k in self.after[first] if k != second)
+
+    def replace(self, first: int, second: int, parts: tuple[Kernel, Kernel, Kernel]) -> None:
+        """Puts three kernels for two: what comes before, what comes in the second's place, and
+        what gives the second's results."""
+        before, kernel, after = parts
+        users = set(self.after[second])
+        self.put(first, second, kernel)
+        place, rest = (1 + max(self.steps), 2 + max(self.steps))
+        for k, step in ((place, before), (rest, after)):
+            self.steps[k], self.after[k], self.before[k] = step, set(), set()
+        self._edges([place], second)
+        self._edges([second], rest)
+        for k in users:
+            self._edges([rest], k)
 
     def _without_dead(self, kernel: Kernel, first: int, second: int) -> Kernel:
         """The merged kernel without stores that only it loaded."""
@@ -140,7 +167,7 @@ class _Steps:
         alive = {n for n in stored if n not in self.temporaries or self.readers.get(n)}
         return kernel if alive == stored else with_stores(kernel, alive)
 
-    def _put(self, first: int, second: int, kernel: Kernel) -> None:
+    def put(self, first: int, second: int, kernel: Kernel) -> None:
         """The kernel in the second's place, and the first nowhere."""
         gone = 1 << first
         below = (self.below[first] | self.below[second]) & ~(gone | 1 << second)
@@ -172,3 +199,10 @@ class _Steps:
                     heappush(ready, each)
         assert len(result) == len(self.steps)
         return tuple(result)
+
+
+def _reduces_columns(step: Step) -> bool:
+    """Whether a kernel goes over inner axes, but not along them in memory."""
+    if type(step) is not Kernel or step.space in (0, len(step.extents)):
+        return False
+    return vector_axis(step) < step.space

@@ -7,6 +7,7 @@ rows are divided, vector axes chosen and lanes set. Spec: `specs/fusion.md`.
 from __future__ import annotations
 
 from aotlite.backends.loops.canonical import canonical
+from aotlite.backends.loops.columns import with_columns
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.schedule import scheduled
@@ -15,4 +16,4 @@ from aotlite.backends.loops.split import split
 
 def improved(program: Program, threads: int) -> Program:
     """The program as a printer should have it, for so many threads."""
-    return scheduled(split(canonical(fused(program)), threads))
+    return scheduled(split(with_columns(canonical(fused(program)), threads), threads))

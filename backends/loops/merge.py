@@ -68,7 +68,7 @@ def _merged(first: Kernel, second: Kernel) -> Kernel | Split | None:
         if isinstance(pair, Split):
             wanted = pair
         elif pair is not None:
-            kernel = _joined(*pair)
+            kernel = joined(*pair)
             if kernel is not None and not is_too_big(kernel) and not _is_slower(pair, kernel):
                 return kernel
     return wanted
@@ -100,7 +100,7 @@ def _is_whole(value: Scalar, kernel: Kernel) -> bool:
 
 
 # ---------------------------------------------------------------------------------------- joining
-def _joined(first: Kernel, second: Kernel) -> Kernel | None:
+def joined(first: Kernel, second: Kernel) -> Kernel | None:
     """Both bodies, the second's loads of what the first stores being the stored values."""
     later = renumbered(second.body, free_name(first.body))
     stored = {store.buffer: store for store in stores_of(first)}

@@ -248,6 +248,17 @@ def stores_of(kernel: Kernel) -> list[Store]:
     return [statement for statement in kernel.body if type(statement) is Store]
 
 
+def in_order(kernel: Kernel) -> int:
+    """How many of the last space axes a combining store does not use: they run in ascending order
+    within one unit of work (K-7)."""
+    most = 0
+    for store in stores_of(kernel):
+        if store.combine is not None and not store.address.dynamic:
+            used = [k for k in range(kernel.space) if store.address.coefficients[k]]
+            most = max(most, kernel.space - 1 - max(used, default=-1))
+    return most
+
+
 def reads(step: Step) -> set[int]:
     """The buffers that a step reads."""
     match step:

@@ -52,7 +52,7 @@ def split(program: Program, threads: int) -> Program:
 
 def chunks_of(kernel: Kernel, threads: int) -> int:
     """How many chunks each row is divided into; 1: the kernel stays as it is."""
-    if 0 in kernel.extents or points(kernel) < SMALL or not _is_divisible(kernel):
+    if 0 in kernel.extents or points(kernel) < SMALL or not is_divisible(kernel):
         return 1
     vector = vector_axis(kernel)
     units = rows(kernel)
@@ -61,24 +61,28 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     if units >= UNITS * threads:
         return 1
     wanted = -(-UNITS * threads // units)
-    return _divisor(kernel.extents[kernel.space], wanted)
+    return divisor(kernel.extents[kernel.space], wanted)
 
 
-def _divisor(extent: int, wanted: int) -> int:
+def divisor(extent: int, wanted: int) -> int:
     """The divisor nearest to what is wanted, from above if there is one up to 8 times it."""
     divisors = [n for n in range(1, min(extent, 8 * wanted) + 1) if extent % n == 0]
     return min(divisors, key=lambda n: (n < wanted, abs(n - wanted)))
 
 
-def _is_divisible(kernel: Kernel) -> bool:
+def is_divisible(kernel: Kernel) -> bool:
     """Whether the kernel reduces, and nothing of element level waits for a reduction."""
-    reduces = [s for s in kernel.body if type(s) is Reduce]
     waits = any(
         names_used(statement)
         for statement in kernel.body
         if not (isinstance(statement, Store) and statement.each_row)
     )
-    return bool(reduces) and not waits and all(type(s) is not Scan for s in kernel.body)
+    return bool(reduces_of(kernel)) and not waits and all(type(s) is not Scan for s in kernel.body)
+
+
+def reduces_of(kernel: Kernel) -> list[Reduce]:
+    """The reductions of a kernel."""
+    return [statement for statement in kernel.body if type(statement) is Reduce]
 
 
 class _Halves:
@@ -93,8 +97,7 @@ class _Halves:
     def kernels(self) -> list[Step]:
         """Partial results of chunks, then their combination."""
         kernel = self.kernel
-        reduces = [s for s in kernel.body if type(s) is Reduce]
-        partials = {k: self._partial(v) for s in reduces for k, v in _parts(s)}
+        partials = {k: self._partial(v) for s in reduces_of(kernel) for k, v in _parts(s)}
         return [self._first(partials), self._second(partials)]
 
     def _partial(self, value: Scalar) -> Scalar:

@@ -27,6 +27,7 @@ from aotlite.backends.loops.program import (
     Step,
     Store,
     Window,
+    in_order,
     loads_of,
     names_of,
     operands_of,
@@ -247,7 +248,7 @@ class _Check:
         if address.dynamic:
             return
         self._range(store.buffer, *reach(address, whole(kernel.extents)), text)
-        if not self._distinct(address.coefficients[: kernel.space]):
+        if not self._distinct(address.coefficients[: kernel.space - in_order(kernel)]):
             self.fail("K-7", f"stores twice at {text}", "one store of each address")
 
     def _row_level(self, store: Store) -> None:
@@ -269,7 +270,7 @@ class _Check:
 
     def _distinct(self, coefficients: Sequence[int]) -> bool:
         """Whether points of the space axes have different addresses; True where it is not known."""
-        extents = self.kernel.extents[: self.kernel.space]
+        extents = self.kernel.extents[: len(coefficients)]
         if is_injective(coefficients, extents):
             return True
         if any(c == 0 and n > 1 for c, n in zip(coefficients, extents, strict=True)):

@@ -181,7 +181,12 @@ class Drawer:
         value = self.pick()
         shape, stride, start = list(value.shape), list(value.stride), value.start
         k = self.random.randrange(len(shape)) if shape else 0
-        match self.random.randrange(6):
+        match self.random.randrange(7):
+            case 6 if shape and shape[k] > 1:  # windows that overlap
+                width = self.random.randrange(1, shape[k] + 1)
+                shape[k] -= width - 1
+                shape.insert(k + 1, width)
+                stride.insert(k, stride[k])
             case 0:
                 order = list(range(len(shape)))
                 self.random.shuffle(order)

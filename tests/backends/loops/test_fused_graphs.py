@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.loops import columns
 from aotlite.backends.loops.backend import program_of
+from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import run_program
@@ -35,15 +37,20 @@ def inputs_of(program: Program) -> list[np.ndarray | None]:
     return found
 
 
+def memories(program: Program, inputs: list[np.ndarray | None]) -> list[np.ndarray]:
+    """Outputs, and inputs afterwards."""
+    given = [array if array is None else array.copy() for array in inputs]
+    memory = run_program(program, given)
+    kept = [b.number for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INPUT)]
+    return [memory[number] for number in kept if number in memory]
+
+
 def results(program: Program, inputs: list[np.ndarray | None]) -> list[bytes] | None:
     """The bytes of outputs and of inputs afterwards; None for a program that is given up."""
-    given = [array if array is None else array.copy() for array in inputs]
     try:
-        memory = run_program(program, given)
+        return [array.tobytes() for array in memories(program, inputs)]
     except GivenUp:
         return None
-    kept = [b.number for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INPUT)]
-    return [memory[number].tobytes() for number in kept if number in memory]
 
 
 def assert_fused(graph: Graph) -> Program:
@@ -112,3 +119,29 @@ LABELS = np.arange(6) % 5
 )
 def test_real_functions_become_few_kernels(expected: tuple, function: Any, args: tuple) -> None:
     assert expected == kernels(function, *args)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, b: al.layer_norm(x, (8,), w, b),
+        lambda x, w, b: al.softmax(x * w + b, -1),
+        lambda x, w, b: (x + b) / (x * x).sum(-1, keepdim=True) * w,
+    ],
+    ids=["layer_norm", "softmax", "quotient"],
+)
+def test_columns_are_summed_while_rows_are_computed(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "SMALL", 8)
+    compiled = al.compile(function)
+    compiled(floats(16, 8), floats(8), floats(8))
+    before = canonical(fused(program_of(compiled.backward_graph)))
+    after = columns.with_columns(before, 1)
+    verify(after)
+    assert 3 == len(after.steps)
+    assert "sum=" in str(after.steps[1])
+    inputs = inputs_of(before)
+    for first, second in zip(memories(before, inputs), memories(after, inputs), strict=True):
+        # Sums of 16 values of magnitude up to 20, in float32.
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-4)

@@ -8,9 +8,19 @@ import pytest
 from aotlite.backends.loops.expr import Affine, Scalar, load, make, name
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import Buffer, Kernel, Kind, Placed, Program, Reduce, Store
+from aotlite.backends.loops.program import (
+    Buffer,
+    Check,
+    GivenUp,
+    Kernel,
+    Kind,
+    Placed,
+    Program,
+    Reduce,
+    Store,
+)
 from aotlite.backends.loops.verify import verify
-from aotlite.ir.dtypes import float32
+from aotlite.ir.dtypes import bool_, float32
 from aotlite.ir.meta import tensor_meta
 from tests.backends.loops.drawn_programs import drawn
 
@@ -68,3 +78,38 @@ def test_a_row_softmax_becomes_one_kernel() -> None:
         "  b5[5*i0 + i1] = (sqrt(abs((b0[5*i0 + i1] - v0))) / v1)",
     ] == str(after.steps[0]).splitlines()
     assert 1 == len(after.steps)
+
+
+def test_reductions_in_different_orders_stay_apart() -> None:
+    """Of the same rows, one over (a, b), one over (b, a): bits tell which order it was."""
+    across = (Affine((12, 4, 1)), Affine((12, 1, 4)))
+    kernels = []
+    for k, (at, extents) in enumerate(zip(across, ((2, 3, 4), (2, 4, 3)), strict=True)):
+        store = Store(k + 1, Affine((1, 0, 0)), name(0, float32), each_row=True)
+        body = (Reduce((0,), "sum", (load(0, at, float32),)), store)
+        kernels.append(Kernel(f"sum{k}", extents, 1, body))
+    kinds = (Kind.INPUT, Kind.OUTPUT, Kind.OUTPUT)
+    buffers = [Buffer(k, float32, 24 if not k else 2, kind) for k, kind in enumerate(kinds)]
+    placed = tuple([Placed(k, 0, tensor_meta((2,))) for k in (1, 2)])
+    program = Program("orders", tuple(buffers), tuple(kernels), (0,), placed)
+    inputs = [np.random.default_rng(5).standard_normal(24).astype(np.float32)]
+    first, second, _ = results(program, inputs)
+    assert first != second
+    assert results(program, inputs) == results(fused(program), inputs)
+
+
+def test_inputs_are_written_after_checks() -> None:
+    """The kernel that finds what is refused loads what the copy loads, and stays before it."""
+    x = load(0, Affine((1,)), float32)
+    flag = Store(1, Affine((0,)), name(0, bool_), each_row=True)
+    steps = (
+        Kernel("refused", (4,), 0, (Reduce((0,), "any", (x < 0.0,)), flag)),
+        Check(1),
+        Kernel("copy", (4,), 1, (Store(0, Affine((1,)), x + 1.0),)),
+    )
+    buffers = (Buffer(0, float32, 4, Kind.INPUT), Buffer(1, bool_, 1, Kind.TEMPORARY))
+    program = fused(Program("checked", buffers, steps, (0,), ()))
+    given = np.array([1, -1, 0, 2], np.float32)
+    with pytest.raises(GivenUp):
+        run_program(program, [given])
+    assert [1, -1, 0, 2] == given.tolist()

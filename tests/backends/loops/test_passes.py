@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -12,14 +14,25 @@ from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import allocated, run_program, run_step
 from aotlite.backends.loops.memory import ALIGNMENT, lives_of, planned
-from aotlite.backends.loops.program import Buffer, Kernel, Kind, Placed, Program, Reduce, Store
+from aotlite.backends.loops.program import (
+    Buffer,
+    Kernel,
+    Kind,
+    Placed,
+    Program,
+    Reduce,
+    Step,
+    Store,
+    loads_of,
+    stores_of,
+)
 from aotlite.backends.loops.split import split
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float32
 from aotlite.ir.meta import tensor_meta
 from tests.backends.loops.drawn_programs import drawn
 
-SEEDS = range(1000, 1080)
+SEEDS = range(1000, 1040)
 
 
 def arrays(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -69,7 +82,7 @@ def test_dividing_reductions_changes_sums_by_rounding_only(monkeypatch: pytest.M
             for a, b in zip(arrays(before, inputs), arrays(step, inputs), strict=True):
                 # Sums of up to 600 values of magnitude up to 1e4, in float32.
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-2, err_msg=f"seed {seed}")
-    assert divided > 10
+    assert divided > 5
 
 
 def test_a_full_sum_is_divided_and_a_row_sum_is_not() -> None:
@@ -109,8 +122,24 @@ def test_living_temporaries_never_share_memory() -> None:
             assert all(start % ALIGNMENT == 0 for start in plan.offsets.values())
             assert all(start + sizes[n] <= plan.size for n, start in plan.offsets.items())
             shared += sum([sizes[n] for n in lives]) > plan.size
+            for a, b in itertools.combinations(plan.offsets, 2):
+                first, second = plan.offsets[a], plan.offsets[b]
+                if first < second + sizes[b] and second < first + sizes[a]:
+                    early, late = sorted((a, b), key=lambda n: lives[n])
+                    assert lives[early][1] <= lives[late][0]
+                    if lives[early][1] == lives[late][0]:
+                        _assert_in_place(before.steps[lives[late][0]], early, late)
+                        assert first == second
             assert as_bytes(arrays(before, inputs)) == as_bytes(_in_arena(before, inputs)), seed
-    assert shared > 50
+    assert shared > 25
+
+
+def _assert_in_place(step: Step, dying: int, born: int) -> None:
+    """That a kernel loads what dies where it stores what is born, and nowhere else."""
+    assert isinstance(step, Kernel)
+    assert step.space == len(step.extents)
+    addresses = {value.args[1] for value in loads_of(step) if value.args[0] == dying}
+    assert addresses == {store.address for store in stores_of(step) if store.buffer == born}
 
 
 def _in_arena(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:

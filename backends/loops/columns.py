@@ -1,0 +1,183 @@
+"""Sums of columns made while rows are computed, so that both share one reading of memory.
+
+Input: a program of canonical kernels; output: one in which a kernel of rows (i | j) and a kernel
+that reduces the columns of the same data (j | i) are one kernel over (chunk, row | j): it combines
+what goes to column j into a partial result of the chunk, in ascending order of its rows. A small
+kernel before fills the partial results, another one after combines those of all chunks.
+This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.backends.loops.affine import unit
+from aotlite.backends.loops.combiners import combiner
+from aotlite.backends.loops.cost import points
+from aotlite.backends.loops.dead import without_dead
+from aotlite.backends.loops.expr import Affine, Scalar, load
+from aotlite.backends.loops.fuse import Steps
+from aotlite.backends.loops.merge import joined
+from aotlite.backends.loops.program import (
+    Buffer,
+    Kernel,
+    Kind,
+    Program,
+    Reduce,
+    Statement,
+    Step,
+    Store,
+    loads_of,
+    stores_of,
+)
+from aotlite.backends.loops.rewrite import moved, split_axis
+from aotlite.backends.loops.schedule import vector_axis
+from aotlite.backends.loops.split import SMALL, UNITS, divisor, is_divisible, reduces_of
+
+LONGEST = 4096
+"""Columns whose partial results stay in the nearest cache while rows go by."""
+
+
+def with_columns(program: Program, threads: int) -> Program:
+    """The program with reductions of columns in the kernels of the rows that load the same."""
+    found = _families(program)
+    if not found:
+        return program
+    steps = Steps(program)
+    buffers = list(program.buffers)
+    for row, columns in found:
+        known = [k for k in columns if k in steps.steps]
+        if row in steps.steps and known:
+            column = _as_one(steps, known)
+            if steps.may_be_one(row, column):
+                parts = _Parts(steps.steps[row], steps.steps[column], buffers, threads).steps()
+                if parts is not None:
+                    steps.replace(row, column, parts)
+    program = attrs.evolve(program, buffers=tuple(buffers), steps=steps.in_order())
+    return without_dead(program)
+
+
+def _families(program: Program) -> list[tuple[int, list[int]]]:
+    """The place of each kernel of rows, with those of columns of the same extents."""
+    kernels = {
+        place: step
+        for place, step in enumerate(program.steps)
+        if type(step) is Kernel
+        and step.space == 1
+        and len(step.extents) == 2
+        and points(step) >= SMALL
+    }
+    columns = [
+        k for k, each in kernels.items() if each.extents[0] <= LONGEST and _is_of_columns(each)
+    ]
+    found = []
+    for row, kernel in kernels.items():
+        own = [k for k in columns if k != row and kernels[k].extents == kernel.extents[::-1]]
+        if own and row not in columns:
+            found.append((row, own))
+    return found
+
+
+def _as_one(steps: Steps, columns: list[int]) -> int:
+    """The place of a kernel that does what those of columns do, as far as they may be one."""
+    place = columns[0]
+    for other in columns[1:]:
+        one, two = steps.steps[place], steps.steps[other]
+        assert type(one) is Kernel
+        assert type(two) is Kernel
+        kernel = joined(one, two) if steps.may_be_one(place, other) else None
+        if kernel is not None:
+            steps.put(place, other, kernel)
+            place = other
+    return place
+
+
+def _is_of_columns(kernel: Kernel) -> bool:
+    """Whether a kernel does nothing but reduce, each value by itself."""
+    if not is_divisible(kernel) or not all(store.each_row for store in stores_of(kernel)):
+        return False
+    return all(combiner(statement.kind).parts == 1 for statement in reduces_of(kernel))
+
+
+class _Parts:
+    """The three kernels that two become."""
+
+    def __init__(self, row: Step, column: Step, buffers: list[Buffer], threads: int) -> None:
+        assert type(row) is Kernel
+        assert type(column) is Kernel
+        self.row, self.column = row, column
+        self.buffers = buffers
+        self.chunks = divisor(row.extents[0], UNITS * threads)
+
+    def steps(self) -> tuple[Kernel, Kernel, Kernel] | None:
+        """What fills, what computes, and what combines; None if nothing is shared."""
+        count, inner = self.row.extents
+        if self.chunks < 2 or any(store.combine for store in stores_of(self.row)):
+            return None
+        # Axes (chunk, row | column) for both.
+        first = split_axis(self.row, 0, count // self.chunks)
+        each = count // self.chunks
+        forms = (unit(2, 3), Affine((each, 1, 0)))
+        memo: dict[Scalar, Scalar] = {}
+        values = [moved(s.values[0], forms, 3, memo) for s in reduces_of(self.column)]
+        into = Affine((inner, 0, 1))
+        stores = [Store(-1 - k, into, value) for k, value in enumerate(values)]
+        second = Kernel(self.column.name, first.extents, 2, tuple(stores))
+        if not _share(first, second):
+            return None
+        kernel = joined(first, second)
+        if kernel is None or vector_axis(kernel) != 2:
+            return None
+        return self._finished(kernel)
+
+    def _finished(self, kernel: Kernel) -> tuple[Kernel, Kernel, Kernel]:
+        reduces = reduces_of(self.column)
+        numbers = [self._buffer(reduce.values[0]) for reduce in reduces]
+        body: list[Statement] = []
+        for statement in kernel.body:
+            if isinstance(statement, Store) and statement.buffer < 0:
+                k = -1 - statement.buffer
+                body.append(attrs.evolve(statement, buffer=numbers[k], combine=reduces[k].kind))
+            else:
+                body.append(statement)
+        kernel = Kernel(kernel.name, kernel.extents, 2, tuple(body))
+        return self._filled(numbers), kernel, self._rest(numbers)
+
+    def _buffer(self, value: Scalar) -> int:
+        number = 1 + max([buffer.number for buffer in self.buffers])
+        size = self.chunks * self.column.extents[0]
+        self.buffers.append(Buffer(number, value.dtype, size, Kind.TEMPORARY))
+        return number
+
+    def _filled(self, numbers: list[int]) -> Kernel:
+        """Partial results of no rows."""
+        stores = []
+        for number, reduce in zip(numbers, reduces_of(self.column), strict=True):
+            (nothing,) = combiner(reduce.kind).identity([reduce.values[0].dtype])
+            stores.append(Store(number, Affine((1,)), nothing))
+        size = self.chunks * self.column.extents[0]
+        return Kernel(f"{self.column.name}_none", (size,), 1, tuple(stores))
+
+    def _rest(self, numbers: list[int]) -> Kernel:
+        """Axes (column | chunk)."""
+        count = self.column.extents[0]
+        partial = iter(numbers)
+        body: list[Statement] = []
+        for statement in self.column.body:
+            if isinstance(statement, Reduce):
+                dtype = statement.values[0].dtype
+                value = load(next(partial), Affine((1, count)), dtype)
+                body.append(attrs.evolve(statement, values=(value,)))
+            else:
+                body.append(statement)
+        return Kernel(f"{self.column.name}_rest", (count, self.chunks), 1, tuple(body))
+
+
+def _share(first: Kernel, second: Kernel) -> bool:
+    """Whether the second loads, at every point, something that the first loads or stores."""
+    known = {(value.args[0], value.args[1]) for value in loads_of(first)}
+    known |= {(store.buffer, store.address) for store in stores_of(first)}
+    return any(
+        value.args[1].coefficients[2] and (value.args[0], value.args[1]) in known
+        for value in loads_of(second)
+    )
