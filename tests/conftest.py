@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -77,7 +78,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Tests of the algorithm compare bits and compile thousands of functions; those of kernels name
     # their backend. What a test starts as another process has the default of every user.
-    importlib.import_module("aotlite.options").DEFAULT_BACKEND = "reference"
+    options: Any = importlib.import_module("aotlite.options")
+    options.DEFAULT_BACKEND = "reference"
     if not hasattr(config, "workerinput"):
         distributed = config.pluginmanager.hasplugin("xdist")
         config.pluginmanager.register(XdistTally() if distributed else Tally(), "aotlite-tally")

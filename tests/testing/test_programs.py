@@ -129,7 +129,7 @@ def test_a_refused_call_hits_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    monkeypatch.setattr(judges.al, "compile", refuse)
+    monkeypatch.setattr(al, "compile", refuse)
     found = outcome(WRITES, {})
     assert (["UnsupportedError: f: argument _ is met, expected none"], []) == (
         found.refused,
