@@ -27,7 +27,6 @@ from aotlite.backends.reference import REFERENCE
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 
-
 T = TypeVar("T")
 
 

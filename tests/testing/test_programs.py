@@ -13,7 +13,7 @@ import aotlite as al
 from aotlite.testing.cells import CELLS, POSSIBLE
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
-from aotlite.testing.fuzzing import fuzz, judges
+from aotlite.testing.fuzzing import fuzz
 from aotlite.testing.fuzzing.running import options_of, outcome, report
 from aotlite.testing.programs import Program, body_of
 from aotlite.testing.shrinking import shrunk
