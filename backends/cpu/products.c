@@ -118,7 +118,7 @@ static void multiply(const operands *o) {
     int64_t lda = p->transpose_a ? leading(p->k, p->m, p->lda) : leading(p->m, p->k, p->lda);
     int64_t ldb = p->transpose_b ? leading(p->n, p->k, p->ldb) : leading(p->k, p->n, p->ldb);
     int64_t ldc = leading(p->m, p->n, p->ldc);
-    if (!gemm || !p->k || !lda || !ldb || !ldc) by_loops(o);
+    if (!gemm || !lda || !ldb || !ldc) by_loops(o);
     else if (blas.library.wide && is_float) CALL(sgemm64, float);
     else if (blas.library.wide) CALL(dgemm64, double);
     else if (is_float) CALL(sgemm32, float);

@@ -76,10 +76,10 @@ static void set_float_mode(uint64_t mode) {
 }
 
 #ifdef __linux__
-/* Some schedulers put a woken thread behind the one that wakes it, and leave it there for
-   milliseconds while other processors idle. So a worker that last ran where the caller runs is
-   kept from there. */
-static _Atomic int places[MOST_THREADS]; /* where each worker ran before it slept */
+/* Some schedulers put a new or woken thread behind the one that wakes it, and leave it there for
+   milliseconds while other processors idle. So a worker that starts, or last ran, where the caller
+   runs is kept from there. */
+static _Atomic int places[MOST_THREADS]; /* where each worker was seen last */
 
 static void note_place(int number) {
     atomic_store_explicit(&places[number], sched_getcpu(), memory_order_relaxed);
@@ -87,6 +87,7 @@ static void note_place(int number) {
 
 static void part_worker(int number, int here) {
     cpu_set_t elsewhere;
+    if (here < 0 || here >= CPU_SETSIZE) return;
     if (pthread_getaffinity_np(pthread_self(), sizeof elsewhere, &elsewhere)) return;
     CPU_CLR(here, &elsewhere);
     if (!CPU_COUNT(&elsewhere)) return;
@@ -94,13 +95,16 @@ static void part_worker(int number, int here) {
     atomic_store_explicit(&places[number], -1, memory_order_relaxed);
 }
 
+static void part_new_worker(int number) { part_worker(number, sched_getcpu()); }
+
 static void part_from_caller(void) {
     int here = sched_getcpu(), workers = atomic_load(&pool.workers);
-    for (int i = 0; i < workers && here >= 0 && here < CPU_SETSIZE; i++)
+    for (int i = 0; i < workers; i++)
         if (atomic_load_explicit(&places[i], memory_order_relaxed) == here) part_worker(i, here);
 }
 #else
 static void note_place(int number) { (void)number; }
+static void part_new_worker(int number) { (void)number; }
 static void part_from_caller(void) {}
 #endif
 
@@ -141,14 +145,11 @@ static void sleep_until_work(uint32_t seen) {
 
 /* Watches, then sleeps, until the generation is another. How long it watches follows from whether
    watching has been of use: where jobs come rarely, almost no time is taken from other processes. */
-static void await_work(int number, uint32_t seen, int64_t *watch) {
+static void await_work(uint32_t seen, int64_t *watch) {
     int64_t start = nanoseconds();
     while (generation() == seen && nanoseconds() - start < *watch)
         for (int i = 0; i < 8; i++) relax();
-    if (generation() == seen) {
-        note_place(number);
-        sleep_until_work(seen);
-    }
+    if (generation() == seen) sleep_until_work(seen);
     int useful = nanoseconds() - start < LONGEST_WATCH;
     *watch = useful ? *watch * 2 : *watch / 2;
     if (*watch > LONGEST_WATCH) *watch = LONGEST_WATCH;
@@ -160,8 +161,9 @@ static void *work(void *number) {
     uint32_t seen = generation();
     inside = 1;
     while ((intptr_t)number < atomic_load(&pool.workers)) {
+        note_place((int)(intptr_t)number);
         run_chunks();
-        await_work((int)(intptr_t)number, seen, &watch);
+        await_work(seen, &watch);
         seen = generation();
     }
     return NULL;
@@ -171,9 +173,9 @@ static void *work(void *number) {
 static void publish(uint32_t chunks, int useful) {
     uint64_t next = (uint64_t)(generation() + 1) << 32;
     atomic_store(&pool.state, next | chunks);
+    part_from_caller();
     int sleepers = atomic_load(&pool.sleepers);
     if (!sleepers || !useful) return;
-    part_from_caller();
     pthread_mutex_lock(&pool.lock);
     pthread_mutex_unlock(&pool.lock); /* who counted himself sleeps now, or has seen the state */
     if (useful >= sleepers) {
@@ -205,6 +207,7 @@ static int start_worker(int number) {
     int refused = pthread_create(&pool.started[number], &attributes, work, (void *)(intptr_t)number);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
+    if (!refused) part_new_worker(number);
     return !refused;
 }
 

@@ -226,7 +226,7 @@ def test_scratch_stays_warm_and_has_a_limit(library):
         addresses = {launch([found] * 4) or int(found[4]) for _ in range(5)}
         assert 1 == len(addresses) and 1 << 20 == runtime.idle_bytes()
         assert 0 == addresses.pop() % 4096
-        for megabytes in (1, 2, 4, 1):
+        for megabytes in (1, 2, 3, 4, 1):
             launcher(library.where, signature(8, 1, 1, 1, arena_bytes=megabytes << 20))([found] * 4)
             assert runtime.idle_bytes() <= 3 << 20
     finally:
