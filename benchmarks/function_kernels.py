@@ -22,7 +22,9 @@ from aotlite.backends.loops.expr import Scalar, walk
 from aotlite.backends.loops.functions import Function, expanded_body
 
 COMPILER = shutil.which("gcc")
-FLAGS = "-O3 -march=native -std=gnu11 -fPIC -shared -fno-math-errno -fno-trapping-math".split()
+FLAGS = (
+    "-O3 -march=native -std=gnu11 -fPIC -shared -fno-math-errno -fno-trapping-math -fwrapv".split()
+)
 
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -185,35 +187,31 @@ def c_text(functions: Sequence[Function]) -> str:
     return "\n".join(lines)
 
 
-def compiled(functions: Sequence[Function], folder: Path, *flags: str) -> Callable[..., Any]:
-    """`run(function, *operands)` of a library of these functions, made with more flags."""
-    text = c_text(functions)
-    key = hashlib.sha256((text + " ".join(flags)).encode()).hexdigest()[:16]
-    source, library = folder / f"{key}.c", folder / f"{key}.so"
-    source.write_text(text, "utf-8")
-    command = [COMPILER or "gcc", *FLAGS, "-fwrapv", *flags, str(source), "-o", str(library), "-lm"]
-    subprocess.run(command, check=True)
-    loaded = ctypes.CDLL(str(library))
+class Compiled:
+    """A library of functions: called with a function and its operands, it gives the results."""
 
-    def run(function: Function, *operands: Any, out: Any = None) -> Any:
+    def __init__(self, functions: Sequence[Function], folder: Path, *flags: str) -> None:
+        self.text = c_text(functions)
+        key = hashlib.sha256((self.text + " ".join(flags)).encode()).hexdigest()[:16]
+        source, library = folder / f"{key}.c", folder / f"{key}.so"
+        source.write_text(self.text, "utf-8")
+        compiler = [COMPILER or "gcc", *FLAGS, *flags, "-fopt-info-vec"]
+        files = [str(source), "-o", str(library), "-lm"]
+        done = subprocess.run([*compiler, *files], check=True, capture_output=True, text=True)
+        self._told = done.stderr
+        self._library = ctypes.CDLL(str(library))
+
+    def __call__(self, function: Function, *operands: Any, out: Any = None) -> Any:
         out = np.empty(operands[0].shape, function.result.numpy) if out is None else out
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (out, *operands)]
-        loaded[f"loop_{function.name}"](ctypes.c_int64(out.size), *pointers)
+        self._library[f"loop_{function.name}"](ctypes.c_int64(out.size), *pointers)
         return out
 
-    return run
-
-
-def scalar_loops(functions: Sequence[Function], folder: Path, *flags: str) -> list[str]:
-    """The functions of whose loops gcc makes no vectors."""
-    source = folder / "loops.c"
-    text = c_text(functions)
-    source.write_text(text, "utf-8")
-    command = [COMPILER or "gcc", *FLAGS, "-fwrapv", *flags, "-fopt-info-vec", str(source)]
-    done = subprocess.run(
-        [*command, "-o", str(folder / "loops.so")], check=True, capture_output=True, text=True
-    )
-    vectors = {int(n) for n in re.findall(r"loops\.c:(\d+):\d+: optimized: loop vec", done.stderr)}
-    heads = [(k, line) for k, line in enumerate(text.split("\n"), 1) if "void loop_" in line]
-    scalar = [line for k, line in heads if not {k, k + 1} & vectors]
-    return [line.partition("loop_")[2].partition("(")[0] for line in scalar]
+    def scalar_loops(self) -> set[str]:
+        """The names of functions of whose loops gcc makes no vectors."""
+        found = re.findall(r":(\d+):\d+: optimized: loop vectorized", self._told)
+        vectors = {int(number) for number in found}
+        lines = enumerate(self.text.split("\n"), 1)
+        heads = [(k, line) for k, line in lines if line.startswith("void loop_")]
+        scalar = [line for k, line in heads if not {k, k + 1} & vectors]
+        return {line.partition("loop_")[2].partition("(")[0] for line in scalar}

@@ -24,7 +24,7 @@ from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.functions import Function, declared, expanded_body, find
 from aotlite.ir.dtypes import DType, float32, float64
 from benchmarks.common import machine, table, wide_console
-from benchmarks.function_kernels import compiled
+from benchmarks.function_kernels import Compiled
 
 BLOCK = 1 << 16
 Reference = Callable[..., Any]
@@ -177,8 +177,8 @@ def report(functions: list[Function], stride: int, console: Console) -> None:
     columns = ("stated", "ulp, apart", "ulp, contracted", "at", "ns", "NumPy's ns")
     made = table(f"errors over every {stride}th pattern; first-level cache", "function", *columns)
     with tempfile.TemporaryDirectory() as folder:
-        apart = compiled(functions, Path(folder), "-ffp-contract=off")
-        fast = compiled(functions, Path(folder), "-ffp-contract=fast")
+        apart = Compiled(functions, Path(folder), "-ffp-contract=off")
+        fast = Compiled(functions, Path(folder), "-ffp-contract=fast")
         for f in functions:
             first, second = worst(f, apart, stride), worst(f, fast, stride)
             mine, numpys = timed(f, fast)

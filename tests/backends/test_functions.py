@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import platform
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from aotlite.ir.errors import AotliteError, GraphError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from benchmarks import functions
-from benchmarks.function_kernels import COMPILER, compiled, evaluated, scalar_loops
+from benchmarks.function_kernels import COMPILER, Compiled, evaluated
 
 assert aotlite.ir.ops  # importing it fills the table of ops
 
@@ -156,18 +154,24 @@ def test_one_byte_operands_agree_with_the_kernel_everywhere(function: Function) 
 # --------------------------------------------------------------------------------------- how exact
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="gcc is not installed")
 ROUNDING = functions.floating()
+PRINTED = [f for f in EVERY if f.parameters[0].itemsize > 2 or f.parameters[0] is bool_]
 CONTRACTION = ("-ffp-contract=off", "-ffp-contract=fast")
-Run = Callable[..., Any]
+
+
+def has_avx2() -> bool:
+    """Whether /proc/cpuinfo says so."""
+    told = Path("/proc/cpuinfo")
+    return told.exists() and "avx2" in told.read_text("utf-8")
 
 
 @pytest.fixture(scope="module", params=CONTRACTION)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return compiled(ROUNDING, tmp_path_factory.mktemp("functions"), request.param)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    return Compiled(PRINTED, tmp_path_factory.mktemp("functions"), request.param)
 
 
 @needs_compiler
 @pytest.mark.parametrize("function", [f for f in ROUNDING if "near" not in f.domain], ids=named)
-def test_errors_are_within_the_bound(function: Function, run: Run) -> None:
+def test_errors_are_within_the_bound(function: Function, run: Compiled) -> None:
     found = functions.worst(function, run, 65521)
     if found is None:
         pytest.skip(f"NumPy has no {function.op} of more bits")
@@ -177,7 +181,7 @@ def test_errors_are_within_the_bound(function: Function, run: Run) -> None:
 @pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("function", [f for f in ROUNDING if f.parameters == (float32,)], ids=named)
-def test_errors_of_every_float32_are_within_the_bound(function: Function, run: Run) -> None:
+def test_errors_of_every_float32_are_within_the_bound(function: Function, run: Compiled) -> None:
     slow = function.op in ("erf", "erfc", "lgamma")  # whose reference is Python's, a number a call
     found = functions.worst(function, run, 257 if slow else 1)
     assert found is None or found.ulp <= function.ulp, found
@@ -202,13 +206,10 @@ def test_errors_against_more_digits(op: str, dtype: DType) -> None:
 
 
 # ---------------------------------------------------------------------------------- one result
-PRINTED = [f for f in EVERY if f.parameters[0].itemsize > 2 or f.parameters[0] is bool_]
-
-
 @needs_compiler
-def test_compiled_bits_are_numpys(tmp_path: Path) -> None:
-    """With contraction off, every function on special values and on numbers of all sizes."""
-    run = compiled(PRINTED, tmp_path, "-ffp-contract=off")
+@pytest.mark.parametrize("run", ["-ffp-contract=off"], indirect=True)
+def test_compiled_bits_are_numpys(run: Compiled) -> None:
+    """Every function, on special values and on numbers of all sizes."""
     rng = np.random.default_rng(0)
     for function in PRINTED:
         dtype = function.parameters[0].numpy
@@ -218,21 +219,16 @@ def test_compiled_bits_are_numpys(tmp_path: Path) -> None:
         operands = operands_of(function, values)
         mine = np.broadcast_to(evaluated(function, *operands), operands[0].shape)
         theirs = run(function, *operands)
-        same = (mine == theirs) & (
-            np.signbit(mine) == np.signbit(theirs) if mine.dtype.kind == "f" else True
-        )
-        both_nan = (mine != mine) & (theirs != theirs)
-        assert (same | both_nan).all(), function.name
+        assert agree(mine, theirs, 0).all(), function.name
 
 
 @needs_compiler
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are those of x86-64")
-def test_loops_over_functions_of_floats_are_vectors(tmp_path: Path) -> None:
-    """On a CPU with AVX2. Not lgamma's, which gcc finds too entangled, and not plain copies."""
-    wanted = [f for f in EVERY if f.parameters[0] in (float32, float64)]
-    wanted = [f for f in wanted if f.op not in ("lgamma", "conj", "real")]
-    scalar = scalar_loops(wanted, tmp_path, "-march=x86-64-v3")
-    assert [] == scalar
+@pytest.mark.skipif(not has_avx2(), reason="fewer vectors where there is no AVX2")
+def test_loops_over_functions_of_floats_are_vectors(run: Compiled) -> None:
+    """Not lgamma's, which gcc finds too entangled, and not plain copies."""
+    of_floats = {f.name for f in PRINTED if f.parameters[0] in (float32, float64)}
+    others = {f.name for f in PRINTED if f.op in ("lgamma", "conj", "real")}
+    assert set() == (run.scalar_loops() & of_floats) - others
 
 
 # ----------------------------------------------------------------------------------- the library
