@@ -6,8 +6,9 @@ What runs where there is no compiler, and what compiled kernels are compared wit
 
 from __future__ import annotations
 
-from aotlite.backends.closing import compiled_with_copies, has_copies
+from aotlite.backends.cpu.runtime import get_num_threads
 from aotlite.backends.loops.expand import expand
+from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import interpreted
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Program
@@ -30,9 +31,7 @@ class LoopsBackend:
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
-        if has_copies(graph):
-            return compiled_with_copies(graph, self.compile)
-        program = program_of(graph)
+        program = improved(program_of(graph), get_num_threads())
         return ProgramRun(graph, program, interpreted(program))
 
 
