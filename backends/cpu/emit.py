@@ -157,7 +157,8 @@ class _ProgramPrinter:
         together = math.prod(kernel.extents[kernel.space - in_order(kernel) : kernel.space])
         units = printer.loops.units // together
         times = f" * {together}" if together > 1 else ""
-        head = f"static void {name}({_parameters(own)}, i64 begin, i64 end)"
+        # Inlined in its task, and that in `run`, each kernel would be compiled twice.
+        head = f"static NEVER_INLINE void {name}({_parameters(own)}, i64 begin, i64 end)"
         task = [
             f"static void {name}_task(void *context, i64 chunk)",
             "{",

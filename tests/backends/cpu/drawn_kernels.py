@@ -220,10 +220,10 @@ class Drawn:
                 cast(name(names[1], dtypes.int64), self.dtype),
             ]
         elif kind == "moments":
-            names = (self._fresh(), self._fresh(), self._fresh())
+            three = (self._fresh(), self._fresh(), self._fresh())
             one = const(1, self.dtype)
-            self.body.append(Reduce(names, kind, (one, value, const(0, self.dtype)), lanes))
-            self.rows += [name(each, self.dtype) for each in names]
+            self.body.append(Reduce(three, kind, (one, value, const(0, self.dtype)), lanes))
+            self.rows += [name(each, self.dtype) for each in three]
         else:
             number = self._fresh()
             self.body.append(Reduce((number,), kind, (value,), lanes))

@@ -73,7 +73,7 @@ class Compiled:
         """
         program, printed = self.programs[name], self.printed[name]
         given = [array if shift is None else placed(array, shift) for array in inputs]
-        memory = dict(zip(program.inputs, given, strict=True))
+        memory: Memory = dict(zip(numbers_of(program), given, strict=True))
         for buffer in program.buffers:
             if buffer.kind is Kind.OUTPUT:
                 zeros = np.zeros(buffer.size, buffer.dtype.numpy)
@@ -115,6 +115,11 @@ def same_bits(a: Any, b: Any) -> bool:
     return bool(np.all(same | ((a != a) & (b != b))))
 
 
+def numbers_of(program: Program) -> list[int]:
+    """The numbers of the input buffers."""
+    return [number for number in program.inputs if number is not None]
+
+
 def outputs_of(program: Program) -> list[int]:
     """The numbers of the output buffers."""
     return [buffer.number for buffer in program.buffers if buffer.kind is Kind.OUTPUT]
@@ -126,7 +131,8 @@ def interpreted(program: Program, inputs: Sequence[Any]) -> Memory:
     for buffer in program.buffers:
         if buffer.kind is not Kind.CONSTANT and buffer.kind is not Kind.INPUT:
             memory[buffer.number][...] = 0
-    memory.update(zip(program.inputs, [array.copy() for array in inputs], strict=True))
+    copies = [array.copy() for array in inputs]
+    memory.update(zip(numbers_of(program), copies, strict=True))
     for step in program.steps:
         run_step(step, memory)
     return memory
