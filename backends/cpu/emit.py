@@ -29,7 +29,6 @@ from aotlite.backends.loops.program import (
     Kind,
     Program,
     Store,
-    in_order,
     loads_of,
     stores_of,
     values_of,
@@ -153,8 +152,7 @@ class _ProgramPrinter:
         numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
         own = [(n, self.kinds[n], n in writes(kernel), facts.region(n) == n) for n in numbers]
         arguments = ", ".join([*[self._pointer(n, "c->slots") for n in numbers], "begin", "end"])
-        # Units of which a chunk has all or none: they add up in the same places (K-7).
-        together = math.prod(kernel.extents[kernel.space - in_order(kernel) : kernel.space])
+        together = printer.loops.together
         units = printer.loops.units // together
         times = f" * {together}" if together > 1 else ""
         # Inlined in its task, and that in `run`, each kernel would be compiled twice.

@@ -10,7 +10,7 @@ import math
 import attrs
 
 from aotlite.backends.cpu.emit_tiles import TILE, tile_axis
-from aotlite.backends.loops.program import Kernel
+from aotlite.backends.loops.program import Kernel, in_order
 
 BLOCK = 4096
 """Points of the vector axis that a unit without inner axes takes, where rows are few."""
@@ -32,6 +32,8 @@ class Geometry:
     """Points of the vector axis in a unit; its extent where it is not divided."""
     tile: int | None = None
     """The other axis of tiles; a unit has `TILE` points of it."""
+    ordered: int = 0
+    """How many of the last space axes go in order, since they add up in the same places."""
 
     @property
     def outer(self) -> list[int]:
@@ -59,6 +61,14 @@ class Geometry:
         return math.prod([self.extents[k] for k in self.outer]) * self.tiles * self.blocks
 
     @property
+    def together(self) -> int:
+        """Consecutive units that one chunk has all or none of (K-7)."""
+        if not self.ordered:
+            return 1
+        last = [k for k in self.outer if k >= self.space - self.ordered]
+        return math.prod([self.extents[k] for k in last]) * self.tiles * self.blocks
+
+    @property
     def points(self) -> int:
         """Inner points."""
         return math.prod([self.extents[k] for k in self.inner])
@@ -79,8 +89,9 @@ class Geometry:
 def geometry(kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     """The loops of a kernel; one without a decided vector axis has its last axis."""
     vector = len(extents) - 1 if kernel.vector is None else kernel.vector
-    if vector >= kernel.space or vector < 0:
-        return Geometry(extents, kernel.space, None, 1)
+    ordered = in_order(kernel)
+    if not 0 <= vector < kernel.space - ordered:
+        return Geometry(extents, kernel.space, None, 1, ordered=ordered)
     extent = extents[vector]
     rows = math.prod(extents[: kernel.space]) // max(extent, 1)
     block = extent
@@ -89,4 +100,5 @@ def geometry(kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
         block = min(extent, COLUMNS, max(128, -(-extent // shares // 64) * 64))
     elif rows < FEW_ROWS:
         block = min(extent, BLOCK)
-    return Geometry(extents, kernel.space, vector, max(block, 1), tile_axis(kernel, vector))
+    tile = None if ordered else tile_axis(kernel, vector)
+    return Geometry(extents, kernel.space, vector, max(block, 1), tile, ordered)

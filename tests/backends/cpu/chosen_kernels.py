@@ -139,6 +139,19 @@ def whole(n: int, kind: str, dtype: DType, lanes: int) -> Program:
     return program(((n,), 0, 0), body, {0: (dtype, n)}, {1: (dtype, 1)})
 
 
+def summed_beside(parts: int, rows: int, n: int, vector: int | None) -> Program:
+    """Columns of each part added up in one place while rows are computed (K-7)."""
+    x = load(0, Affine((rows * n, n, 1)), float32)
+    body: list[Statement] = [
+        Reduce((0,), "max", (x,), 1 if vector == 0 else 8),
+        Store(1, Affine((rows * n, n, 1)), x - name(0, float32)),
+        Store(2, Affine((n, 0, 1)), x * name(0, float32), combine="sum"),
+    ]
+    size = (float32, parts * rows * n)
+    outputs = {1: size, 2: (float32, parts * n)}
+    return program(((parts, rows, n), 2, vector), body, {0: size}, outputs)
+
+
 def single() -> Program:
     """No axes at all."""
     x = load(0, Affine(()), float32)
@@ -182,6 +195,9 @@ CHOSEN = {
     "max_f16": whole(77, "max", dtypes.float16, 16),
     "sum_i8": whole(300, "sum", dtypes.int8, 64),
     "any": whole(70, "any", dtypes.bool_, 64),
+    "summed_beside": summed_beside(4, 9, 130, 2),
+    "summed_beside_rows": summed_beside(3, 150, 40, 0),
+    "summed_beside_parts": summed_beside(3, 150, 40, 1),
     "single": single(),
     "empty_space": empty(2),
     "empty_inner": empty(1),
