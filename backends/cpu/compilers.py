@@ -84,13 +84,16 @@ def candidates() -> Iterator[Candidate]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """A command as a shell reads it; its program by its path, since it is run in another folder."""
+    """A command as a shell reads it; its program by its path, since it is run in another folder.
+
+    Empty where a shell would not read it.
+    """
     import shlex
 
     try:
         words = shlex.split(text)
     except ValueError:
-        words = [text]
+        return ()
     return which(words[0]) or words[0], *words[1:]
 
 

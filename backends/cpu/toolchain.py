@@ -74,6 +74,8 @@ def _key(candidate: Candidate) -> str:
 
 
 def _tried(candidate: Candidate) -> Compiler | str:
+    if not candidate.command:
+        return "cannot be read as a command"
     try:
         return _remembered(candidate) or _probed(candidate)
     except (OSError, BackendError) as error:

@@ -1,6 +1,8 @@
 """Compilers that misbehave, and forked children: for the tests of `aotlite.backends.cpu`."""
 
+import fcntl
 import os
+import pwd
 import shutil
 import signal
 import sys
@@ -11,7 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from aotlite.backends.cpu import library, once, store, toolchain
+from aotlite.backends.cpu import (
+    building,
+    library,
+    locks,
+    once,
+    probing,
+    store,
+    toolchain,
+    trimming,
+)
+
+NEEDED_IN_CHILDREN = (fcntl, pwd, building, locks, probing, trimming)
+"""Imported here: a child that is another user may not be able to read Python's folders."""
 
 GCC = shutil.which("gcc")
 compiles = pytest.mark.skipif(GCC is None, reason="needs gcc")

@@ -270,6 +270,8 @@ def foreign(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     forget()
     yield folder / "cache"
+    for each, _, _ in os.walk(folder):
+        os.chmod(each, 0o700)
     shutil.rmtree(folder)
 
 

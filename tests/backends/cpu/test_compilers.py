@@ -113,12 +113,18 @@ def test_a_named_compiler_that_fails_is_told_once_and_the_next_is_taken(
         compiler_problem()
 
 
-@pytest.mark.parametrize("text", ["/no/such/compiler -O2", "gcc 'half"])
-def test_a_command_that_cannot_be_run_is_a_compiler_that_fails(no_compiler, monkeypatch, text):
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/no/such/compiler -O2", "cannot be run: No such file or directory"),
+        ("gcc 'half", "cannot be read as a command"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_a_compiler_that_fails(no_compiler, monkeypatch, text, why):
     monkeypatch.setenv("CC", text)
-    with warns_once("cannot be run: No such file or directory"):
+    with warns_once(why):
         assert find_compiler() is None
-    assert f"works here: $CC ({text}): cannot be run" in compiler_problem()
+    assert f"works here: $CC ({text}): {why}; " in compiler_problem()
 
 
 def test_a_compiler_that_hangs_when_it_is_tried_out_is_given_up(no_compiler, tmp_path, monkeypatch):
