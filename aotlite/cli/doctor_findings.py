@@ -148,7 +148,7 @@ def _compiler() -> list[Finding]:
         if outcome.works:
             return [_compiler_finding("ok", f"{' '.join(command)}: {outcome.text}")]
         failures.append(f"{' '.join(command)}: {outcome.text}")
-    text = "; ".join(failures) or "no gcc, clang or cc on the path, no ziglang installed"
+    text = "; ".join(failures) or "no gcc or clang on the path, no ziglang installed"
     return [_compiler_finding("absent", text, "pip install 'aotlite[cc]'")]
 
 

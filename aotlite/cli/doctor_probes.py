@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -151,10 +150,10 @@ sys.exit(0 if found == 42 else f"a compiled function returned {found}, expected 
 
 
 def compilers() -> Iterator[list[str]]:
-    """The commands of compilers that are here, apart from $CC, best first."""
-    yield from ([name] for name in ("gcc", "clang", "cc") if shutil.which(name))
-    if is_found("ziglang"):
-        yield [sys.executable, "-m", "ziglang", "cc"]
+    """The commands of compilers that are here, apart from $CC, in the order of the backend."""
+    from aotlite.backends.cpu.compilers import candidates
+
+    yield from (list(each.command) for each in candidates() if not each.title.startswith("$CC"))
 
 
 def compiler(command: Sequence[str]) -> Outcome:
