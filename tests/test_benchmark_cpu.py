@@ -10,8 +10,11 @@ import attrs
 import numpy as np
 import pytest
 
+import aotlite as al
+from aotlite.cli.digits import Session
+from aotlite.data import load_digits
 from benchmarks import cpu
-from benchmarks.kernels import child, demo_report, first_call_report, twins
+from benchmarks.kernels import child, demo, demo_report, first_call_report, first_calls, twins
 from benchmarks.kernels.adamw import AdamW
 from benchmarks.kernels.columns import (
     EAGER,
@@ -234,6 +237,45 @@ def test_the_demo_is_judged_by_times_by_one_step_and_by_accuracy():
     assert verdicts == [PASSED, FAILED, PASSED, PASSED]
     assert UNDECIDED == demo_report.bars([run])[0].verdict
     assert "passed" in demo_report.bars([run | {"restart": 0.0}])[2].line()
+
+
+def demo_session():
+    """The demo's, before its first step, with a batch and without dropout."""
+    session = Session(demo.EAGER_FUNCTIONS, load_digits(), 0, 16)
+    for layer in session.model.modules():
+        if isinstance(layer, al.nn.Dropout):
+            layer.p = 0.0
+    return session, *next(session.epoch())
+
+
+def test_torchs_step_is_the_demos(torch):
+    session, images, labels = demo_session()
+    step = demo.torch_step(session, images.numpy(), labels.numpy(), lambda f: f, dropout=0.0)
+    ours = [session.step(images, labels) for _ in range(4)]
+    assert ours[-1] < 0.7 * ours[0]  # it learns, so that parameters count
+    np.testing.assert_allclose([step()[0] for _ in range(4)], ours, rtol=1e-3)  # float32
+
+
+def test_a_step_that_differs_in_one_parameter_is_seen(monkeypatch):
+    monkeypatch.setattr(demo, "STATES", 1)
+    session, *_ = demo_session()
+    assert 0 == demo.restart(session, demo.EAGER_FUNCTIONS)
+
+    def update(optimizer):
+        optimizer.step()
+        with al.no_grad():
+            optimizer.params[-1].mul_(1.001)
+
+    other = attrs.evolve(demo.EAGER_FUNCTIONS, update=update)
+    assert 1e-3 == pytest.approx(demo.restart(session, other), rel=1e-3)
+
+
+def test_a_first_call_is_timed_with_its_joint_nodes(monkeypatch):
+    monkeypatch.setattr(first_calls, "pin", lambda: None)
+    job = first_calls.FirstCall("gelu 2^14", OURS, cpu.default_backend())
+    found = first_calls.measure(job)
+    assert found["seconds"] > found["later"] > 0 and found["process_seconds"] > 0
+    assert 10 < found["joint_nodes"] < 40  # of the row alone
 
 
 # ----------------------------------------------------------------------------------- the processes

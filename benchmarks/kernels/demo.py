@@ -25,6 +25,7 @@ from aotlite.data import load_digits
 from benchmarks.common import is_installed
 from benchmarks.kernels.child import pin
 from benchmarks.kernels.columns import COMPILED, EAGER, OURS, Backend
+from benchmarks.kernels.functions import Wrap
 from benchmarks.kernels.timing import alternate
 
 BATCH, EPOCHS = 64, 10
@@ -55,17 +56,18 @@ def measure(job: DemoJob) -> dict[str, Any]:
         actions[name] = lambda twin=twin: [twin.step(images, labels)]  # type: ignore[misc]
     if is_installed("torch"):
         for name in (EAGER, COMPILED):
-            actions[name] = _torch_step(start, images.numpy(), labels.numpy(), name == COMPILED)
+            wrap_torch = import_module("torch").compile if name == COMPILED else lambda f: f
+            actions[name] = torch_step(start, images.numpy(), labels.numpy(), wrap_torch)
     timed = alternate(actions, job.rounds)
     return {
         "seconds": {name: each.seconds for name, each in timed.items()},
-        "restart": _restart(start, compiled),
+        "restart": restart(start, compiled),
         "accuracies": [_accuracies(seed, compiled) for seed in range(job.seeds)],
     }
 
 
 # --------------------------------------------------------------------------------- what it computes
-def _restart(start: Session, compiled: Functions) -> float:
+def restart(start: Session, compiled: Functions) -> float:
     """The largest difference, as a part of the eager value's norm, of loss, parameters, buffers."""
     eager = start.twin(EAGER_FUNCTIONS)
     worst = 0.0
@@ -106,12 +108,12 @@ def _trained(seed: int, functions: Functions) -> float:
 
 
 # ------------------------------------------------------------------------------------------ PyTorch
-def _torch_step(
-    start: Session, images: np.ndarray, labels: np.ndarray, compiled: bool
+def torch_step(
+    start: Session, images: np.ndarray, labels: np.ndarray, wrap: Wrap, dropout: float = 0.25
 ) -> Callable[[], Any]:
-    """The same step of the same network from the same values."""
+    """The same step of the same network from the same values; its loss, in a list."""
     torch = import_module("torch")
-    model = _torch_model(torch)
+    model = _torch_model(torch, dropout)
     for parameter, ours in zip(model.parameters(), start.model.parameters(), strict=True):
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(ours.detach().numpy().copy()))
@@ -125,7 +127,6 @@ def _torch_step(
         by_class.sub_(by_class.detach().amax(0))
         return torch.nn.functional.cross_entropy(scores, labels)
 
-    wrap = torch.compile if compiled else lambda f: f
     run_loss, run_update = wrap(loss), wrap(optimizer.step)
     given = torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())
 
@@ -139,7 +140,7 @@ def _torch_step(
     return step
 
 
-def _torch_model(torch: Any) -> Any:
+def _torch_model(torch: Any, dropout: float) -> Any:
     """In the words of `aotlite.cli.digits`."""
     nn = torch.nn
     blocks = [
@@ -152,7 +153,7 @@ def _torch_model(torch: Any) -> Any:
             nn.MaxPool2d(2),
         )
     ]
-    return nn.Sequential(*blocks, nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 2 * 2, 10))
+    return nn.Sequential(*blocks, nn.Flatten(), nn.Dropout(dropout), nn.Linear(32 * 2 * 2, 10))
 
 
 def main() -> None:
