@@ -21,7 +21,8 @@ def stored_over(viewed: ViewOp) -> Loops:
 
     def loops(k: Any, meta: TensorMeta, whole: Any, part: Any, *args: Any) -> Any:
         seen, start = viewed.rule(meta, *args)
-        is_all = seen.numel == meta.numel
+        # A view that sees a place twice may have as many elements and leave others out.
+        is_all = seen.numel == meta.numel and seen.dense and meta.dense
         out = k.new(meta) if is_all else k.map(meta, lambda *i: whole[i])
         k.store(out.view(seen.shape, seen.stride, start), lambda *i: part[i])
         return out

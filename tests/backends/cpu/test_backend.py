@@ -154,3 +154,15 @@ def test_the_kernels_of_a_compilation_can_be_read() -> None:
     text = str(stages.record("forward_kernels"))
     for part in ("kernel ", "erf(", "C compiler", "int run_0(void **slots"):
         assert part in text
+
+
+@pytest.mark.parametrize("name", ["loops", "cpu"])
+def test_a_write_through_a_view_that_sees_places_twice_leaves_the_others(name: str) -> None:
+    def write(x: Any) -> None:
+        x[:2, 1:] = 4.0
+
+    if name == "cpu" and find_compiler() is None:
+        pytest.skip("no C compiler works here")
+    base = al.tensor([[-1.0, -3.0]])
+    al.compile(write, backend=name)(base.expand((3, 2)).detach())
+    assert [[-1.0, 4.0]] == base.tolist()
