@@ -12,7 +12,7 @@ from aotlite.backends.cpu import library, store
 from aotlite.backends.cpu.library import load, load_c
 from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, compiled, compiles, in_child
+from tests.backends.cpu.compilers import DOUBLE, compiled, compiles, ended, in_child, start
 
 pytestmark = compiles
 
@@ -159,3 +159,12 @@ def test_a_text_without_libraries_loads_although_the_compiler_calls_some(cache):
 
 def test_load_takes_any_path(cache):
     assert 42 == load(compile_c(DOUBLE, "double")).twice(21)
+
+
+def test_a_sanitizer_ends_the_process_at_what_has_no_meaning(cache, capfd):
+    def overflow():
+        text = "int increase(int x) { return x + 1; }\n"
+        load_c(text, "increase", sanitize="undefined").increase(2**31 - 1)
+
+    assert 0 != ended(start(overflow))
+    assert "increase.c:1:32: runtime error: signed integer overflow" in capfd.readouterr().err
