@@ -126,7 +126,7 @@ def _add(results: Any, job: Job, found: dict[str, Any], console: Console) -> Non
     if isinstance(found.get("failed"), str):
         why = found["failed"]
         console.print(f"{job.row} failed: {why}", markup=False)
-        nothing = {"seconds": {}, "faults": {}, "errors": {}, "roofline": {}}
+        nothing: dict[str, Any] = {"seconds": {}, "faults": {}, "errors": {}, "roofline": {}}
         failed = dict.fromkeys(job.columns, why)
         directions = row_of(job.row, job.seed).directions
         found = {direction: {**nothing, "failed": failed} for direction in directions}
