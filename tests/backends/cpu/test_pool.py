@@ -1,10 +1,12 @@
 """The thread pool: each chunk once, whoever calls, from wherever, and no harm to anybody else."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +123,23 @@ def test_denormals_are_the_caller_s_on_every_thread(tmp_path):
         tasks().flush_denormals(0)
     assert (3, [0] * 3) == flushed
     assert (3, [bits(tiny / 2)] * 3) == present(runtime, 3, tiny)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="reads Linux's /proc")
+def test_workers_are_not_sent_signals(tmp_path):
+    """A handler of Python's must not wait for a thread that Python does not know."""
+
+    def tasks_here():
+        return {path.name for path in Path("/proc/self/task").iterdir()}
+
+    before = tasks_here()
+    present(own_runtime(tmp_path, 3), 3)
+    started = tasks_here() - before
+    assert 2 == len(started)
+    for name in started:
+        status = Path(f"/proc/self/task/{name}/status").read_text()
+        (blocked,) = (line for line in status.splitlines() if line.startswith("SigBlk:"))
+        assert int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1
 
 
 def test_number_of_threads_is_one_that_can_be():
