@@ -22,7 +22,7 @@ def test_pool_and_arenas_are_clean(tmp_path, sanitizer):
 @pytest.mark.long
 @pytest.mark.skipif(GCC is None, reason="needs gcc with its sanitizers")
 def test_checker_sees_a_race(tmp_path):
-    """Chunks that are claimed by a plain write run twice: a race, a wrong count or a job without end."""
+    """Chunks that are claimed by a plain write run twice, and a job may not end."""
     claim = "if (!atomic_compare_exchange_weak(&pool.state, &state, state - 1)) continue;"
     text = runtime_text()
     assert claim in text
