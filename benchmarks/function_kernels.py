@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,10 +202,15 @@ class Compiled:
         self._told = done.stderr
         self._library = ctypes.CDLL(str(library))
 
-    def __call__(self, function: Function, *operands: Any, out: Any = None) -> Any:
-        out = np.empty(operands[0].shape, function.result.numpy) if out is None else out
+    def bound(self, function: Function, out: Any, *operands: Any) -> Callable[[], Any]:
+        """The call that writes a function of these operands into `out`, ready to be timed."""
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (out, *operands)]
-        self._library[f"loop_{function.name}"](ctypes.c_int64(out.size), *pointers)
+        loop = self._library[f"loop_{function.name}"]
+        return partial(loop, ctypes.c_int64(out.size), *pointers)
+
+    def __call__(self, function: Function, *operands: Any) -> Any:
+        out = np.empty(operands[0].shape, function.result.numpy)
+        self.bound(function, out, *operands)()
         return out
 
     def scalar_loops(self) -> set[str]:

@@ -27,6 +27,8 @@ from benchmarks.common import machine, table, wide_console
 from benchmarks.function_kernels import Compiled
 
 BLOCK = 1 << 16
+SIZE = 1 << 14
+"""Elements that are timed, and between which calls are forgotten."""
 Reference = Callable[..., Any]
 
 ARC = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")}
@@ -117,7 +119,7 @@ class Worst:
     operands: tuple[float, ...]
 
 
-def worst(function: Function, run: Callable[..., Any], stride: int) -> Worst | None:
+def worst(function: Function, run: Compiled, stride: int) -> Worst | None:
     """Over the blocks of operands; None where there is nothing to compare with."""
     exact = reference(function.op, function.parameters[0])
     if exact is None:
@@ -145,18 +147,18 @@ def nanoseconds(action: Callable[[], Any], size: int) -> float:
     return best / 10 / size * 1e9
 
 
-def timed(function: Function, run: Callable[..., Any]) -> tuple[float, float]:
-    """Nanoseconds an element, in the first-level cache: here, in NumPy (nan where it has none)."""
+def timed(function: Function, run: Compiled) -> tuple[float, float]:
+    """Nanoseconds an element, in the caches: here, and in NumPy (nan where it has none)."""
     dtype = function.parameters[0].numpy
-    operands = [np.linspace(1.01 * k + 0.01, k + 0.99, 2048).astype(dtype) for k in range(2)]
+    operands = [np.linspace(1.01 * k + 0.01, k + 0.99, SIZE).astype(dtype) for k in range(2)]
     operands = operands[: len(function.parameters)]
-    out = np.empty(2048, dtype)
-    mine = nanoseconds(lambda: run(function, *operands, out=out), 2048)
+    out = np.empty(SIZE, dtype)
+    mine = nanoseconds(run.bound(function, out, *operands), SIZE)
     known = numpy_function(function.op)
     if known is None:
         return mine, math.nan
     with np.errstate(all="ignore"):
-        return mine, nanoseconds(lambda: known(*operands, out=out), 2048)
+        return mine, nanoseconds(lambda: known(*operands, out=out), SIZE)
 
 
 # ----------------------------------------------------------------------------------------- printing
@@ -175,7 +177,7 @@ def stated(functions: list[Function]) -> str:
 def report(functions: list[Function], stride: int, console: Console) -> None:
     """Prints the table of measurements."""
     columns = ("stated", "ulp, apart", "ulp, contracted", "at", "ns", "NumPy's ns")
-    made = table(f"errors over every {stride}th pattern; first-level cache", "function", *columns)
+    made = table(f"errors over every {stride}th pattern; times in the caches", "function", *columns)
     with tempfile.TemporaryDirectory() as folder:
         apart = Compiled(functions, Path(folder), "-ffp-contract=off")
         fast = Compiled(functions, Path(folder), "-ffp-contract=fast")

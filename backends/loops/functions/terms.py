@@ -138,30 +138,24 @@ def flipped(value: Scalar, sign: Scalar) -> Scalar:
 
 
 def whole(x: Scalar) -> tuple[Scalar, Scalar]:
-    """The nearest whole number, as a float and as an integer; |x| < 2^22 (2^51 in float64).
+    """The nearest whole number, as a float and in an integer's last bits; |x| < 2^22 (2^51).
 
-    Of nan and of what is larger the integer is arbitrary.
+    The integer is 2^9 (2^12) times something too large. Of nan and of larger x it is arbitrary.
     """
     shifted = x + MAGIC[x.dtype]
-    return shifted - MAGIC[x.dtype], signed(shifted) - _MAGIC_BITS[x.dtype]
-
-
-_MAGIC_BITS = {F32: 0x4B400000, F64: 0x4338000000000000}
+    return shifted - MAGIC[x.dtype], signed(shifted)
 
 
 def power_of_two(k: Scalar, dtype: DType) -> Scalar:
-    """2^k of an integer: -126 <= k <= 127 (-1022 to 1023 in float64)."""
-    return bits((k + BIAS[dtype]) << MANTISSA[dtype], dtype)
+    """2^k of an integer's last bits: -126 <= k <= 127 (-1022 to 1023 in float64)."""
+    places = MANTISSA[dtype]
+    return bits((k << places) + (BIAS[dtype] << places), dtype)
 
 
 def scaled(value: Scalar, k: Scalar) -> Scalar:
-    """value * 2^k in two steps, so that a result which is not normal is rounded once."""
-    half = _half(k)
+    """value * 2^k in two steps, so that a result which is not normal is rounded once.
+
+    `k` is of `whole`: positive by what it has too much, and half of that is too much alike.
+    """
+    half = bits(bits(k, UNSIGNED[k.dtype.itemsize]) >> 1, k.dtype)
     return value * power_of_two(half, value.dtype) * power_of_two(k - half, value.dtype)
-
-
-def _half(k: Scalar) -> Scalar:
-    """k / 2 rounded down. 64-bit vectors have no shift that keeps signs: |k| is below 4096."""
-    if k.dtype is dtypes.int32:
-        return k >> 1
-    return bits(bits(k + 4096, dtypes.uint64) >> 1, dtypes.int64) - 2048
