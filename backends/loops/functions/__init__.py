@@ -16,6 +16,7 @@ from aotlite.backends.loops.functions import (  # noqa: F401  (each declares its
     traced,
     trigonometry,
 )
+from aotlite.backends.loops.functions.number_bases import power_of_number
 from aotlite.backends.loops.functions.powers import power_of_constant
 from aotlite.backends.loops.functions.registry import (
     Function,
@@ -35,5 +36,6 @@ __all__ = [
     "find",
     "has",
     "power_of_constant",
+    "power_of_number",
     "substituted",
 ]

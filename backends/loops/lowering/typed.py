@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.loops.expr import COMPARISONS, Scalar, cast, const, function, make, where
-from aotlite.backends.loops.functions import has, power_of_constant
+from aotlite.backends.loops.functions import has, power_of_constant, power_of_number
 from aotlite.backends.loops.lowering.builder import NoLoops
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
@@ -167,7 +167,9 @@ class Typing:
     def _power(self, base: Value, exponent: Value) -> Scalar:
         a, b = self.alike(base, exponent)
         if type(exponent) is Scalar:
-            return called("pow", a, b)
+            known = a.op == "const" and a.dtype is dtypes.float64
+            short = power_of_number(a.args[0], b) if known else None
+            return called("pow", a, b) if short is None else short
         if not a.dtype.is_floating_point and exponent < 0:
             raise NoLoops  # raises when it is run
         short = power_of_constant(a, exponent)
