@@ -16,6 +16,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.ops.window import Ints, Window
+from aotlite.ir.ops.window_loops import places_summed
 
 
 @attrs.frozen
@@ -162,7 +163,7 @@ def _convolved_in_place(k: Any, meta: TensorMeta, c: Convolution, image: Any, we
         return pixel * k.cast(weight[o, channel, i, j], c.formed)
 
     over = (c.channels, *c.window.kernel)
-    return k.reduce("sum", meta, over, term, finish=lambda total: k.cast(total, meta.dtype))
+    return places_summed(k, meta, over, term, lambda total, row: total)
 
 
 def _quotient(k: Any, index: Any, divisor: int) -> Any:
@@ -213,9 +214,7 @@ def _folded(k: Any, meta: TensorMeta, c: Convolution, patches: Any) -> Any:
         found, at = _standing(k, c, pixel, inner)
         return k.where(found, planes[(n, channel, *inner, *at)], 0)
 
-    return k.reduce(
-        "sum", meta, c.window.kernel, term, finish=lambda total: k.cast(total, meta.dtype)
-    )
+    return places_summed(k, meta, c.window.kernel, term, lambda total, row: total)
 
 
 def _standing(k: Any, c: Convolution, pixel: Any, place: Any) -> tuple[Any, list[Any]]:
@@ -253,7 +252,7 @@ def _towards_input_in_place(
         return k.where(found, seen * factor, 0)
 
     over = (c.filters, *c.window.kernel)
-    return k.reduce("sum", meta, over, term, finish=lambda total: k.cast(total, meta.dtype))
+    return places_summed(k, meta, over, term, lambda total, row: total)
 
 
 # ------------------------------------------------------------------------------ towards the weight

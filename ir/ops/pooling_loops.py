@@ -14,6 +14,7 @@ import numpy as np
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.ops.window import Ints, Window
+from aotlite.ir.ops.window_loops import FEW, places_best, places_summed, summed
 
 _BEYOND = 2**63 - 1
 """The place of what is beside the image: of equal elements the first one is chosen."""
@@ -39,14 +40,14 @@ def maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, window: Window)
         inside = k.all(k.inside(y, 0, image[0]), k.inside(x, 0, image[1]))
         return _candidate(k, a, (*plane, y, x), inside)
 
-    return _largest(k, metas, window.kernel, parts)
+    whole = all(_is_inside(window, axis, image[axis], out[axis]) for axis in (0, 1))
+    return places_best(k, metas, window.kernel, parts, whole=whole)
 
 
-def _largest(k: Any, metas: tuple[TensorMeta, TensorMeta], over: Ints, parts: Any) -> Any:
-    def finish(value: Any, place: Any) -> Any:
-        return k.cast(value, metas[0].dtype), place
-
-    return k.reduce("pool_max", metas, over, parts, finish=finish)
+def _is_inside(window: Window, axis: int, size: int, count: int) -> bool:
+    """Whether all windows stand on the image along an axis."""
+    last = (count - 1) * window.stride[axis] + window.extent[axis]
+    return window.padding[axis] == 0 and last <= size
 
 
 def _candidate(k: Any, a: Any, at: tuple[Any, ...], inside: Any) -> tuple[Any, Any]:
@@ -104,19 +105,17 @@ class Means:
 def means(k: Any, meta: TensorMeta, a: Any, how: Means) -> Any:
     """The mean of each window."""
     formed = accumulator(meta.dtype)
-    seen: list[Any] = []
 
     def term(row: Any, inner: Any) -> Any:
         plane, *at = _planes(row)
-        seen[:] = at
         y, x = _standing(how.window, at, inner)
         inside = k.all(k.inside(y, 0, how.image[0]), k.inside(x, 0, how.image[1]))
         return k.where(inside, k.cast(a[(*plane, y, x)], formed), 0)
 
-    def finish(total: Any) -> Any:
-        return k.cast(_divided(k, total, _divisor(k, how, *seen)), meta.dtype)
+    def finish(total: Any, row: Any) -> Any:
+        return _divided(k, total, _divisor(k, how, *row[-2:]))
 
-    return k.reduce("sum", meta, how.window.kernel, term, finish=finish)
+    return places_summed(k, meta, how.window.kernel, term, finish)
 
 
 def means_backward(k: Any, meta: TensorMeta, grad: Any, how: Means) -> Any:
@@ -136,7 +135,7 @@ def means_backward(k: Any, meta: TensorMeta, grad: Any, how: Means) -> Any:
         value = k.cast(grad[(*plane, *at)], formed)
         return k.where(k.all(*found), _divided(k, value, _divisor(k, how, *at)), 0)
 
-    return k.reduce("sum", meta, over, term, finish=lambda total: k.cast(total, meta.dtype))
+    return places_summed(k, meta, over, term, lambda total, row: total)
 
 
 def _behind(k: Any, how: Means, axis: int, pixel: Any, back: Any) -> tuple[Any, Any]:
@@ -198,7 +197,8 @@ def even_maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any) -> Any:
         places, inside = _stretched(k, at, inner, (out, image))
         return _candidate(k, a, (*plane, *places), inside)
 
-    return _largest(k, metas, tuple(map(_longest, out, image)), parts)
+    whole = all(size % count == 0 for count, size in zip(out, image, strict=True))
+    return places_best(k, metas, tuple(map(_longest, out, image)), parts, whole=whole)
 
 
 def _stretched(k: Any, at: Any, inner: Any, sides: tuple[Ints, Ints]) -> tuple[list[Any], Any]:
@@ -216,23 +216,26 @@ def even_means(k: Any, meta: TensorMeta, a: Any, *, backward: bool = False) -> A
     formed, here, there = accumulator(meta.dtype), meta.shape[-2:], a.shape[-2:]
     if 0 in meta.shape or 0 in a.shape:
         return k.map(meta, lambda *i: 0)
-    seen: list[Any] = []
 
     def term(row: Any, inner: Any) -> Any:
         plane, *at = _planes(row)
-        seen[:] = at
         places, inside = _stretched(k, at, inner, (here, there))
         value = k.cast(a[(*plane, *places)], formed)
         if backward:
             value = value / _area(k, places, (there, here), formed)
         return k.where(inside, value, 0)
 
-    def finish(total: Any) -> Any:
-        if not backward:
-            total = total / _area(k, seen, (here, there), formed)
-        return k.cast(total, meta.dtype)
+    def finish(total: Any, row: Any) -> Any:
+        return total if backward else total / _area(k, row[-2:], (here, there), formed)
 
-    return k.reduce("sum", meta, tuple(map(_longest, here, there)), term, finish=finish)
+    rows, columns = map(_longest, here, there)
+    if rows * columns > FEW:
+        return places_summed(k, meta, (rows, columns), term, finish)
+
+    def line(row: Any, inner: Any) -> Any:  # as the kernel does, which sums lines first
+        return summed(term, row, [(*inner, step) for step in range(columns)])
+
+    return places_summed(k, meta, (rows,), line, finish)
 
 
 def _area(k: Any, at: Any, sides: tuple[Ints, Ints], dtype: Any) -> Any:
