@@ -1,8 +1,9 @@
 """One kernel as a C function over a range of units: rows, or blocks of the vector axis.
 
 Loops from outside: units (which run in parallel), inner axes, the vector axis. What is computed in
-which pass is decided in `emit_passes.py`, where loops are split in `emit_segments.py`, how points
-are computed in `emit_body.py`. Spec: `specs/c_printer.md`.
+which pass is decided in `emit_passes.py`, where loops are split in `emit_splitting.py`, what goes
+through local memory in `emit_staging.py`, how points are computed in `emit_body.py`.
+Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from aotlite.backends.cpu.emit_body import HIDDEN, Body, Partial, Work
+from aotlite.backends.cpu.emit_body import Body, Partial, Work
 from aotlite.backends.cpu.emit_geometry import geometry
 from aotlite.backends.cpu.emit_loops import (
     Range,
-    clipped,
     for_loop,
     in_steps,
     of_point,
@@ -27,10 +27,11 @@ from aotlite.backends.cpu.emit_passes import (
     passes,
     with_values,
 )
-from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Place, Scope
-from aotlite.backends.cpu.emit_segments import Part, folded, parts, with_chosen_addresses
-from aotlite.backends.cpu.emit_tiles import ACROSS, LEAST, TILE, is_across, loads_across
-from aotlite.backends.cpu.emit_types import from_memory, memory_type
+from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Scope
+from aotlite.backends.cpu.emit_segments import parts, with_chosen_addresses
+from aotlite.backends.cpu.emit_splitting import Loop, Splitter
+from aotlite.backends.cpu.emit_staging import Stager
+from aotlite.backends.cpu.emit_tiles import TILE
 from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, loads_of
 from aotlite.backends.loops.rewrite import replaced, without_lets
@@ -38,18 +39,11 @@ from aotlite.ir.dtypes import DType
 
 SCRATCH = 1 << 16
 """Bytes of local arrays for values that are kept between passes."""
-SWITCHES = 3
-"""Conditions of outer loops by which one loop becomes several."""
 
-BIG = 1 << 25
-"""Bytes from which on results are stored past the caches."""
-LINE = 512
-"""Points whose results are stored past the caches at once."""
+FEW = 80
+"""Scalars up to which a loop in lanes is printed for each part between moving places."""
 TOGETHER = 4
 """Inner points that are added to partial results at once, where those lie in an array."""
-
-Loop = Callable[[Work, Scope, Range], None]
-"""Prints a loop over a range of the innermost axis."""
 
 
 class KernelPrinter:
@@ -59,7 +53,6 @@ class KernelPrinter:
         self, kernel: Kernel, kinds: dict[int, DType], facts: Facts, library: Library
     ) -> None:
         self.facts, self.kinds, self.library = facts, kinds, library
-        self.loaded = {load.args[0] for load in loads_of(kernel)}
         self.loops = geometry(kernel, facts.extents)
         body = self._prepared(kernel)
         self._set_axes(body)
@@ -68,6 +61,9 @@ class KernelPrinter:
         self.function = Scope(None)
         self.row = Scope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
+        self.splitter = Splitter(self.loops, facts, self.body)
+        loaded = frozenset(load.args[0] for load in loads_of(kernel))
+        self.stager = Stager(self.splitter, self.body, library, loaded)
 
     def _prepared(self, kernel: Kernel) -> list[Statement]:
         body = list(without_lets(kernel).body)
@@ -145,16 +141,19 @@ class KernelPrinter:
         """Stores of row level, and the row-level values along the vector axis that passes use."""
         work = self._renamed(Work(stores=tuple(stores)))
         if self.loops.vector is None:
-            self._unswitched(work, self.row, lambda w, scope: self.body.stores(w.stores, scope))
+            self.splitter.unswitched(work, self.row, self._store_row)
             return
         vectors = [value for each in following for value in self._vectors_of(each)]
         saved = [(value, self.body.keep(value, inner=False)) for value in dict.fromkeys(vectors)]
         work = Work(saved=tuple(saved), stores=work.stores)
+        loop = self._vector_loop(lambda reduce: "")
         if self.loops.tile is not None and stores:
-            loop = self._vector_loop(lambda reduce: "")
-            self._tiled(work, self.row, self.loops.tile, loop)
+            self.stager.tiled(work, self.row, self.loops.tile, self._block(), loop)
         elif saved or stores:
-            self._streamed(work, self.row, self._block(), self._vector_loop(lambda reduce: ""))
+            self.stager.streamed(work, self.row, self._block(), loop)
+
+    def _store_row(self, work: Work, scope: Scope) -> None:
+        self.body.stores(work.stores, scope)
 
     def _vectors_of(self, each: Pass) -> list[Scalar]:
         """The uppermost operations of row level that vary along the vector axis."""
@@ -192,7 +191,7 @@ class KernelPrinter:
         leaves = [self.body.keep(scalar, inner=True) for scalar in new]
         values = [value for value, _ in work.saved]
         work = Work(work.scans, tuple(zip(values, leaves, strict=True)), work.reduces, work.stores)
-        if self.loops.vector is not None and self._has_inner_tiles(work):
+        if self.loops.vector is not None and self.stager.has_inner_tiles(work):
             self._nest(work, self.loops.inner[:-1], self._inner_tiles)
         elif self.loops.vector is not None and self._is_plain(work):
             self._nest(work, self.loops.inner[:-1], self._several)
@@ -233,7 +232,7 @@ class KernelPrinter:
             self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
             outside.lines += for_loop(k, place, scope)
 
-        self._streamed(work, parent, (0, self.facts.extents[k]), loop)
+        self.stager.streamed(work, parent, (0, self.facts.extents[k]), loop)
 
     def _lanes(self, work: Work, parent: Scope) -> None:
         """As many points at once as there are partial results."""
@@ -241,32 +240,53 @@ class KernelPrinter:
         lanes = max([reduce.lanes for reduce in work.reduces])
 
         def loop(part: Work, outside: Scope, place: Range) -> None:
-            begin, end = int(place[0]), int(place[1])
-            first, last = -(-begin // lanes) * lanes, end // lanes * lanes
-            if last < first:
-                self._lane_loop(part, outside, (begin, end), lanes)
-                return
-            self._lane_loop(part, outside, (begin, first), lanes)
-            if first < last:
-                inside = Scope(outside)
-                self._lane_loop(part, inside, ("base", f"base + {lanes}"), lanes)
-                head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
-                outside.lines += [head, *inside.lines, "}"]
-            self._lane_loop(part, outside, (last, end), lanes)
+            if isinstance(place[0], int) and isinstance(place[1], int):
+                self._lane_loops(part, outside, (place[0], place[1]), lanes)
+            else:
+                self._moved_lane_loops(part, outside, place, lanes)
 
-        self._split(work, parent, (0, self.facts.extents[k]), loop, moving=False)
+        few = len(self.facts.in_order(work.roots)) <= FEW
+        self.splitter.split(work, parent, (0, self.facts.extents[k]), loop, moving=few)
 
-    def _lane_loop(self, work: Work, parent: Scope, place: Range, lanes: int) -> None:
-        """Points of different lanes."""
+    def _lane_loops(self, work: Work, parent: Scope, place: tuple[int, int], lanes: int) -> None:
+        """The points up to lane 0, then all lanes at once, then those that are left."""
         begin, end = place
-        if begin == end:
+        first, last = -(-begin // lanes) * lanes, end // lanes * lanes
+        if last < first:
+            first = last = end
+        below = begin // lanes * lanes
+        self._lane_loop(work, parent, str(below), (begin - below, first - below))
+        if first < last:
+            inside = Scope(parent)
+            self._lane_loop(work, inside, "base", (0, lanes))
+            head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
+            parent.lines += [head, *inside.lines, "}"]
+        self._lane_loop(work, parent, str(last), (0, end - last))
+
+    def _moved_lane_loops(self, work: Work, parent: Scope, place: Range, lanes: int) -> None:
+        """The same where bounds are known when the kernel runs."""
+        names = [self.body.writer.fresh() for _ in range(6)]
+        begin, end, first, last, below, above = names
+        parent.lines += [
+            f"const i64 {begin} = {place[0]}, {end} = {place[1]};",
+            f"const i64 {below} = {begin} & -{lanes};",
+            f"const i64 {first} = least({end}, ({begin} + {lanes - 1}) & -{lanes});",
+            f"const i64 {last} = most({first}, {end} & -{lanes});",
+            f"const i64 {above} = {last} & -{lanes};",
+        ]
+        self._lane_loop(work, parent, below, (f"{begin} - {below}", f"{first} - {below}"))
+        inside = Scope(parent)
+        self._lane_loop(work, inside, "base", (0, lanes))
+        head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
+        parent.lines += [head, *inside.lines, "}"]
+        self._lane_loop(work, parent, above, (f"{last} - {above}", f"{end} - {above}"))
+
+    def _lane_loop(self, work: Work, parent: Scope, base: str, bounds: Range) -> None:
+        """Points of different lanes."""
+        if bounds[0] == bounds[1]:
             return
         k = self.loops.inner[-1]
         scope = Scope(parent, 1 << k)
-        bounds, base = (0, lanes), str(begin)
-        if isinstance(begin, int):
-            below = begin // lanes * lanes
-            bounds, base = (begin - below, int(end) - below), str(below)
         scope.lines.append(f"const i64 i{k} = {base} + lane;")
         self.body.point(work, scope, lambda reduce: "[lane]")
         head = f"for (i64 lane = {bounds[0]}; lane < {bounds[1]}; ++lane) {{"
@@ -276,7 +296,7 @@ class KernelPrinter:
         """A block of the vector axis at one inner point."""
         if any(reduce.lanes > 1 for reduce in work.reduces):
             parent.lines.append(f"const i64 point = {self.body.number(parent)};")
-        self._streamed(work, parent, self._block(), self._vector_loop(self._of_block))
+        self.stager.streamed(work, parent, self._block(), self._vector_loop(self._of_block))
 
     def _of_block(self, reduce: Reduce) -> str:
         column = f"i{self.loops.vector} - v0"
@@ -288,28 +308,18 @@ class KernelPrinter:
         """Blocks in tiles of the vector axis and the last inner axis."""
         k = self.loops.inner[-1]
         inside = Scope(parent)
-        self._tiled(work, inside, k, self._vector_loop(self._of_block))
+        loop = self._vector_loop(self._of_block)
+        self.stager.tiled(work, inside, k, self._block(), loop)
         parent.lines += in_steps("u", (0, self.facts.extents[k]), TILE, inside.lines)
-
-    def _has_inner_tiles(self, work: Work) -> bool:
-        """Whether operands of a pass lie across along the last inner axis."""
-        k, last = self.loops.vector or 0, self.loops.inner[-1]
-        if min(self.facts.extents[k], self.facts.extents[last]) < LEAST:
-            return False
-        if any(reduce.lanes > 1 for reduce in work.reduces):
-            return False
-        loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
-        stored = any(is_across(store, k, last) for store in work.stores)
-        return stored or any(self.facts.safe(x) for x in loads_across(loads, k, last))
 
     def _is_plain(self, work: Work) -> bool:
         """Whether a pass only sums along its inner axes, in order and without conditions."""
         k, last = self.loops.innermost or 0, self.loops.inner[-1]
-        if work.scans or work.saved or work.stores or self._switch(work) is not None:
+        if work.scans or work.saved or work.stores or self.splitter.switch(work) is not None:
             return False
         if any(reduce.lanes > 1 for reduce in work.reduces):
             return False
-        split = any(len(each) > 1 for each in parts(work.roots, k, moving=True))
+        split = any(len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed))
         return self.facts.extents[last] >= 2 * TOGETHER and not split
 
     def _several(self, work: Work, parent: Scope) -> None:
@@ -348,152 +358,3 @@ class KernelPrinter:
             outside.lines += for_loop(k, place, scope)
 
         return loop
-
-    # --- stores past the caches
-    def _streamed(self, work: Work, parent: Scope, whole: Range, loop: Loop) -> None:
-        """A loop whose big results go to a short line first, which is then stored at once."""
-        big = [store for store in work.stores if self._is_big(store, work)]
-        if not big:
-            self._split(work, parent, whole, loop)
-            return
-        self.library.streams = True
-        k = self.loops.innermost or 0
-        part = Scope(parent)
-        for store in big:
-            line = f"line{store.buffer}"
-            kind = memory_type(self.kinds[store.buffer])
-            self.row.lines.append(f"{kind} {line}[{LINE}] __attribute__((aligned(64)));")
-            self.body.lines[store.buffer] = f"{line}[i{k} - x0]"
-        self._split(work, part, ("x0", "x1"), loop)
-        part.positions[k] = "x0"
-        for store in big:
-            del self.body.lines[store.buffer]
-            size = self.kinds[store.buffer].itemsize
-            place = f"b{store.buffer} + {self.body.writer.address(store.address, part)}"
-            part.lines.append(f"stream({place}, line{store.buffer}, (x1 - x0) * {size});")
-        parent.lines += in_steps("x", whole, LINE, part.lines)
-
-    def _is_big(self, store: Store, work: Work) -> bool:
-        """Whether a store is of one run of a buffer that no cache holds."""
-        k, number = self.loops.innermost or 0, store.buffer
-        size = self.facts.sizes[number] * self.kinds[number].itemsize
-        alone = sum(each.buffer == number for each in work.stores) == 1
-        plain = not store.address.dynamic and store.combine is None
-        in_run = plain and alone and store.address.coefficients[k] == 1
-        return in_run and size >= BIG and number not in self.loaded
-
-    # --- tiles
-    def _tiled(self, work: Work, parent: Scope, tile: int, loop: Loop) -> None:
-        """Tiles of the vector axis and another one, through which goes what lies across."""
-        self.library.tiles = True
-        k = self.loops.vector or 0
-        part = Scope(parent)
-        part.positions.update({k: "w0", tile: "u0"})
-        loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
-        memo: dict[Scalar, Scalar] = {}
-        for load in loads_across(loads, k, tile):
-            if self.facts.safe(load):
-                memo[load] = self._staged(load, part, tile)
-        work = work.changed(lambda root: replaced(root, memo))
-        out = [store for store in work.stores if is_across(store, k, tile)]
-        for store in out:
-            kind = self.kinds[store.buffer]
-            self.body.lines[store.buffer] = self._tile(f"out{store.buffer}", kind, tile)
-        row = Scope(part, 1 << tile)
-        row.positions.update({tile: f"i{tile}", k: f"i{k}"})
-        self._streamed(work, row, ("w0", "w1"), loop)
-        part.lines += [f"for (i64 i{tile} = u0; i{tile} < u1; ++i{tile}) {{", *row.lines, "}"]
-        for store in out:
-            del self.body.lines[store.buffer]
-            self._unstaged(store, part)
-        parent.lines += in_steps("w", self._block(), ACROSS, part.lines)
-
-    def _tile(self, text: str, dtype: DType, tile: int) -> str:
-        """Declares a tile; the C text of its element."""
-        kind, size = memory_type(dtype), TILE * ACROSS
-        self.row.lines.append(f"{kind} {text}[{size}] __attribute__((aligned(64)));")
-        return f"{text}[(i{tile} - u0) * {ACROSS} + i{self.loops.vector} - w0]"
-
-    def _staged(self, load: Scalar, part: Scope, tile: int) -> Scalar:
-        """Transposes what a load reads into a tile; the name that it has there."""
-        number, address = load.args
-        k, dtype = self.loops.vector or 0, load.dtype
-        leaf = self.body.new_name(dtype)
-        text = f"tile{leaf.args[0] - HIDDEN}"
-        element = from_memory(dtype, self._tile(text, dtype, tile))
-        axes = 1 << k | 1 << tile
-        self.facts.name_axes[leaf.args[0]] = axes
-        self.body.writer.places[leaf] = Place(axes, lambda scope: element, dtype)
-        place = self.body.writer.address(address, part)
-        size, step = dtype.itemsize, address.coefficients[k]
-        part.lines.append(
-            f"transposed_{size}((const void *)(b{number} + {place}), {step}, (void *){text}, "
-            f"{ACROSS}, w1 - w0, u1 - u0);"
-        )
-        return leaf
-
-    def _unstaged(self, store: Store, part: Scope) -> None:
-        """Transposes a tile to where a store belongs."""
-        number, address = store.buffer, store.address
-        place = self.body.writer.address(address, part)
-        size, step = self.kinds[number].itemsize, address.coefficients[self.loops.vector or 0]
-        part.lines.append(
-            f"transposed_{size}((const void *)out{number}, {ACROSS}, "
-            f"(void *)(b{number} + {place}), {step}, u1 - u0, w1 - w0);"
-        )
-
-    # --- splitting
-    def _split(
-        self, work: Work, parent: Scope, whole: Range, loop: Loop, *, moving: bool = True
-    ) -> None:
-        """A loop along the innermost axis, in parts in which its conditions are known."""
-        k = self.loops.innermost or 0
-        for part in parts(work.roots, k, moving=False)[0]:
-            place = clipped(whole, part, "")
-            if place is None:
-                continue
-            own = work.changed(folded(part.truths)) if part.truths else work
-            moved = parts(own.roots, k, moving=moving)[1]
-            base = self._base(moved[0], parent) if len(moved) > 1 else ""
-            for inside in moved:
-                bounds = clipped(place, inside, base)
-                inner = own.changed(folded(inside.truths)) if inside.truths else own
-                if bounds is not None:
-                    self._unswitched(
-                        inner,
-                        parent,
-                        lambda w, scope, b=bounds: loop(w, scope, b),  # type: ignore[misc]
-                    )
-
-    def _base(self, part: Part, parent: Scope) -> str:
-        """The name of where conditions change that depend on other axes."""
-        terms = [f"{parent.position(k)} * ({c})" for k, c in part.base]
-        name = self.body.writer.fresh()
-        parent.lines.append(f"const i64 {name} = {' + '.join(terms)};")
-        return name
-
-    def _unswitched(
-        self, work: Work, parent: Scope, loop: Callable[[Work, Scope], None], depth: int = 0
-    ) -> None:
-        """A loop for each truth of a condition that does not change in it and guards loads."""
-        condition = self._switch(work) if depth < SWITCHES else None
-        if condition is None:
-            loop(work, parent)
-            return
-        text = self.body.writer.value(condition, parent)
-        lines = []
-        for head, truth in ((f"if ({text}) {{", True), ("} else {", False)):
-            inside = Scope(parent, branch=True)
-            change = folded({condition: truth})
-            self._unswitched(work.changed(change), inside, loop, depth + 1)
-            lines += [head, *inside.lines]
-        parent.lines += [*lines, "}"]
-
-    def _switch(self, work: Work) -> Scalar | None:
-        k = self.loops.innermost
-        bit = 0 if k is None else 1 << k
-        for scalar in self.facts.in_order(work.roots):
-            if self.facts.is_lazy(scalar) and not self.facts.axes(scalar.args[0]) & bit:
-                condition: Scalar = scalar.args[0]
-                return condition
-        return None

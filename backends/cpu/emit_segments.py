@@ -25,8 +25,10 @@ from aotlite.backends.loops.expr import (
 )
 from aotlite.ir import dtypes
 
-Base = tuple[tuple[int, int], ...]
-"""(axis, coefficient) pairs."""
+Base = tuple[tuple[int | Scalar, int], ...]
+"""Pairs of an axis, or of a value that does not change in the loop, and its coefficient."""
+Fixed = Callable[[Scalar], bool]
+"""Whether an integer value does not change in a loop and may be computed before it."""
 FLIPS = 6
 """A loop is split at so many places at most: every part is a text of its own."""
 _OPPOSITE = {"gt": "lt", "ge": "le"}
@@ -58,21 +60,21 @@ class Part:
     truths: Mapping[Scalar, bool]
 
 
-def parts(roots: Iterable[Scalar], axis: int, *, moving: bool) -> list[list[Part]]:
+def parts(roots: Iterable[Scalar], axis: int, fixed: Fixed | None) -> list[list[Part]]:
     """How to split a loop along an axis: parts by constant flips, then by flips of one base.
 
-    The first list splits the whole loop, the second each of its parts. `moving` allows flips that
-    depend on other axes.
+    The first list splits the whole loop, the second each of its parts. `fixed` allows flips that
+    depend on other axes and on values.
     """
     found: dict[Base, list[Condition]] = {}
     for scalar in walk(roots):
         if scalar.op in COMPARISONS and scalar.args[0].dtype is dtypes.int64:
-            condition = _condition(scalar, axis)
+            condition = _condition(scalar, axis, fixed)
             if condition is not None:
                 found.setdefault(condition.base, []).append(condition)
-    fixed = found.pop((), [])
-    moved = next(iter(found.values()), []) if moving else []
-    return [_parts((), fixed), _parts(moved[0].base if moved else (), moved)]
+    still = found.pop((), [])
+    moved = next(iter(found.values()), []) if fixed is not None else []
+    return [_parts((), still), _parts(moved[0].base if moved else (), moved)]
 
 
 def _parts(base: Base, conditions: list[Condition]) -> list[Part]:
@@ -112,26 +114,30 @@ def _logic(scalar: Scalar) -> Scalar | None:
 
 
 # --------------------------------------------------------------------------------- affine forms
-Form = tuple[dict[int, int], int]
-"""Coefficients of axes, and a constant."""
+Form = tuple[dict[int | Scalar, int], int]
+"""Coefficients of axes and of values that are not looked into, and a constant."""
+FAR = 1 << 40
+"""Values beyond this are as good as this, as places to split loops at."""
 
 
-def form(scalar: Scalar) -> Form | None:
-    """An integer value as an affine form of axes, if it is one."""
+def form(scalar: Scalar, fixed: Fixed | None) -> Form | None:
+    """An integer value as an affine form, if it is one."""
     match scalar.op:
         case "const":
             return {}, int(scalar.args[0])
         case "axis":
             return {scalar.args[0]: 1}, 0
         case "neg":
-            return _scaled(form(scalar.args[0]), -1)
+            return _scaled(form(scalar.args[0], fixed), -1)
         case "add" | "sub":
-            second = _scaled(form(scalar.args[1]), 1 if scalar.op == "add" else -1)
-            return _added(form(scalar.args[0]), second)
+            second = _scaled(form(scalar.args[1], fixed), 1 if scalar.op == "add" else -1)
+            return _added(form(scalar.args[0], fixed), second)
         case "mul":
-            a, b = form(scalar.args[0]), form(scalar.args[1])
+            a, b = form(scalar.args[0], fixed), form(scalar.args[1], fixed)
             if a is not None and b is not None and not (a[0] and b[0]):
                 return _scaled(a, b[1]) if a[0] else _scaled(b, a[1])
+        case _ if fixed is not None and fixed(scalar):
+            return {scalar: 1}, 0
     return None
 
 
@@ -148,9 +154,9 @@ def _added(a: Form | None, b: Form | None) -> Form | None:
     return {k: c for k, c in total.items() if c}, a[1] + b[1]
 
 
-def _condition(scalar: Scalar, axis: int) -> Condition | None:
+def _condition(scalar: Scalar, axis: int, fixed: Fixed | None) -> Condition | None:
     """How a comparison goes along an axis, if it is one of affine forms that vary along it."""
-    a, b = form(scalar.args[0]), form(scalar.args[1])
+    a, b = form(scalar.args[0], fixed), form(scalar.args[1], fixed)
     op = scalar.op
     if op in _OPPOSITE:
         a, b, op = b, a, _OPPOSITE[op]
@@ -159,10 +165,13 @@ def _condition(scalar: Scalar, axis: int) -> Condition | None:
         return None
     rest, number = dict(apart[0]), apart[1]
     step = rest.pop(axis)
-    if rest and abs(step) != 1:
+    values = [k for k in rest if not isinstance(k, int)]
+    if rest and abs(step) != 1 or values and (len(rest) > 1 or abs(rest[values[0]]) != 1):
         return None
     sign = -1 if step > 0 else 1
-    base = tuple(sorted((k, sign * c) for k, c in rest.items()))
+    base = tuple([(k, sign * c) for k, c in sorted(rest.items(), key=str)])
+    if abs(number) >= FAR // 2:
+        return None
     return _flips(scalar, op, base, (step, number))
 
 

@@ -87,6 +87,22 @@ def masked(n: int) -> Program:
     return program(((n, n), 1, 1), body, {0: size}, {1: size, 2: size})
 
 
+def picked(rows: int, n: int, lanes: int) -> Program:
+    """One of each row by its number, and what is left of it; some numbers are none of a row."""
+    x = load(0, Affine((n, 1)), float32)
+    number = load(1, Affine((1, 0)), dtypes.int64) * 16
+    here = make("eq", number, axis(1))
+    body: list[Statement] = [
+        Reduce((0,), "sum", (where(here, x, const(0.0, float32)),), lanes),
+        Reduce((1,), "sum", (where(axis(1) < number + 5, x, const(1.0, float32)),), lanes),
+        Store(2, Affine((n, 1)), where(here, const(0.0, float32), x - name(0, float32))),
+        Store(3, Affine((1, 0)), name(1, float32), each_row=True),
+    ]
+    inputs = {0: (float32, rows * n), 1: (dtypes.int64, rows)}
+    outputs = {2: (float32, rows * n), 3: (float32, rows)}
+    return program(((rows, n), 1, 1), body, inputs, outputs)
+
+
 def windows(n: int) -> Program:
     """The sum of padded windows of three by three: conditions of inner and outer axes."""
     i, j = axis(0) + axis(2) - 1, axis(1) + axis(3) - 1
@@ -187,6 +203,8 @@ CHOSEN = {
     "columns_across_kept": columns_across(70, 140, True),
     "in_place": in_place(77),
     "masked": masked(37),
+    "picked": picked(30, 37, 8),
+    "picked_in_order": picked(30, 37, 1),
     "windows": windows(19),
     "joined": joined(13),
     "scattered": scattered(50),

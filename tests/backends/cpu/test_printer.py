@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import emit_kernel
+from aotlite.backends.cpu import emit_staging
 from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import Kind, Program, Statement, Store
 from aotlite.ir.dtypes import uint8
@@ -62,8 +62,8 @@ def test_drawn_kernels_give_the_bits_of_the_interpreter() -> None:
 
 def test_results_stored_past_the_caches_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every result is big, and lines are short."""
-    monkeypatch.setattr(emit_kernel, "BIG", 0)
-    monkeypatch.setattr(emit_kernel, "LINE", 24)
+    monkeypatch.setattr(emit_staging, "BIG", 0)
+    monkeypatch.setattr(emit_staging, "LINE", 24)
     cases = {**chosen(), **drawn(range(40, 48))}
     assert [] == differences(cases, contract=False)
 

@@ -1,0 +1,95 @@
+"""Splits loops of a kernel where conditions change, and chooses between loops by outer conditions.
+
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aotlite.backends.cpu.emit_body import Body, Work
+from aotlite.backends.cpu.emit_geometry import Geometry
+from aotlite.backends.cpu.emit_loops import Range, clipped
+from aotlite.backends.cpu.emit_scalar import Facts, Scope
+from aotlite.backends.cpu.emit_segments import FAR, Part, folded, parts
+from aotlite.backends.loops.expr import Scalar
+
+SWITCHES = 3
+"""Conditions of outer loops by which one loop becomes several."""
+
+Loop = Callable[[Work, Scope, Range], None]
+"""Prints a loop over a range of the innermost axis."""
+
+
+class Splitter:
+    """Prints one loop as several, in each of which more conditions are known."""
+
+    def __init__(self, loops: Geometry, facts: Facts, body: Body) -> None:
+        self.loops, self.facts, self.body = loops, facts, body
+
+    def split(
+        self, work: Work, parent: Scope, whole: Range, loop: Loop, *, moving: bool = True
+    ) -> None:
+        """A loop along the innermost axis, in parts in which its conditions are known."""
+        k = self.loops.innermost or 0
+        fixed = self.is_fixed if moving else None
+        for part in parts(work.roots, k, None)[0]:
+            place = clipped(whole, part, "")
+            if place is None:
+                continue
+            own = work.changed(folded(part.truths)) if part.truths else work
+            moved = parts(own.roots, k, fixed)[1]
+            base = self._base(moved[0], parent) if len(moved) > 1 else ""
+            for inside in moved:
+                bounds = clipped(place, inside, base)
+                inner = own.changed(folded(inside.truths)) if inside.truths else own
+                if bounds is not None:
+                    self.unswitched(
+                        inner,
+                        parent,
+                        lambda w, scope, b=bounds: loop(w, scope, b),  # type: ignore[misc]
+                    )
+
+    def is_fixed(self, scalar: Scalar) -> bool:
+        """Whether a value does not change in the innermost loop and may be computed before it."""
+        bit = 1 << (self.loops.innermost or 0)
+        return not self.facts.axes(scalar) & bit and self.facts.safe(scalar)
+
+    def _base(self, part: Part, parent: Scope) -> str:
+        """The name of where conditions change that depend on other axes, or on a value."""
+        terms = []
+        for term, coefficient in part.base:
+            if isinstance(term, int):
+                text = parent.position(term)
+            else:
+                text = f"least(most({self.body.writer.value(term, parent)}, -{FAR}), {FAR})"
+            terms.append(f"{text} * ({coefficient})")
+        name = self.body.writer.fresh()
+        parent.lines.append(f"const i64 {name} = {' + '.join(terms)};")
+        return name
+
+    def unswitched(
+        self, work: Work, parent: Scope, loop: Callable[[Work, Scope], None], depth: int = 0
+    ) -> None:
+        """A loop for each truth of a condition that does not change in it and guards loads."""
+        condition = self.switch(work) if depth < SWITCHES else None
+        if condition is None:
+            loop(work, parent)
+            return
+        text = self.body.writer.value(condition, parent)
+        lines = []
+        for head, truth in ((f"if ({text}) {{", True), ("} else {", False)):
+            inside = Scope(parent, branch=True)
+            change = folded({condition: truth})
+            self.unswitched(work.changed(change), inside, loop, depth + 1)
+            lines += [head, *inside.lines]
+        parent.lines += [*lines, "}"]
+
+    def switch(self, work: Work) -> Scalar | None:
+        k = self.loops.innermost
+        bit = 0 if k is None else 1 << k
+        for scalar in self.facts.in_order(work.roots):
+            if self.facts.is_lazy(scalar) and not self.facts.axes(scalar.args[0]) & bit:
+                condition: Scalar = scalar.args[0]
+                return condition
+        return None
