@@ -4,11 +4,12 @@ import ctypes
 import os
 import shutil
 import threading
+import time
 
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import library, store
+from aotlite.backends.cpu import library, processes, store
 from aotlite.backends.cpu.library import load, load_c
 from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
 from aotlite.ir.errors import BackendError
@@ -121,8 +122,8 @@ def test_a_forked_child_loads_although_another_thread_was_loading(cache, compile
     find_compiler()
     thread = threading.Thread(target=lambda: load_c(DOUBLE, "double"))
     thread.start()
-    while not (cache.parent / "going").exists():
-        pass
+    while not processes._running:
+        time.sleep(0.001)
 
     def load_in_child():
         assert 42 == load_c(DOUBLE, "double").twice(21)
