@@ -16,7 +16,7 @@ from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.executing import execution, text_of
 from aotlite.backends.cpu.memory import RESULTS
 from aotlite.backends.cpu.once import tell_once
-from aotlite.backends.cpu.runtime import get_num_threads
+from aotlite.backends.cpu.runtime import begin_loading, get_num_threads
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.improve import improved
@@ -54,6 +54,7 @@ class CpuBackend:
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
+        begin_loading()
         clock = _Clock()
         program = clock.timed("lowering", program_of, graph)
         program = clock.timed("fusing", improved, program, get_num_threads())

@@ -68,10 +68,16 @@ typedef struct operands {
     int64_t size; /* bytes of an element */
 } operands;
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define VECTORISED __attribute__((optimize("O3")))
+#else
+#define VECTORISED
+#endif
+
 /* Where there is no BLAS: the same products, by loops that compilers vectorise. */
 #define DEFINE_LOOPS(NAME, REAL)                                                                   \
-    static void NAME(const al_product *p, REAL alpha, const REAL *a, const REAL *b, REAL beta,     \
-                     REAL *restrict c) {                                                           \
+    VECTORISED static void NAME(const al_product *p, REAL alpha, const REAL *a, const REAL *b,     \
+                                REAL beta, REAL *restrict c) {                                     \
         int64_t row_a = p->transpose_a ? 1 : p->lda, step_a = p->transpose_a ? p->lda : 1;         \
         int64_t row_b = p->transpose_b ? 1 : p->ldb, step_b = p->transpose_b ? p->ldb : 1;         \
         for (int64_t i = 0; i < p->m; i++, c += p->ldc, a += row_a) {                              \

@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import attrs
 
+from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.blas import Blas, find_blas
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.memory import physical_memory
@@ -92,6 +93,15 @@ def load_runtime() -> Runtime:
             if not _loaded:
                 _loaded.append(_load())
     return _loaded[0]
+
+
+def begin_loading() -> None:
+    """Lets another thread load the runtime, where nobody has: graphs can be compiled meanwhile.
+
+    Whoever needs it calls `load_runtime`, which waits, or raises.
+    """
+    if not _loaded:
+        in_background(load_runtime)
 
 
 def _load() -> Runtime:

@@ -161,6 +161,14 @@ def test_set_number_reaches_the_runtime_of_the_process():
         set_num_threads(before)
 
 
+def test_runtime_that_is_begun_is_the_one_that_is_loaded():
+    code = (
+        "from aotlite.backends.cpu import runtime as r; r.begin_loading(); r.begin_loading();"
+        "a = r.load_runtime(); r.begin_loading(); print(a is r.load_runtime(), len(r._loaded))"
+    )
+    assert "True 1" == printed(code)
+
+
 def test_limits_for_numpy_s_blas_and_affinity_hold():
     code = "from aotlite.backends.cpu.runtime import *; print(get_num_threads())"
     blas = find_blas()
