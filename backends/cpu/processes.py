@@ -20,6 +20,12 @@ _running: set[tuple[int, int]] = set()
 """(pid of this process, pid of a child that leads a process group)."""
 _exiting = threading.Event()
 
+_starting = threading.Lock()
+"""No fork while a child is started: it would hold the pipe on which its start is waited for."""
+os.register_at_fork(
+    before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release
+)
+
 
 @attrs.frozen
 class Ended:
@@ -56,14 +62,15 @@ def run(command: Sequence[str], folder: str, limit: float) -> Ended:
         return Ended("is not started any more, Python exits")
     with open(os.path.join(folder, "said"), "w+b") as said:
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                cwd=folder,
-                start_new_session=True,
-            )
+            with _starting:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    cwd=folder,
+                    start_new_session=True,
+                )
         except OSError as error:
             return Ended(f"cannot be run: {error.strerror}")
         is_late = _wait(child, limit)

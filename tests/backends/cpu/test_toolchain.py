@@ -2,6 +2,7 @@
 
 import os
 import resource
+import threading
 import time
 from pathlib import Path
 
@@ -132,6 +133,25 @@ def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
         compiled(DOUBLE)
     assert not is_running(int(pid_file.read_text()))
     assert set() == processes._running
+
+
+def test_nothing_is_forked_while_a_compiler_is_started(cache, monkeypatch):
+    """The other process would hold the pipe on which this one waits, for as long as it lives."""
+    find_compiler()
+    real, begun, order = processes.subprocess.Popen, threading.Event(), []
+
+    def slow(*args, **options):
+        begun.set()
+        time.sleep(0.2)
+        order.append("started")
+        return real(*args, **options)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", slow)
+    thread = threading.Thread(target=lambda: compiled(DOUBLE))
+    thread.start()
+    begun.wait()
+    in_child(lambda: order.index("started"))
+    thread.join()
 
 
 def test_no_room_for_temporary_files_is_an_error_that_says_so(cache):
