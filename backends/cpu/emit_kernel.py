@@ -32,8 +32,16 @@ from aotlite.backends.cpu.emit_segments import parts, with_chosen_addresses
 from aotlite.backends.cpu.emit_splitting import Loop, Splitter
 from aotlite.backends.cpu.emit_staging import Stager
 from aotlite.backends.cpu.emit_tiles import TILE
-from aotlite.backends.loops.expr import Scalar
-from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, loads_of
+from aotlite.backends.loops.expr import COMPARISONS, Scalar, walk
+from aotlite.backends.loops.program import (
+    Kernel,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    loads_of,
+    values_of,
+)
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
 
@@ -42,6 +50,8 @@ SCRATCH = 1 << 16
 
 FEW = 80
 """Scalars up to which a loop in lanes is printed for each part between moving places."""
+CHOICES = frozenset(("where", *COMPARISONS))
+"""Operations of kernels whose loops may be split."""
 TOGETHER = 4
 """Inner points that are added to partial results at once, where those lie in an array."""
 
@@ -61,14 +71,18 @@ class KernelPrinter:
         self.function = Scope(None)
         self.row = Scope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
-        self.splitter = Splitter(self.loops, facts, self.body)
+        self.splitter = Splitter(self.loops, facts, self.body, chooses=self.chooses)
         loaded = frozenset(load.args[0] for load in loads_of(kernel))
         self.stager = Stager(self.splitter, self.body, library, loaded)
 
     def _prepared(self, kernel: Kernel) -> list[Statement]:
         body = list(without_lets(kernel).body)
         if self.loops.points == 0:
-            return of_no_points(body)
+            body = of_no_points(body)
+        roots = [value for each in body for value in values_of(each)]
+        self.chooses = any(scalar.op in CHOICES for scalar in walk(roots))
+        if not self.chooses:
+            return body
         k = self.loops.innermost
         bit = 0 if k is None else 1 << k
         plain = Facts(self.facts.extents, self.facts.space)
@@ -319,7 +333,9 @@ class KernelPrinter:
             return False
         if any(reduce.lanes > 1 for reduce in work.reduces):
             return False
-        split = any(len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed))
+        split = self.chooses and any(
+            len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed)
+        )
         return self.facts.extents[last] >= 2 * TOGETHER and not split
 
     def _several(self, work: Work, parent: Scope) -> None:

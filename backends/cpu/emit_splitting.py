@@ -24,13 +24,18 @@ Loop = Callable[[Work, Scope, Range], None]
 class Splitter:
     """Prints one loop as several, in each of which more conditions are known."""
 
-    def __init__(self, loops: Geometry, facts: Facts, body: Body) -> None:
+    def __init__(self, loops: Geometry, facts: Facts, body: Body, *, chooses: bool) -> None:
         self.loops, self.facts, self.body = loops, facts, body
+        self.chooses = chooses
+        """Whether there is any `where`: most kernels have none, and nothing to look for."""
 
     def split(
         self, work: Work, parent: Scope, whole: Range, loop: Loop, *, moving: bool = True
     ) -> None:
         """A loop along the innermost axis, in parts in which its conditions are known."""
+        if not self.chooses:
+            loop(work, parent, whole)
+            return
         k = self.loops.innermost or 0
         fixed = self.is_fixed if moving else None
         for part in parts(work.roots, k, None)[0]:
@@ -86,6 +91,8 @@ class Splitter:
         parent.lines += [*lines, "}"]
 
     def switch(self, work: Work) -> Scalar | None:
+        if not self.chooses:
+            return None
         k = self.loops.innermost
         bit = 0 if k is None else 1 << k
         for scalar in self.facts.in_order(work.roots):

@@ -19,6 +19,8 @@ from aotlite.ir.dtypes import DType
 
 BIG = 1 << 25
 """Bytes from which on results are stored past the caches."""
+RUN = 1024
+"""Bytes of a run from which on it is stored so: of short ones too many are parts of lines."""
 LINE = 512
 """Points whose results are stored past the caches at once."""
 
@@ -60,11 +62,12 @@ class Stager:
     def _is_big(self, store: Store, work: Work) -> bool:
         """Whether a store is of one run of a buffer that no cache holds."""
         k, number = self.loops.innermost or 0, store.buffer
-        size = self.facts.sizes[number] * self.kinds[number].itemsize
+        itemsize = self.kinds[number].itemsize
+        size, run = self.facts.sizes[number] * itemsize, self.facts.extents[k] * itemsize
         alone = sum(each.buffer == number for each in work.stores) == 1
         plain = not store.address.dynamic and store.combine is None
         in_run = plain and alone and store.address.coefficients[k] == 1
-        return in_run and size >= BIG and number not in self.loaded
+        return in_run and size >= BIG and run >= RUN and number not in self.loaded
 
     # --- tiles
     def has_inner_tiles(self, work: Work) -> bool:

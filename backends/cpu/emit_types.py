@@ -128,8 +128,9 @@ INLINE void stream(void *to, const void *from, i64 bytes)
 #ifdef PAST_CACHES
     typedef f32 aligned __attribute__((vector_size(32), may_alias));
     typedef f32 line __attribute__((vector_size(32), may_alias, aligned(1)));
-    const i64 before = least(-(u64)to & 31, bytes);
-    const i64 end = before + ((bytes - before) & ~(i64)31);
+    /* Lines that are stored past the caches in parts cost more than they save. */
+    const i64 before = least(-(u64)to & 63, bytes);
+    const i64 end = before + ((bytes - before) & ~(i64)63);
     u8 *t = to;
     const u8 *f = from;
     if (before) __builtin_memcpy(t, f, before);
