@@ -19,6 +19,7 @@ from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.program import Kernel, Program, loads_of, stores_of, values_of
 from aotlite.backends.loops.rewrite import moved_body, without_unit_axes
+from aotlite.backends.loops.selected import with_selected
 
 
 def canonical(program: Program) -> Program:
@@ -36,6 +37,7 @@ def canonical_kernel(kernel: Kernel) -> Kernel:
     body = decided(kernel.body, kernel.extents)
     if body != kernel.body:
         kernel = Kernel(kernel.name, kernel.extents, kernel.space, body)
+    kernel = with_selected(kernel)
     if len(kernel.extents) < 2:
         return kernel
     addresses = _addresses(kernel)

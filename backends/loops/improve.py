@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.columns import with_columns
+from aotlite.backends.loops.filled import with_fills
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.schedule import scheduled
@@ -16,4 +17,5 @@ from aotlite.backends.loops.split import split
 
 def improved(program: Program, threads: int) -> Program:
     """The program as a printer should have it, for so many threads."""
-    return scheduled(split(with_columns(canonical(fused(program)), threads), threads))
+    program = with_fills(with_columns(canonical(fused(program)), threads))
+    return scheduled(split(program, threads))

@@ -14,8 +14,9 @@ import attrs
 
 from aotlite.backends.loops.affine import Bounds, Forms, Split, identity, solve, whole
 from aotlite.backends.loops.conditions import executed
-from aotlite.backends.loops.cost import FLOP, MOST_BUFFERS, operations, points
+from aotlite.backends.loops.cost import FLOP, LONG_ROW, MOST_BUFFERS, operations, points
 from aotlite.backends.loops.expr import Affine, Scalar, const, walk, with_operands
+from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.program import (
     Kernel,
     Kind,
@@ -35,6 +36,7 @@ from aotlite.backends.loops.rewrite import (
     without_lets,
     without_unit_axes,
 )
+from aotlite.backends.loops.schedule import lies_across, vector_axis
 
 
 @attrs.frozen(eq=False)
@@ -154,7 +156,7 @@ class _Inliner:
                 return forms
             if forms is not None:
                 new = found.at(forms, len(kernel.extents))
-                if self._is_unchanged(found, new, kernel, place):
+                if self._is_unchanged(found, new, kernel, place) and not _jumps(new, kernel):
                     memo[value] = new
                     streams |= found.loads
         return attrs.evolve(kernel, body=replaced_body(kernel.body, memo))
@@ -173,6 +175,15 @@ def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
     addresses = {store.address for store in stores_of(kernel) if store.buffer == number}
     loads = [each for each in walk([value]) if each.op == "load" and each.args[0] == number]
     return all({each.args[1]} == addresses for each in loads)
+
+
+def _jumps(value: Scalar, kernel: Kernel) -> bool:
+    """Whether a reduction would have to load across what a pointwise kernel can transpose."""
+    if kernel.space == len(kernel.extents) or points(kernel) <= LONG_ROW:
+        return False
+    vector = vector_axis(kernel)
+    loads = facts(value).loads
+    return any(lies_across(load.args[1], vector, kernel.extents) for load in loads)
 
 
 def _forms(

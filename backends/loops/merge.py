@@ -43,6 +43,7 @@ from aotlite.backends.loops.rewrite import (
     replaced_body,
     split_axis,
 )
+from aotlite.backends.loops.schedule import across
 
 
 def merged(first: Kernel, second: Kernel) -> Kernel | None:
@@ -69,7 +70,7 @@ def _merged(first: Kernel, second: Kernel) -> Kernel | Split | None:
             wanted = pair
         elif pair is not None:
             kernel = joined(*pair)
-            if kernel is not None and not is_too_big(kernel) and not _is_slower(pair, kernel):
+            if kernel is not None and not is_too_big(kernel) and not _is_slower((first, second), kernel):
                 return kernel
     return wanted
 
@@ -148,10 +149,20 @@ def _keeps_memory(kernel: Kernel) -> bool:
 # ------------------------------------------------------------------------------------------- cost
 def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
     """Whether the one kernel has to go over its rows again where that is dear."""
-    if is_flexible(kernel) or _passes(kernel.body) <= max(_passes(each.body) for each in pair):
+    if is_flexible(kernel):
+        return False
+    if points(kernel) > LONG_ROW and _lies_across_now(pair, kernel):
+        return True
+    if _passes(kernel.body) <= max(_passes(each.body) for each in pair):
         return False
     few = rows(kernel) < FEW_ROWS and inner_points(kernel) > LONG_ROW
     return few or row_bytes(kernel) > KEPT_BYTES
+
+
+def _lies_across_now(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
+    """Whether what a kernel without inner axes loads or stores across would be so beside them."""
+    before = sum([across(each) for each in pair if not is_flexible(each)])
+    return across(kernel) > before
 
 
 def _passes(body: tuple[Statement, ...]) -> int:

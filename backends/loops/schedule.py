@@ -16,6 +16,9 @@ from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, l
 PARTIAL_BYTES = 256
 """Of the partial results of one reduction: four registers of 64 bytes."""
 
+SHORT = 8
+"""Points of an axis along which it does not matter how memory lies."""
+
 
 def scheduled(program: Program) -> Program:
     """The program with the vector axis of each kernel chosen."""
@@ -61,6 +64,25 @@ def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple
     for k in gains:
         if abs(address.coefficients[k]) == 1:
             gains[k] += weight
+
+
+def across(kernel: Kernel) -> int:
+    """How many accesses have stride 1 along another axis than the vector axis, and move along it:
+    between neighbours there they jump, unless a printer transposes them through tiles, which is
+    done in kernels without inner axes."""
+    vector = vector_axis(kernel)
+    addresses = [value.args[1] for value in loads_of(kernel)]
+    addresses += [store.address for store in stores_of(kernel)]
+    return sum([lies_across(address, vector, kernel.extents) for address in addresses])
+
+
+def lies_across(address: Affine, vector: int, extents: tuple[int, ...]) -> bool:
+    """Whether an access has stride 1 along another axis than this one."""
+    if abs(address.coefficients[vector]) < 2 or extents[vector] < SHORT:
+        return False
+    return any(
+        abs(c) == 1 and n >= SHORT for c, n in zip(address.coefficients, extents, strict=True)
+    )
 
 
 def _with_lanes(statement: Statement, kernel: Kernel, vector: int) -> Statement:

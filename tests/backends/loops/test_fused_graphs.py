@@ -145,3 +145,12 @@ def test_columns_are_summed_while_rows_are_computed(
     for first, second in zip(memories(before, inputs), memories(after, inputs), strict=True):
         # Sums of 16 values of magnitude up to 20, in float32.
         np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-4)
+
+
+def test_what_lies_across_stays_in_kernels_that_transpose() -> None:
+    """A sum of columns does not take in what loads rows; a small one does."""
+    for size, expected in ((256, 2), (8, 1)):
+        compiled = al.compile(lambda x, y, z: x.t() * y * z)
+        compiled(floats(size, size), al.zeros((size, size)), floats(size))
+        after = fused(program_of(compiled.backward_graph))
+        assert expected == len(after.steps)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 
+import attrs
 import numpy as np
 import pytest
 
 from aotlite.backends.loops import split as splitting
 from aotlite.backends.loops.canonical import canonical
-from aotlite.backends.loops.expr import Affine, load, name
+from aotlite.backends.loops.expr import Affine, axis, const, load, make, name, where
+from aotlite.backends.loops.filled import with_fills
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import allocated, run_program, run_step
@@ -28,7 +31,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.split import split
 from aotlite.backends.loops.verify import verify
-from aotlite.ir.dtypes import float32
+from aotlite.ir.dtypes import DType, float32, int64
 from aotlite.ir.meta import tensor_meta
 from tests.backends.loops.drawn_programs import drawn
 
@@ -156,3 +159,68 @@ def _in_arena(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     for step in program.steps:
         run_step(step, memory)
     return [*[memory[p.buffer] for p in program.outputs if p is not None], *given]
+
+
+def _one_kernel(kernel: Kernel, sizes: tuple[int, int], dtype: DType) -> Program:
+    """A kernel with an int64 input b0, an input b1, and an output b2."""
+    buffers = (
+        Buffer(0, int64, sizes[0], Kind.INPUT),
+        Buffer(1, dtype, sizes[0], Kind.INPUT),
+        Buffer(2, dtype, sizes[1], Kind.OUTPUT),
+    )
+    placed = Placed(2, 0, tensor_meta((sizes[1],), None, dtype))
+    return Program("p", buffers, (kernel,), (0, 1), (placed,))
+
+
+@pytest.mark.parametrize("dtype", [float32, int64])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_sum_of_one_term_is_that_term(dtype: DType, lanes: int) -> None:
+    """Rows whose place is outside sum to 0.0; so does one whose term is -0.0."""
+    place, value = load(0, Affine((1, 0)), int64), load(1, Affine((1, 0)), dtype)
+    term = where(make("eq", place, axis(1)), value, const(0, dtype))
+    store = Store(2, Affine((1, 0)), name(0, dtype), each_row=True)
+    kernel = Kernel("selected", (6, 5), 1, (Reduce((0,), "sum", (term,), lanes), store))
+    program = _one_kernel(kernel, (6, 6), dtype)
+    after = canonical(program)
+    inputs = [np.array([0, 4, 5, -1, 2, 3]), np.array([1.5, -0.0, 7, 8, -0.0, 3], dtype.numpy)]
+    assert "reduce" in str(program)
+    assert "reduce" not in str(after)
+    assert as_bytes(arrays(program, inputs)) == as_bytes(arrays(after, inputs))
+
+
+@pytest.mark.parametrize(
+    ("extents", "steps", "start", "size", "parts"),
+    [
+        ((6, 4), (8, 2), 0, 48, 2),  # x[:, ::2]
+        ((6, 4), (8, 2), 1, 48, 2),  # x[:, 1::2]
+        ((6, 4), (12, 1), 8, 72, 3),  # x[2::3] of rows of 4, or x[:, 8:] of rows of 12
+        ((6, 4), (4, 1), 24, 48, 2),  # the second half
+        ((6, 4), (5, 1), 0, 30, 1),  # a part that is no n-th
+        ((6, 2), (16, 1), 0, 96, 8),
+        ((6, 2), (18, 1), 0, 108, 1),  # too many parts
+    ],
+)
+def test_a_fill_is_made_by_what_overwrites_it(
+    extents: tuple[int, ...], steps: tuple[int, ...], start: int, size: int, parts: int
+) -> None:
+    loaded = load(1, Affine((extents[1], 1)), float32)
+    fill = Kernel("fill", (size,), 1, (Store(2, Affine((1,)), const(2.5, float32)),))
+    part = Kernel("part", extents, 2, (Store(2, Affine(steps, start), loaded),))
+    before = _one_kernel(part, (math.prod(extents), size), float32)
+    before = attrs.evolve(before, steps=(fill, part))
+    after = with_fills(before)
+    verify(after)
+    inputs = [np.zeros(24, np.int64), np.arange(math.prod(extents), dtype=np.float32)]
+    assert as_bytes(arrays(before, inputs)) == as_bytes(arrays(after, inputs))
+    found = (len(after.steps), len(after.steps[-1].body))  # type: ignore[union-attr]
+    assert ((2, 1) if parts == 1 else (1, parts)) == found
+
+
+def test_a_fill_that_is_read_before_stays() -> None:
+    fill = Kernel("fill", (8,), 1, (Store(2, Affine((1,)), const(2.5, float32)),))
+    read = Kernel("read", (4,), 1, (Store(3, Affine((1,)), load(2, Affine((2,)), float32)),))
+    part = Kernel("part", (4,), 1, (Store(2, Affine((2,)), load(1, Affine((1,)), float32)),))
+    before = _one_kernel(part, (4, 8), float32)
+    buffers = (*before.buffers, Buffer(3, float32, 4, Kind.TEMPORARY))
+    before = attrs.evolve(before, buffers=buffers, steps=(fill, read, part))
+    assert 3 == len(with_fills(before).steps)
