@@ -152,5 +152,7 @@ def test_what_lies_across_stays_in_kernels_that_transpose() -> None:
     for size, expected in ((256, 2), (8, 1)):
         compiled = al.compile(lambda x, y, z: x.t() * y * z)
         compiled(floats(size, size), al.zeros((size, size)), floats(size))
-        after = fused(program_of(compiled.backward_graph))
+        graph = compiled.backward_graph
+        assert graph is not None
+        after = fused(program_of(graph))
         assert expected == len(after.steps)
