@@ -22,6 +22,7 @@ from aotlite.backends.loops.functions import (
     find,
     has,
     power_of_constant,
+    power_of_number,
 )
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.device import CPU
@@ -85,8 +86,8 @@ def special_values(dtype: DType) -> np.ndarray:
 
 def operands_of(function: Function, values: np.ndarray) -> list[np.ndarray]:
     """All pairs of values for a function of two operands; integers are not divided by 0."""
-    if len(function.parameters) == 1:
-        return [values]
+    if len(function.parameters) != 2:
+        return [np.roll(values, 3 * k) for k in range(len(function.parameters))]
     pairs = [a.ravel() for a in np.meshgrid(values, values)]
     if function.op in DIVISIONS and not function.parameters[0].is_floating_point:
         kept = pairs[1] != 0
@@ -203,6 +204,22 @@ def test_errors_against_more_digits(op: str, dtype: DType) -> None:
         for a, b in zip(x.tolist(), mine, strict=True):
             last = mpmath.mpf(float(np.spacing(abs(b))))
             assert abs(mpmath.mpf(float(b)) - exact(mpmath.mpf(a))) <= function.ulp * last
+
+
+@needs_compiler
+def test_powers_of_a_number_are_within_the_bound(run: Compiled) -> None:
+    """With contraction too, where products that are split lose what they were split for."""
+    function = find("exp2_times", (float64,) * 3)
+    y = np.random.default_rng(0).uniform(-300, 300, 200)
+    for base in (0.9, 0.999, 1e-3, 3.7):
+        body = power_of_number(base, parameter(0, float64))
+        assert body is not None
+        given = [y, *[np.full(200, part.args[0]) for part in body.args[1:]]]
+        with mpmath.workdps(40):
+            for a, b in zip(y.tolist(), run(function, *given).tolist(), strict=True):
+                exact = mpmath.power(mpmath.mpf(base), mpmath.mpf(a))
+                if 1e-300 < exact < 1e300:
+                    assert abs(mpmath.mpf(b) - exact) <= function.ulp * float(np.spacing(b))
 
 
 # ---------------------------------------------------------------------------------- one result

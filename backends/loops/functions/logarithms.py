@@ -19,6 +19,7 @@ from aotlite.backends.loops.functions.terms import (
     MANTISSA,
     NAN,
     eq,
+    halves,
     horner,
     narrow,
     unsigned,
@@ -151,12 +152,6 @@ def _log10_32(x: Scalar) -> Scalar:
     return _of_base32(x, 10.0)
 
 
-def _split(value: Scalar) -> tuple[Scalar, Scalar]:
-    """The upper half of a number's bits, with which products are exact, and the rest."""
-    high = bits(unsigned(value) & 0xFFFFFFFF00000000, F64)
-    return high, value - high
-
-
 def _of_base64(x: Scalar, inverse: tuple[float, float], of_two: tuple[float, float]) -> Scalar:
     """log(m) in two parts times 1 / log(base) in two parts; source: FreeBSD, e_log10.c."""
     k, m = _lifted(x)
@@ -164,7 +159,7 @@ def _of_base64(x: Scalar, inverse: tuple[float, float], of_two: tuple[float, flo
     half = f * f * 0.5
     s = f / (f + 2.0)
     z = s * s
-    high, _ = _split(f - half)
+    high, _ = halves(f - half)
     low = (f - high) - half + s * (half + z * horner(z, LOG_64))
     exact = high * inverse[0]
     rest = k * of_two[1] + (low + high) * inverse[1] + low * inverse[0]

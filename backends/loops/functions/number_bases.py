@@ -12,10 +12,9 @@ from functools import cache
 
 from aotlite.backends.loops.expr import Scalar, const, function, make, where
 from aotlite.backends.loops.functions.registry import declare, is_f64
+from aotlite.backends.loops.functions.terms import halves
 
 _DIGITS = Context(prec=60)
-_SPLIT = 2.0**27 + 1
-"""Source: Dekker, "A floating-point technique for extending the available precision" (1971)."""
 _BEYOND = 1100.0
 """Powers of 2 below and above which nothing but 0 and infinity is left."""
 _LARGEST = 2.0**70
@@ -43,8 +42,9 @@ def _log2(base: float) -> tuple[float, float]:
 def _exp2_times(y: Scalar, high: Scalar, low: Scalar) -> Scalar:
     """2^(y (high + low)), where low is what is left of a logarithm of 2^-60 to 2^1024."""
     y = _clamped(y, _LARGEST)
-    product = y * high
-    rest = _error(y, high, product) + y * low
+    (y_high, y_low), (head, tail) = halves(y), halves(high)
+    product = y_high * head  # exact, so that contraction with what follows changes nothing
+    rest = (y_high * tail + y_low * high) + y * low
     far = _clamped(product, _BEYOND)
     whole = make("rint", far)
     part = where(make("eq", far, product), (product - whole) + rest, 0.0)
@@ -59,16 +59,3 @@ def _two_to(x: Scalar) -> Scalar:
 def _clamped(x: Scalar, most: float) -> Scalar:
     """nan stays."""
     return where(x > most, most, where(x < -most, -most, x))
-
-
-def _halves(x: Scalar) -> tuple[Scalar, Scalar]:
-    scaled = x * _SPLIT
-    high = scaled - (scaled - x)
-    return high, x - high
-
-
-def _error(a: Scalar, b: Scalar, product: Scalar) -> Scalar:
-    """a * b - product, exactly."""
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    first = a_high * b_high - product
-    return (first + a_high * b_low + a_low * b_high) + a_low * b_low

@@ -137,6 +137,15 @@ def flipped(value: Scalar, sign: Scalar) -> Scalar:
     return bits(unsigned(value) ^ (unsigned(sign) & sign_mask(value.dtype)), value.dtype)
 
 
+def halves(x: Scalar) -> tuple[Scalar, Scalar]:
+    """A float64 as a part of 21 bits, products of which are exact, and the rest.
+
+    By a mask: a split by products (Dekker's) is none where they are contracted.
+    """
+    high = bits(unsigned(x) & 0xFFFFFFFF00000000, F64)
+    return high, x - high
+
+
 def whole(x: Scalar) -> tuple[Scalar, Scalar]:
     """The nearest whole number, as a float and in an integer's last bits; |x| < 2^22 (2^51).
 
