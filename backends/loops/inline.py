@@ -191,7 +191,10 @@ def _forms(
 ) -> Forms | Split | None:
     if address == found.target and extents == found.extents:
         return identity(len(extents))
-    return solve(address, bounds, found.target, found.extents)
+    forms = solve(address, bounds, found.target, found.extents)
+    if isinstance(forms, Split) and extents[forms.axis] % forms.inner:
+        return None  # a part of the axis could be divided, but not all of it
+    return forms
 
 
 def is_pointwise(kernel: Kernel) -> bool:
