@@ -127,12 +127,8 @@ def _joined_moments(a: Parts, b: Parts) -> Parts:
 
 
 def _zeros(kinds: Sequence[DType]) -> Parts:
+    """A sum starts at 0.0, as NumPy's: of -0.0 alone it is 0.0."""
     return [const(0, kind) for kind in kinds]
-
-
-def _nothing_added(kinds: Sequence[DType]) -> Parts:
-    """-0.0 leaves a sum that is -0.0 as it is."""
-    return [const(-0.0 if kind.is_floating_point else 0, kind) for kind in kinds]
 
 
 _LAST = np.iinfo(np.int64).max
@@ -140,7 +136,7 @@ _LAST = np.iinfo(np.int64).max
 COMBINERS: dict[str, Combiner] = {
     each.name: each
     for each in (
-        Combiner("sum", 1, _nothing_added, lambda a, b: (a[0] + b[0],), _zeros, "add"),
+        Combiner("sum", 1, _zeros, lambda a, b: (a[0] + b[0],), _zeros, "add"),
         Combiner(
             "prod",
             1,
