@@ -70,7 +70,9 @@ def _merged(first: Kernel, second: Kernel) -> Kernel | Split | None:
             wanted = pair
         elif pair is not None:
             kernel = joined(*pair)
-            if kernel is not None and not is_too_big(kernel) and not _is_slower((first, second), kernel):
+            if kernel is None or is_too_big(kernel):
+                continue
+            if not _is_slower((first, second), kernel):
                 return kernel
     return wanted
 

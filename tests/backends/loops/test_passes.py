@@ -182,9 +182,9 @@ def test_a_sum_of_one_term_is_that_term(dtype: DType, lanes: int) -> None:
     kernel = Kernel("selected", (6, 5), 1, (Reduce((0,), "sum", (term,), lanes), store))
     program = _one_kernel(kernel, (6, 6), dtype)
     after = canonical(program)
-    places = np.array([0, 4, 5, -1, 2, 3])
+    places: np.ndarray = np.array([0, 4, 5, -1, 2, 3])
     values: np.ndarray = np.array([1.5, -0.0, 7, 8, -0.0, 3], dtype.numpy)
-    inputs = [places, values]
+    inputs: list[np.ndarray] = [places, values]
     assert "reduce" in str(program)
     assert "reduce" not in str(after)
     assert as_bytes(arrays(program, inputs)) == as_bytes(arrays(after, inputs))

@@ -1,0 +1,35 @@
+"""Random programs after all passes, printed as C: the bits of the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotlite.backends.loops import columns
+from aotlite.backends.loops import split as splitting
+from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.interpreter import run_program
+from aotlite.backends.loops.program import Program
+from tests.backends.cpu.printing import Compiled
+from tests.backends.loops.drawn_programs import drawn
+
+
+def test_improved_programs_printed_give_the_interpreters_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Small reductions are divided too, as if they were long."""
+    monkeypatch.setattr(splitting, "SMALL", 32)
+    monkeypatch.setattr(columns, "SMALL", 32)
+    programs: dict[str, Program] = {}
+    inputs: dict[str, list[np.ndarray]] = {}
+    for seed in range(40):
+        program, inputs[f"s{seed}"] = drawn(seed, 14)
+        programs[f"s{seed}"] = improved(program, 2)
+    compiled = Compiled(programs, contract=False)
+    for name, program in programs.items():
+        expected = run_program(program, [array.copy() for array in inputs[name]])
+        found = compiled.run(name, [array.copy() for array in inputs[name]])
+        numbers = [number for number in program.inputs if number is not None]
+        numbers += [placed.buffer for placed in program.outputs if placed is not None]
+        for number in numbers:
+            assert expected[number].tobytes() == found[number].tobytes(), f"{name}: {program}"
