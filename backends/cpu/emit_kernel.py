@@ -279,21 +279,19 @@ class KernelPrinter:
 
     def _moved_lane_loops(self, work: Work, parent: Scope, place: Range, lanes: int) -> None:
         """The same where bounds are known when the kernel runs."""
-        names = [self.body.writer.fresh() for _ in range(6)]
-        begin, end, first, last, below, above = names
+        begin, end, first, last, below = [self.body.writer.fresh() for _ in range(5)]
         parent.lines += [
             f"const i64 {begin} = {place[0]}, {end} = {place[1]};",
             f"const i64 {below} = {begin} & -{lanes};",
             f"const i64 {first} = least({end}, ({begin} + {lanes - 1}) & -{lanes});",
             f"const i64 {last} = most({first}, {end} & -{lanes});",
-            f"const i64 {above} = {last} & -{lanes};",
         ]
         self._lane_loop(work, parent, below, (f"{begin} - {below}", f"{first} - {below}"))
         inside = Scope(parent)
         self._lane_loop(work, inside, "base", (0, lanes))
         head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
         parent.lines += [head, *inside.lines, "}"]
-        self._lane_loop(work, parent, above, (f"{last} - {above}", f"{end} - {above}"))
+        self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
 
     def _lane_loop(self, work: Work, parent: Scope, base: str, bounds: Range) -> None:
         """Points of different lanes."""

@@ -68,8 +68,8 @@ class Compiled:
     ) -> Memory:
         """The memory of inputs and outputs after a program has run on arrays of the inputs.
 
-        Arrays begin `shift` elements behind an address that is a multiple of 64; None: inputs are
-        not copied.
+        Arrays begin `shift` elements behind an address that is a multiple of 64; None: they
+        are of no more bytes than they need, and inputs are not copied.
         """
         program, printed = self.programs[name], self.printed[name]
         given = [array if shift is None else placed(array, shift) for array in inputs]
@@ -77,7 +77,7 @@ class Compiled:
         for buffer in program.buffers:
             if buffer.kind is Kind.OUTPUT:
                 zeros = np.zeros(buffer.size, buffer.dtype.numpy)
-                memory[buffer.number] = placed(zeros, shift or 0)
+                memory[buffer.number] = zeros if shift is None else placed(zeros, shift)
             elif buffer.kind is Kind.CONSTANT:
                 memory[buffer.number] = buffer.value
         arena = np.empty(apart(program).size + 64, np.uint8)

@@ -31,7 +31,7 @@ def differences(cases: Cases, **options: Any) -> list[str]:
     for name, (program, inputs) in cases.items():
         expected = interpreted(program, inputs)
         for threads in (1, 3):
-            memory = compiled.run(name, [array.copy() for array in inputs], threads)
+            memory = compiled.run(name, [each.copy() for each in inputs], threads, shift=None)
             written = [*outputs_of(program), *[k for k in program.inputs if k is not None]]
             if not all(same_bits(expected[k], memory[k]) for k in written):
                 found.append(f"{name}, {threads} threads\n{program}")
