@@ -73,11 +73,11 @@ def by_name(case):
     return "-".join([case[0].name, case[1]]).replace(" ", "-")
 
 
-def error_of(row, direction, column):
+def error_of(row, direction, column, backend="reference"):
     compared = for_check(row)
     arrays = compared.arrays()
     expected = reference(compared, direction, compared.arrays())
-    action = make_action(compared, direction, column, arrays, cpu.default_backend())
+    action = make_action(compared, direction, column, arrays, backend)
     return disagreement(as_arrays(action()), expected)
 
 
@@ -93,7 +93,7 @@ def test_the_small_rows_are_those_of_the_table():
 @pytest.mark.parametrize("case", CASES, ids=by_name)
 def test_compiled_rows_compute_what_float64_computes(case):
     row, direction = case
-    assert error_of(row, direction, OURS) <= tolerance(row)
+    assert error_of(row, direction, OURS, cpu.default_backend()) <= tolerance(row)
 
 
 @pytest.mark.parametrize("case", CASES, ids=by_name)
@@ -145,16 +145,28 @@ def test_every_row_has_a_family():
     assert [row.name for row in ROWS] == list(twins.FAMILIES)
 
 
-@pytest.mark.parametrize("name", twins.FAMILIES)
-def test_small_twins_agree_in_aotlite_and_torch(name, torch, monkeypatch):
+def small_twins(name, monkeypatch, count):
     monkeypatch.setattr(twins, "_near", lambda draw, size: draw.randint(2, 6))
     # Norms of two or three numbers are ill-conditioned.
     monkeypatch.setattr(twins, "_shape", lambda draw, shape: (draw.randint(6, 9), 10))
-    for index in range(3):
+    for index in range(count):
         row = twins.FAMILIES[name](f"{name}~{index}", random.Random(index))
-        for direction in row.directions:
-            for column in (OURS, EAGER):
-                assert error_of(row, direction, column) <= tolerance(row), twins.twin_text(row)
+        yield from ((row, direction) for direction in row.directions)
+
+
+@pytest.mark.parametrize("name", twins.FAMILIES)
+def test_small_twins_agree_in_aotlite_and_torch(name, torch, monkeypatch):
+    for row, direction in small_twins(name, monkeypatch, 3):
+        for column in (OURS, EAGER):
+            assert error_of(row, direction, column) <= tolerance(row), twins.twin_text(row)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", twins.FAMILIES)
+def test_small_twins_agree_when_they_are_compiled(name, monkeypatch):
+    for row, direction in small_twins(name, monkeypatch, 8):
+        error = error_of(row, direction, OURS, cpu.default_backend())
+        assert error <= tolerance(row), twins.twin_text(row)
 
 
 # ------------------------------------------------------------------------------------ the verdicts

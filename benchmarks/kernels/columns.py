@@ -141,7 +141,7 @@ def disagreement(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) ->
     if [each.shape for each in found] != [each.shape for each in expected]:
         return float("inf")
     typical = [float(np.sqrt(np.mean(np.square(each, dtype="float64")))) for each in expected]
-    least = max(typical) * 1e-3 or 1.0  # some gradients are 0 but for rounding
+    least = max(typical) * 1e-2 or 1.0  # some gradients are 0 but for rounding
     triples = zip(found, expected, typical, strict=True)
     return max(_error(one, other, max(usual, least)) for one, other, usual in triples)
 

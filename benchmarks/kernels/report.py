@@ -204,15 +204,15 @@ def _ratios(of: Mapping[str, Any]) -> list[str]:
     seconds = of["seconds"]
     ours, written = _to_best(of, OURS), _to_best(of, WRITTEN)
     generated = ratio(seconds.get(OURS), seconds.get(WRITTEN))
-    roof = min(of["roofline"], default=math.nan)
-    fastest = min(seconds.get(OURS) or seconds.get(WRITTEN) or [math.nan])
+    roof = min(of["roofline"], default=None)
+    measured = seconds.get(OURS) or seconds.get(WRITTEN)
     return [
         _text(ours),
         "-" if ours is None else f"{ours.spread:.0%}",
         _text(written),
         _text(generated),
-        f"{roof * 1e3:.4g}",
-        f"{roof / fastest:.0%}",
+        "-" if roof is None else f"{roof * 1e3:.4g}",
+        f"{roof / min(measured):.0%}" if roof and measured else "-",
     ]
 
 
