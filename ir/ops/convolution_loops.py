@@ -92,12 +92,33 @@ def _lengths(c: Convolution) -> dict[str, int]:
 def _patches(k: Any, c: Convolution, image: Any, order: str, shape: Ints) -> Any:
     """The pixels of all windows, laid out in an order of n, g, c, i, j, y, x, as another shape."""
     lengths = _lengths(c)
+    if c.window.padding != (0, 0):
+        c, image = _padded(k, c, image)
     meta = tensor_meta([lengths[letter] for letter in order], None, c.formed)
     made = k.map(
         meta, lambda *at: _pixel(k, c, image, dict(zip(order, at, strict=True)))
     )
     whole = tensor_meta(shape, None, c.formed)
     return made.view(whole.shape, whole.stride)
+
+
+def _padded(k: Any, c: Convolution, image: Any) -> tuple[Convolution, Any]:
+    """The convolution of the image with its border, which is stored, so that the much larger
+    patches are plain copies.
+    """
+    (height, width), (top, left) = c.image, c.window.padding
+    batch, channels = image.shape[:2]
+    size = (height + 2 * top, width + 2 * left)
+    shape = (batch, channels, *size)
+    order = (0, 2, 3, 1) if _is_last(image.meta) else (0, 1, 2, 3)
+    steps = tensor_meta([shape[d] for d in order]).stride
+    stride = [steps[order.index(d)] for d in range(4)]
+    whole = k.new(tensor_meta(shape, stride, c.formed))
+    k.store(whole, lambda *i: 0)
+    inner = whole.view(image.shape, stride, top * stride[2] + left * stride[3])
+    k.store(inner, lambda *i: k.cast(image[i], c.formed))
+    window = c.window._replace(padding=(0, 0))
+    return attrs.evolve(c, image=size, window=window), whole
 
 
 def _dense(k: Any, a: Any, dtype: DType, dims: Ints) -> Any:
