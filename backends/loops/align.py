@@ -38,12 +38,30 @@ def aligned(first: Kernel, second: Kernel, link: Link) -> Pair | Split | None:
     target = attrs.evolve(link.first, coefficients=link.first.coefficients[:count])
     if link.second.dynamic:
         return None
+    if link.first == link.second and first.extents == second.extents:
+        pair = _alike(first, second, target.coefficients)
+        if pair is not None:
+            return pair
     forms = solve(link.second, whole(second.extents), target, first.extents[:count])
     if forms is None or isinstance(forms, Split):
         return forms
     if is_flexible(first):
         return _moved_onto(first, second, forms, link.second)
     return _Rigid(first, second, link.of_rows).pair(forms)
+
+
+def _alike(first: Kernel, second: Kernel, steps: tuple[int, ...]) -> Pair | None:
+    """Both as they are, where equal addresses are of equal points of the same axes."""
+    space = min(first.space, second.space)
+    both_rigid = not (is_flexible(first) or is_flexible(second))
+    if (both_rigid and first.space != second.space) or not is_injective(
+        steps, first.extents[: len(steps)]
+    ):
+        return None
+    if any(step == 0 for step in steps):
+        return None
+    first = Kernel(first.name, first.extents, space, first.body)
+    return first, Kernel(second.name, second.extents, space, second.body)
 
 
 def is_flexible(kernel: Kernel) -> bool:

@@ -122,10 +122,12 @@ class Scalar:
     def operands(self) -> tuple[Scalar, ...]:
         """The scalars that it is computed from; a load's are those of its address."""
         if self.op == "load":
-            return tuple([value for value, _ in self.args[1].dynamic])
-        return () if self.op in LEAVES else self.args
+            dynamic = self.args[1].dynamic
+            return tuple([value for value, _ in dynamic]) if dynamic else ()
+        return () if self.op in _LEAVES else self.args
 
 
+_LEAVES = frozenset(LEAVES)
 Operand = Any
 """A Scalar, or a Python number that takes the dtype of the Scalar beside it."""
 

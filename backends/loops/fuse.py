@@ -53,6 +53,7 @@ class Steps:
         self.after: dict[int, set[int]] = {k: set() for k in self.steps}
         self.before: dict[int, set[int]] = {k: set() for k in self.steps}
         self.readers: dict[int, set[int]] = {}
+        self.columns: dict[int, bool] = {}
         self._connect()
         self.below = self._reached()
 
@@ -101,13 +102,20 @@ class Steps:
                 pass
 
     def _with_producer(self, k: int, *, of_columns: bool) -> bool:
-        if not of_columns and _reduces_columns(self.steps[k]):
+        if not of_columns and self._is_of_columns(k):
             return False
         for source in sorted(self.before[k], reverse=True):
-            waits = not of_columns and _reduces_columns(self.steps[source])
-            if not waits and self.writes[source] & self.reads[k] and self._merge(source, k):
+            if not self.writes[source] & self.reads[k]:
+                continue
+            waits = not of_columns and self._is_of_columns(source)
+            if not waits and self._merge(source, k):
                 return True
         return False
+
+    def _is_of_columns(self, k: int) -> bool:
+        if k not in self.columns:
+            self.columns[k] = _reduces_columns(self.steps[k])
+        return self.columns[k]
 
     def merge_neighbours(self) -> None:
         """Merges kernels that load the same and do not depend on each other."""
@@ -179,6 +187,7 @@ class Steps:
             self._edges([k], second)
         del self.steps[first], self.below[first]
         self.steps[second] = kernel
+        self.columns.pop(second, None)
         self.reads[second], self.writes[second] = reads(kernel), writes(kernel)
         self.below[second] = below
         for k, found in self.below.items():

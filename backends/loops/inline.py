@@ -116,8 +116,8 @@ class _Inliner:
             if type(step) is not Kernel:
                 stays = True
                 continue
-            own = {value.args[0] for value in loads_of(step)}
-            sites = sum([value.args[0] == found.buffer for value in loads_of(step)])
+            buffers = [value.args[0] for value in loads_of(step)]
+            own, sites = set(buffers), buffers.count(found.buffer)
             evaluations = sites * points(step)
             loaded += min(evaluations, stored) * size
             again += FLOP * found.operations * evaluations
@@ -134,32 +134,51 @@ class _Inliner:
             kernel = split_axis(kernel, result.axis, result.inner)
 
     def _once(self, kernel: Kernel, place: int) -> Kernel | Split:
-        roots = [value for statement in kernel.body for value in values_of(statement)]
-        loads = [value for value in walk(roots) if value.op == "load"]
-        if not any(value.args[0] in self.chosen for value in loads):
+        streams = {value.args[0] for value in loads_of(kernel)}
+        if streams.isdisjoint(self.chosen):
             return kernel
-        streams = {value.args[0] for value in loads}
-        where = executed(roots, whole(kernel.extents))
+        roots = [value for statement in kernel.body for value in values_of(statement)]
+        everywhere = whole(kernel.extents)
+        branches = any(facts(root).branches for root in roots)
+        bounds = executed(roots, everywhere) if branches else {}
         memo: dict[Scalar, Scalar] = {}
         for value in walk(roots):
-            same = with_operands(value, tuple([memo[operand] for operand in value.operands]))
+            operands = value.operands
+            same = (
+                with_operands(value, tuple([memo[each] for each in operands]))
+                if operands
+                else value
+            )
             memo[value] = same
-            found = self.chosen.get(value.args[0]) if value.op == "load" else None
-            if found is None or len(streams | found.loads) > MOST_BUFFERS:
-                continue
-            inside = where[value]
-            if inside is None:
-                memo[value] = const(0, value.dtype)
-                continue
-            forms = _forms(same.args[1], inside, found, kernel.extents)
-            if isinstance(forms, Split):
-                return forms
-            if forms is not None:
-                new = found.at(forms, len(kernel.extents))
-                if self._is_unchanged(found, new, kernel, place) and not _jumps(new, kernel):
-                    memo[value] = new
-                    streams |= found.loads
-        return attrs.evolve(kernel, body=replaced_body(kernel.body, memo))
+            if value.op == "load" and value.args[0] in self.chosen:
+                new = self._instead(same, bounds.get(value, everywhere), kernel, (place, streams))
+                if isinstance(new, Split):
+                    return new
+                memo[value] = new
+        body = replaced_body(kernel.body, memo)
+        return Kernel(kernel.name, kernel.extents, kernel.space, body)
+
+    def _instead(
+        self,
+        value: Scalar,
+        inside: Bounds | None,
+        kernel: Kernel,
+        at: tuple[int, set[int]],
+    ) -> Scalar | Split:
+        """What a load of the kernel becomes; `at` is its place and the buffers it loads so far."""
+        if inside is None:
+            return const(0, value.dtype)
+        (place, streams), found = at, self.chosen[value.args[0]]
+        if len(streams | found.loads) > MOST_BUFFERS:
+            return value
+        forms = _forms(value.args[1], inside, found, kernel.extents)
+        if forms is None or isinstance(forms, Split):
+            return forms or value
+        new = found.at(forms, len(kernel.extents))
+        if _jumps(new, kernel) or not self._is_unchanged(found, new, kernel, place):
+            return value
+        streams |= found.loads
+        return new
 
     def _is_unchanged(self, found: Definition, new: Scalar, kernel: Kernel, place: int) -> bool:
         """Whether what the value loads is still there when the kernel runs."""

@@ -204,13 +204,10 @@ class Program:
 # ---------------------------------------------------------------------------------------- queries
 def values_of(statement: Statement) -> tuple[Scalar, ...]:
     """The expressions of a statement; a store's address's too."""
-    match statement:
-        case Let(value=value):
-            return (value,)
-        case Store(value=value, address=address):
-            return (value, *[each for each, _ in address.dynamic])
-        case _:
-            return statement.values
+    if isinstance(statement, Store):
+        dynamic = statement.address.dynamic
+        return (statement.value, *[each for each, _ in dynamic]) if dynamic else (statement.value,)
+    return (statement.value,) if isinstance(statement, Let) else statement.values
 
 
 def names_of(statement: Statement) -> tuple[int, ...]:
@@ -231,11 +228,10 @@ def loads_of(kernel: Kernel) -> list[Scalar]:
 
 def loads_in(body: Iterable[Statement]) -> list[Scalar]:
     """Every load of the statements once, in order of first use."""
-    found: dict[Scalar, None] = {}
-    for statement in body:
-        for value in values_of(statement):
-            found.update(dict.fromkeys(facts(value).loads))
-    return list(found)
+    found = [facts(value).loads for statement in body for value in values_of(statement)]
+    if len(found) == 1:
+        return list(found[0])
+    return list(dict.fromkeys([each for loads in found for each in loads]))
 
 
 def names_used(statement: Statement) -> set[int]:

@@ -212,7 +212,10 @@ def test_a_fill_is_made_by_what_overwrites_it(
     before = attrs.evolve(before, steps=(fill, part))
     after = with_fills(before)
     verify(after)
-    inputs = [np.zeros(24, np.int64), np.arange(math.prod(extents), dtype=np.float32)]
+    inputs: list[np.ndarray] = [
+        np.zeros(24, np.int64),
+        np.arange(math.prod(extents), dtype=np.float32),
+    ]
     assert as_bytes(arrays(before, inputs)) == as_bytes(arrays(after, inputs))
     found = (len(after.steps), len(after.steps[-1].body))  # type: ignore[union-attr]
     assert ((2, 1) if parts == 1 else (1, parts)) == found
