@@ -36,7 +36,10 @@ def declined(graph):
     for node in graph.calls:
         build = Builder()
         args = map_nodes(node.args, lambda value, build=build: build.placeholder(value.meta))
-        if node.target in TABLE and TABLE[node.target](*args) is NotImplemented:
+        pairs = list(zip(node.target.schema.parameters, args, strict=True))
+        named = {p.name: value for p, value in pairs if p.keyword_only}
+        rest = [value for p, value in pairs if not p.keyword_only]
+        if node.target in TABLE and TABLE[node.target](*rest, **named) is NotImplemented:
             found.append(node.target)
     return found
 

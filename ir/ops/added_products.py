@@ -103,14 +103,17 @@ def _declare(
 
 def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
     def expanded(self: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        if not self.dtype.is_differentiable:
+        final = common_dtype((self.meta, a.meta, b.meta))
+        if final is dtypes.bool_:
+            return NotImplemented
+        if not final.is_differentiable:
             beta, alpha = int(beta), int(alpha)
-        whole = product(widened(a, self.dtype), widened(b, self.dtype))
+        whole = product(widened(a, final), widened(b, final))
         whole = whole if alpha == 1 else whole * alpha
         if beta != 0:
-            added = widened(self)
+            added = widened(self, final)
             whole = whole + (added if beta == 1 else added * beta)
-        return whole.to(self.dtype)
+        return whole.to(final)
 
     return expanded
 
@@ -225,5 +228,6 @@ ADDR: PureOp = pure(
     },
     cost=Cost.CONTRACTION,
     inplace=True,
+    expands=_expanded(lambda x, y: x.unsqueeze(1) * y),
 )
 """beta * self + alpha * (vec1 outer vec2): (n,) (m,) -> (n, m)."""

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.cpu.backend import CpuBackend
+from aotlite.backends.cpu.toolchain import compiler_problem
 from aotlite.backends.loops.backend import LOOPS, program_of
+from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import run_program
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Check, Extern, GivenUp
@@ -54,6 +57,25 @@ def test_an_index_out_of_range_raises_what_eager_raises(name: str, bad: int) -> 
     assert str(eager.value) == str(compiled.value)
     program = program_of(al.capture(WRONG[name])(_x(), al.tensor([0, 1, 2, 3])))
     assert not [step for step in program.steps if type(step) is Extern]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_passes_keep_checks(name: str) -> None:
+    program = improved(program_of(al.capture(WRONG[name])(_x(), al.tensor([0, 1, 2, 3]))), 2)
+    given = [np.arange(16, dtype=np.float32), np.array([0, 1, 9, 2])]
+    with pytest.raises(GivenUp):
+        run_program(program, given)
+
+
+@pytest.mark.skipif(compiler_problem() is not None, reason="needs a C compiler")
+@pytest.mark.parametrize("name", ["gather", "scatter_add", "nll_loss"])
+def test_compiled_kernels_give_up(name: str) -> None:
+    index = al.tensor([0, 1, 9, 2])
+    with pytest.raises(IndexError) as eager:
+        WRONG[name](_x(), index)
+    with pytest.raises(IndexError) as compiled:
+        al.compile(WRONG[name], backend=CpuBackend())(_x(), index)
+    assert str(eager.value) == str(compiled.value)
 
 
 def test_nothing_is_written_before_an_error() -> None:
