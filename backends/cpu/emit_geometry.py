@@ -10,7 +10,7 @@ import math
 import attrs
 
 from aotlite.backends.cpu.emit_tiles import TILE, tile_axis
-from aotlite.backends.loops.program import Kernel, in_order
+from aotlite.backends.loops.program import Kernel, Reduce, in_order
 
 BLOCK = 4096
 """Points of the vector axis that a unit without inner axes takes, where rows are few."""
@@ -98,6 +98,9 @@ def geometry(kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     if len(extents) > kernel.space:
         shares = 1 if rows >= FEW_UNITS else 4
         block = min(extent, COLUMNS, max(128, -(-extent // shares // 64) * 64))
+        # Partial results are on the stack: `lanes` of them for each point of a block.
+        lanes = max([each.lanes for each in kernel.body if type(each) is Reduce], default=1)
+        block = min(block, max(COLUMNS // lanes, 16))
     elif rows < FEW_ROWS:
         block = min(extent, BLOCK)
     tile = None if ordered else tile_axis(kernel, vector)
