@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
-from aotlite.backends.loops.program import Kernel, loads_of, stores_of
+from aotlite.backends.loops.program import Kernel, loads_of, stores_of, values_of
 
 FLOP = 0.4
 """Bytes that memory moves while one simple operation is computed."""
@@ -18,8 +18,6 @@ FUNCTION = 15.0
 FREE = frozenset(("const", "load", "axis", "name", "parameter", "bits"))
 MOST_BUFFERS = 24
 """Buffers that one kernel may load and store."""
-MOST_SCALARS = 800
-"""Scalars that one kernel may compute."""
 FEW_ROWS = 8
 """Fewer rows than these cannot keep the threads busy."""
 LONG_ROW = 1 << 14
@@ -28,9 +26,10 @@ KEPT_BYTES = 1 << 20
 """What a row may load so that a second pass over it finds it in a cache."""
 
 
-def operations(value: Scalar) -> float:
-    """The simple operations of the whole tree."""
-    return sum([_own(each) for each in walk([value])])
+def operations(kernel: Kernel) -> float:
+    """The simple operations of a kernel at each point."""
+    roots = [value for statement in kernel.body for value in values_of(statement)]
+    return sum([_own(each) for each in walk(roots)])
 
 
 def _own(value: Scalar) -> float:

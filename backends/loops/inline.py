@@ -75,6 +75,18 @@ def inlined(program: Program) -> Program:
     return _Inliner(program).run()
 
 
+@attrs.define(eq=False)
+class _Pull:
+    """What is written into one kernel."""
+
+    place: int
+    """Of the kernel in the program."""
+    streams: set[int]
+    """The buffers that it loads so far."""
+    operations: dict[int, float] = attrs.field(factory=dict)
+    """Of what is written into it, by the buffer that it would have loaded."""
+
+
 class _Inliner:
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -93,16 +105,17 @@ class _Inliner:
         """The program with what is chosen inlined."""
         for place, step in enumerate(self.steps):
             if type(step) is Kernel and 0 not in step.extents:
-                self.steps[place] = kernel = self._pulled(step, place)
+                kernel, found = self._pulled(step, place)
+                self.steps[place] = kernel
                 if is_pointwise(kernel):
-                    self._define(kernel, place)
+                    self._define(kernel, place, sum(found.values()) + operations(step))
         return attrs.evolve(self.program, steps=tuple(self.steps))
 
     # --- producers
-    def _define(self, kernel: Kernel, place: int) -> None:
+    def _define(self, kernel: Kernel, place: int, cost: float) -> None:
         for store in stores_of(kernel):
             if self.writers[store.buffer] == [place] and self.readers[store.buffer]:
-                found = _definition(store, kernel, place)
+                found = _definition(store, kernel, place, cost)
                 if self._is_worth_it(found):
                     self.chosen[store.buffer] = found
 
@@ -126,16 +139,17 @@ class _Inliner:
         return again <= (loaded if stays else once + loaded)
 
     # --- consumers
-    def _pulled(self, kernel: Kernel, place: int) -> Kernel:
+    def _pulled(self, kernel: Kernel, place: int) -> tuple[Kernel, dict[int, float]]:
+        """The kernel with what is chosen written into it, and the operations of that by buffer."""
         while True:
-            result = self._once(kernel, place)
+            pull = _Pull(place, {value.args[0] for value in loads_of(kernel)})
+            result = self._once(kernel, pull)
             if not isinstance(result, Split):
-                return result
+                return result, pull.operations
             kernel = split_axis(kernel, result.axis, result.inner)
 
-    def _once(self, kernel: Kernel, place: int) -> Kernel | Split:
-        streams = {value.args[0] for value in loads_of(kernel)}
-        if streams.isdisjoint(self.chosen):
+    def _once(self, kernel: Kernel, pull: _Pull) -> Kernel | Split:
+        if pull.streams.isdisjoint(self.chosen):
             return kernel
         roots = [value for statement in kernel.body for value in values_of(statement)]
         everywhere = whole(kernel.extents)
@@ -151,7 +165,7 @@ class _Inliner:
             )
             memo[value] = same
             if value.op == "load" and value.args[0] in self.chosen:
-                new = self._instead(same, bounds.get(value, everywhere), kernel, (place, streams))
+                new = self._instead(same, bounds.get(value, everywhere), kernel, pull)
                 if isinstance(new, Split):
                     return new
                 memo[value] = new
@@ -163,21 +177,22 @@ class _Inliner:
         value: Scalar,
         inside: Bounds | None,
         kernel: Kernel,
-        at: tuple[int, set[int]],
+        pull: _Pull,
     ) -> Scalar | Split:
-        """What a load of the kernel becomes; `at` is its place and the buffers it loads so far."""
+        """What a load of the kernel becomes."""
         if inside is None:
             return const(0, value.dtype)
-        (place, streams), found = at, self.chosen[value.args[0]]
-        if len(streams | found.loads) > MOST_BUFFERS:
+        found = self.chosen[value.args[0]]
+        if len(pull.streams | found.loads) > MOST_BUFFERS:
             return value
         forms = _forms(value.args[1], inside, found, kernel.extents)
         if forms is None or isinstance(forms, Split):
             return forms or value
         new = found.at(forms, len(kernel.extents))
-        if _jumps(new, kernel) or not self._is_unchanged(found, new, kernel, place):
+        if _jumps(new, kernel) or not self._is_unchanged(found, new, kernel, pull.place):
             return value
-        streams |= found.loads
+        pull.streams |= found.loads
+        pull.operations[found.buffer] = found.operations
         return new
 
     def _is_unchanged(self, found: Definition, new: Scalar, kernel: Kernel, place: int) -> bool:
@@ -192,7 +207,7 @@ class _Inliner:
 def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
     """Whether the value loads what the kernel overwrites at the same point only: K-6."""
     addresses = {store.address for store in stores_of(kernel) if store.buffer == number}
-    loads = [each for each in walk([value]) if each.op == "load" and each.args[0] == number]
+    loads = [each for each in facts(value).loads if each.args[0] == number]
     return all({each.args[1]} == addresses for each in loads)
 
 
@@ -231,14 +246,14 @@ def is_plain(store: Store) -> bool:
     return store.combine is None and not store.address.dynamic
 
 
-def _definition(store: Store, kernel: Kernel, place: int) -> Definition:
-    loads = frozenset([v.args[0] for v in walk([store.value]) if v.op == "load"])
+def _definition(store: Store, kernel: Kernel, place: int, cost: float) -> Definition:
+    loads = frozenset([value.args[0] for value in facts(store.value).loads])
     return Definition(
         store.buffer,
         kernel.extents,
         store.address,
         store.value,
         place,
-        operations(store.value),
+        cost,
         loads,
     )
