@@ -21,7 +21,7 @@ LEAST = 8
 
 TILES = """\
 #define TRANSPOSED(size, type, stages) \\
-    static __attribute__((noinline, noclone, unused)) void transposed_##size( \\
+    static NEVER_INLINE void transposed_##size( \\
         const type *from, i64 from_row, type *to, i64 to_row, i64 rows, i64 columns) \\
     { \\
         i64 i = 0; \\

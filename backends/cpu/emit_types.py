@@ -52,7 +52,11 @@ MEMORY(i8); MEMORY(i16); MEMORY(i32); MEMORY(i64);
 MEMORY(u8); MEMORY(u16); MEMORY(u32); MEMORY(u64);
 MEMORY(f32); MEMORY(f64);
 #define INLINE static inline __attribute__((always_inline, unused))
-#define NEVER_INLINE __attribute__((noinline))
+#ifdef __clang__
+#define NEVER_INLINE __attribute__((noinline, unused))
+#else
+#define NEVER_INLINE __attribute__((noinline, noclone, unused))
+#endif
 #define BITS(name, to, from) \\
     INLINE to name(from x) { to y; __builtin_memcpy(&y, &x, sizeof y); return y; }
 BITS(bits_i32_f32, i32, f32)
