@@ -84,3 +84,9 @@ def test_sums_of_16_bit_floats_are_rounded_once() -> None:
     graph = al.capture(lambda x: x.mean())(x)
     (got,) = run_graph(expand(graph), x.numpy())
     assert 1.0 == got
+
+
+def test_a_result_that_is_the_operand_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPS["softmax"], "expands", lambda self, dim, dtype=None: self)
+    simple = expand(al.capture(lambda x: x.softmax(0))(al.ones(2)))
+    assert ["restride"] == [node.target.name for node in simple.calls]

@@ -136,6 +136,14 @@ def test_a_batch_of_rows_times_one_matrix_is_one_product() -> None:
     assert type(step) is Gemm and ((), 32) == (step.batch, step.m)
 
 
+def test_a_batch_that_is_one_matrix_repeated_is_not_taken_for_rows() -> None:
+    build = Builder("repeated")
+    x, w = build.placeholder(tensor_meta((4, 5), (10, 1))), build.placeholder(tensor_meta((5, 6)))
+    graph = build.finish([x.expand((3, 4, 5)).matmul(w)])
+    (step,) = assert_exact(graph, 1).steps
+    assert type(step) is Gemm and (3,) == step.batch
+
+
 @pytest.mark.parametrize("shapes", [((64, 32), (32,)), ((32,), (32,)), ((1, 32), (32, 64))])
 def test_products_by_vectors_are_kernels(shapes: Any) -> None:
     build = Builder("vectors")
@@ -197,6 +205,20 @@ def test_a_convolution_by_single_pixels_reads_the_image_itself() -> None:
     assert type(step) is Gemm
 
 
+# --------------------------------------------------------------------------------------- pooling
+@pytest.mark.parametrize("kernel", [(2, 3), (3, 3), (6, 6)])
+@pytest.mark.parametrize("values", [[-np.inf], [-np.inf, np.nan, 1.0]])
+def test_maxima_lie_on_the_image(kernel: Any, values: list[float]) -> None:
+    """Where all is -inf, the border is too; of nans the last one counts, of others the first."""
+    build = Builder("pool")
+    x = build.placeholder(tensor_meta((3, 2, 7, 8)))
+    graph = build.finish(x._do("max_pool2d_with_indices", kernel, (2,), (1,)))
+    array = np.random.default_rng(0).choice(np.array(values, np.float32), (3, 2, 7, 8))
+    expected, got = run_graph(graph, array), ran(program_of(graph), [array.reshape(-1)])
+    for one, other in zip(expected, got, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 # ------------------------------------------------------------------------------------- combiners
 @pytest.mark.parametrize("kind", [k for k in COMBINERS if "max" in k or "min" in k])
 def test_extremes_do_not_depend_on_lanes(kind: str) -> None:
@@ -215,6 +237,19 @@ def test_extremes_do_not_depend_on_lanes(kind: str) -> None:
     scalars = [const(0, dtype) for dtype in kinds]
     last = [each[:, -1] for each in scanned(COMBINERS[kind], arrays, scalars)]
     np.testing.assert_array_equal(expected, last)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin", "argmax", "argmin"])
+def test_positions_of_equal_extremes_are_the_kernels(name: str) -> None:
+    build = Builder(name)
+    x = build.placeholder(tensor_meta((50, 6)))
+    made = x._do(name, 1)
+    graph = build.finish(made if type(made) is tuple else [made])
+    values = np.array([1, 2, np.nan, np.inf], np.float32)
+    array = np.random.default_rng(0).choice(values, (50, 6), p=[0.5, 0.3, 0.1, 0.1])
+    expected, got = run_graph(graph, array), ran(program_of(graph), [array.reshape(-1)])
+    for one, other in zip(expected, got, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 # ------------------------------------------------------------------------------------ composites
