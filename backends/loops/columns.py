@@ -16,7 +16,7 @@ from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.cost import points
 from aotlite.backends.loops.dead import without_dead
 from aotlite.backends.loops.expr import Affine, Scalar, load
-from aotlite.backends.loops.fuse import Steps
+from aotlite.backends.loops.fuse import Replacement, Steps
 from aotlite.backends.loops.merge import joined
 from aotlite.backends.loops.program import (
     Buffer,
@@ -30,9 +30,9 @@ from aotlite.backends.loops.program import (
     loads_of,
     stores_of,
 )
-from aotlite.backends.loops.rewrite import moved, split_axis
+from aotlite.backends.loops.rewrite import moved, restricted, split_axis
 from aotlite.backends.loops.schedule import vector_axis
-from aotlite.backends.loops.split import SMALL, UNITS, divisor, is_divisible, reduces_of
+from aotlite.backends.loops.split import SMALL, UNITS, chunks_for, is_divisible, reduces_of
 
 LONGEST = 4096
 """Columns whose partial results stay in the nearest cache while rows go by."""
@@ -100,52 +100,63 @@ def _is_of_columns(kernel: Kernel) -> bool:
 
 
 class _Parts:
-    """The three kernels that two become."""
+    """The kernels that two become."""
 
     def __init__(self, row: Step, column: Step, buffers: list[Buffer], threads: int) -> None:
         assert type(row) is Kernel
         assert type(column) is Kernel
         self.row, self.column = row, column
         self.buffers = buffers
-        self.chunks = divisor(row.extents[0], UNITS * threads)
+        self.chunks = chunks_for(row.extents[0], UNITS * threads)
+        self.left = row.extents[0] % self.chunks
+        self.even = row.extents[0] - self.left
 
-    def steps(self) -> tuple[Kernel, Kernel, Kernel] | None:
+    def steps(self) -> Replacement | None:
         """What fills, what computes, and what combines; None if nothing is shared."""
-        count, inner = self.row.extents
+        inner = self.row.extents[1]
         if self.chunks < 2 or any(store.combine for store in stores_of(self.row)):
             return None
-        # Axes (chunk, row | column) for both.
-        first = split_axis(self.row, 0, count // self.chunks)
-        each = count // self.chunks
-        forms = (unit(2, 3), Affine((each, 1, 0)))
-        memo: dict[Scalar, Scalar] = {}
-        values = [moved(s.values[0], forms, 3, memo) for s in reduces_of(self.column)]
-        into = Affine((inner, 0, 1))
-        stores = [Store(-1 - k, into, value) for k, value in enumerate(values)]
-        second = Kernel(self.column.name, first.extents, 2, tuple(stores))
-        if not _share(first, second):
+        # Axes (chunk, row | column), and (row | column) of the rows that are left over.
+        each = self.even // self.chunks
+        first = split_axis(restricted(self.row, 0, 0, self.even), 0, each)
+        kernels = [self._joined(first, Affine((each, 1, 0)), Affine((inner, 0, 1)))]
+        if self.left:
+            last = restricted(self.row, 0, self.even, self.left)
+            row, into = Affine((1, 0), self.even), Affine((0, 1), self.chunks * inner)
+            kernels.append(self._joined(last, row, into))
+        done = [kernel for kernel in kernels if kernel is not None]
+        if len(done) < len(kernels) or vector_axis(done[0]) != 2:
             return None
-        kernel = joined(first, second)
-        if kernel is None or vector_axis(kernel) != 2:
-            return None
-        return self._finished(kernel)
+        numbers = [self._buffer(reduce.values[0]) for reduce in reduces_of(self.column)]
+        done = [self._combining(kernel, numbers) for kernel in done]
+        return Replacement(self._filled(numbers), tuple(done), self._rest(numbers))
 
-    def _finished(self, kernel: Kernel) -> tuple[Kernel, Kernel, Kernel]:
-        reduces = reduces_of(self.column)
-        numbers = [self._buffer(reduce.values[0]) for reduce in reduces]
+    def _joined(self, first: Kernel, row: Affine, into: Affine) -> Kernel | None:
+        """The kernel of rows with stores of what the columns reduce, to buffers below 0."""
+        count = len(first.extents)
+        forms, memo = (unit(count - 1, count), row), dict[Scalar, Scalar]()
+        values = [moved(s.values[0], forms, count, memo) for s in reduces_of(self.column)]
+        stores = [Store(-1 - k, into, value) for k, value in enumerate(values)]
+        second = Kernel(self.column.name, first.extents, count - 1, tuple(stores))
+        return joined(first, second) if _share(first, second) else None
+
+    def _combining(self, kernel: Kernel, numbers: list[int]) -> Kernel:
+        """The kernel with those stores combining in the partial results."""
+        kinds = [reduce.kind for reduce in reduces_of(self.column)]
         body: list[Statement] = []
         for statement in kernel.body:
             if isinstance(statement, Store) and statement.buffer < 0:
                 k = -1 - statement.buffer
-                body.append(attrs.evolve(statement, buffer=numbers[k], combine=reduces[k].kind))
-            else:
-                body.append(statement)
-        kernel = Kernel(kernel.name, kernel.extents, 2, tuple(body))
-        return self._filled(numbers), kernel, self._rest(numbers)
+                statement = attrs.evolve(statement, buffer=numbers[k], combine=kinds[k])
+            body.append(statement)
+        return Kernel(kernel.name, kernel.extents, kernel.space, tuple(body))
+
+    def _parts(self) -> int:
+        return self.chunks + (self.left > 0)
 
     def _buffer(self, value: Scalar) -> int:
         number = 1 + max([buffer.number for buffer in self.buffers])
-        size = self.chunks * self.column.extents[0]
+        size = self._parts() * self.column.extents[0]
         self.buffers.append(Buffer(number, value.dtype, size, Kind.TEMPORARY))
         return number
 
@@ -155,7 +166,7 @@ class _Parts:
         for number, reduce in zip(numbers, reduces_of(self.column), strict=True):
             (nothing,) = combiner(reduce.kind).identity([reduce.values[0].dtype])
             stores.append(Store(number, Affine((1,)), nothing))
-        size = self.chunks * self.column.extents[0]
+        size = self._parts() * self.column.extents[0]
         return Kernel(f"{self.column.name}_none", (size,), 1, tuple(stores))
 
     def _rest(self, numbers: list[int]) -> Kernel:
@@ -170,7 +181,7 @@ class _Parts:
                 body.append(attrs.evolve(statement, values=(value,)))
             else:
                 body.append(statement)
-        return Kernel(f"{self.column.name}_rest", (count, self.chunks), 1, tuple(body))
+        return Kernel(f"{self.column.name}_rest", (count, self._parts()), 1, tuple(body))
 
 
 def _share(first: Kernel, second: Kernel) -> bool:
@@ -178,6 +189,6 @@ def _share(first: Kernel, second: Kernel) -> bool:
     known = {(value.args[0], value.args[1]) for value in loads_of(first)}
     known |= {(store.buffer, store.address) for store in stores_of(first)}
     return any(
-        value.args[1].coefficients[2] and (value.args[0], value.args[1]) in known
+        value.args[1].coefficients[-1] and (value.args[0], value.args[1]) in known
         for value in loads_of(second)
     )

@@ -40,6 +40,15 @@ def fused(program: Program) -> Program:
     return without_dead(attrs.evolve(program, steps=steps.in_order()))
 
 
+@attrs.frozen
+class Replacement:
+    """Kernels that do what two did: what comes before, what computes, and what comes after."""
+
+    before: Kernel
+    kernels: tuple[Kernel, ...]
+    after: Kernel
+
+
 class Steps:
     """The steps of a program with what must come before what."""
 
@@ -151,19 +160,23 @@ class Steps:
             return False
         return not any(self.below[k] >> second & 1 for k in self.after[first] if k != second)
 
-    def replace(self, first: int, second: int, parts: tuple[Kernel, Kernel, Kernel]) -> None:
-        """Puts three kernels for two: what comes before, what comes in the second's place, and
-        what gives the second's results."""
-        before, kernel, after = parts
+    def replace(self, first: int, second: int, parts: Replacement) -> None:
+        """Puts other kernels for two, the first of `parts.kernels` in the second's place."""
         users = set(self.after[second])
-        self.put(first, second, kernel)
-        place, rest = (1 + max(self.steps), 2 + max(self.steps))
-        for k, step in ((place, before), (rest, after)):
-            self.steps[k], self.after[k], self.before[k] = step, set(), set()
-        self._edges([place], second)
-        self._edges([second], rest)
-        for k in users:
-            self._edges([rest], k)
+        self.put(first, second, parts.kernels[0])
+        sources = set(self.before[second])
+        before = self._added(parts.before, (), (second,))
+        after = self._added(parts.after, (second,), users)
+        for kernel in parts.kernels[1:]:
+            self._added(kernel, (before, *sources), (after, *self.after[second]))
+
+    def _added(self, step: Kernel, sources: Iterable[int], users: Iterable[int]) -> int:
+        k = 1 + max(self.steps)
+        self.steps[k], self.after[k], self.before[k] = step, set(), set()
+        self._edges(list(sources), k)
+        for each in list(users):
+            self._edges([k], each)
+        return k
 
     def _without_dead(self, kernel: Kernel, first: int, second: int) -> Kernel:
         """The merged kernel without stores that only it loaded."""

@@ -157,6 +157,17 @@ def split_axis(kernel: Kernel, k: int, inner: int) -> Kernel:
     return Kernel(kernel.name, extents, kernel.space + (k < kernel.space), body)
 
 
+def restricted(kernel: Kernel, k: int, start: int, extent: int) -> Kernel:
+    """The kernel at positions start to start + extent of axis k alone."""
+    if start == 0 and extent == kernel.extents[k]:
+        return kernel
+    count = len(kernel.extents)
+    forms = list(identity(count))
+    forms[k] = Affine(forms[k].coefficients, start)
+    extents = (*kernel.extents[:k], extent, *kernel.extents[k + 1 :])
+    return Kernel(kernel.name, extents, kernel.space, moved_body(kernel.body, tuple(forms), count))
+
+
 def without_lets(kernel: Kernel) -> Kernel:
     """The kernel with what its Lets define written where it is used."""
     if all(type(statement) is not Let for statement in kernel.body):

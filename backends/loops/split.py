@@ -26,7 +26,7 @@ from aotlite.backends.loops.program import (
     Store,
     names_used,
 )
-from aotlite.backends.loops.rewrite import moved_body, replaced_body, split_axis
+from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
 from aotlite.backends.loops.schedule import vector_axis
 
 SMALL = 1 << 15
@@ -61,13 +61,14 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     if units >= UNITS * threads:
         return 1
     wanted = -(-UNITS * threads // units)
-    return divisor(kernel.extents[kernel.space], wanted)
+    return chunks_for(kernel.extents[kernel.space], wanted)
 
 
-def divisor(extent: int, wanted: int) -> int:
-    """The divisor nearest to what is wanted, from above if there is one up to 8 times it."""
-    divisors = [n for n in range(1, min(extent, 8 * wanted) + 1) if extent % n == 0]
-    return min(divisors, key=lambda n: (n < wanted, abs(n - wanted)))
+def chunks_for(extent: int, wanted: int) -> int:
+    """The least divisor from what is wanted to twice that; where there is none, what is wanted,
+    with fewer points than chunks left over."""
+    most = min(extent, 2 * wanted)
+    return next((n for n in range(wanted, most + 1) if extent % n == 0), min(wanted, extent))
 
 
 def is_divisible(kernel: Kernel) -> bool:
@@ -86,24 +87,28 @@ def reduces_of(kernel: Kernel) -> list[Reduce]:
 
 
 class _Halves:
-    """The two kernels of one."""
+    """The two kernels of one, or three if some points are left over."""
 
     def __init__(self, kernel: Kernel, chunks: int, buffers: list[Buffer]) -> None:
         self.kernel = kernel
         self.chunks = chunks
         self.buffers = buffers
         self.outer = kernel.extents[: kernel.space]
+        self.left = kernel.extents[kernel.space] % chunks
+        self.even = kernel.extents[kernel.space] - self.left
+        self.parts = chunks + (self.left > 0)
 
     def kernels(self) -> list[Step]:
         """Partial results of chunks, then their combination."""
         kernel = self.kernel
         partials = {k: self._partial(v) for s in reduces_of(kernel) for k, v in _parts(s)}
-        return [self._first(partials), self._second(partials)]
+        first, second = self._first(partials), self._second(partials)
+        return [first, self._last(partials), second] if self.left else [first, second]
 
     def _partial(self, value: Scalar) -> Scalar:
         """The load of a partial result, over (chunk, *rows)."""
         number = 1 + max([buffer.number for buffer in self.buffers])
-        size = self.chunks * math.prod(self.outer)
+        size = self.parts * math.prod(self.outer)
         self.buffers.append(Buffer(number, value.dtype, size, Kind.TEMPORARY))
         strides = [math.prod(self.outer[k:]) for k in range(len(self.outer) + 1)]
         return load(number, Affine(tuple(strides)), value.dtype)
@@ -111,8 +116,8 @@ class _Halves:
     def _first(self, partials: dict[int, Scalar]) -> Kernel:
         """Axes (chunk, *rows | rest of the first inner axis, *other inner axes)."""
         kernel, space = self.kernel, self.kernel.space
-        inner = kernel.extents[space] // self.chunks
-        whole = split_axis(kernel, space, inner)
+        even = restricted(kernel, space, 0, self.even)
+        whole = split_axis(even, space, self.even // self.chunks)
         count = len(whole.extents)
         forms = [unit(k + 1 if k < space else k, count) for k in range(count)]
         forms[space] = unit(0, count)
@@ -126,6 +131,19 @@ class _Halves:
             is_marked = count > space + 1
             body.append(Store(buffer, into, name(k, value.dtype), each_row=is_marked))
         return Kernel(kernel.name, extents, space + 1, tuple(body))
+
+    def _last(self, partials: dict[int, Scalar]) -> Kernel:
+        """The points that are left over, as one more chunk: axes (*rows | inner axes)."""
+        space = self.kernel.space
+        kernel = restricted(self.kernel, space, self.even, self.left)
+        body = [s for s in kernel.body if not (isinstance(s, Store) and s.each_row)]
+        for k, value in partials.items():
+            buffer, address = value.args
+            row, *steps = address.coefficients
+            padding = (0,) * (len(kernel.extents) - space)
+            into = Affine((*steps, *padding), self.chunks * row)
+            body.append(Store(buffer, into, name(k, value.dtype), each_row=True))
+        return Kernel(f"{kernel.name}_last", kernel.extents, space, tuple(body))
 
     def _second(self, partials: dict[int, Scalar]) -> Kernel:
         """Axes (*rows | chunk)."""
@@ -145,7 +163,7 @@ class _Halves:
                 forms = [unit(k, count) for k in range(space)]
                 forms += [fixed(0, count)] * (len(kernel.extents) - space)
                 body += moved_body([statement], tuple(forms), count)
-        extents = (*self.outer, self.chunks)
+        extents = (*self.outer, self.parts)
         return Kernel(f"{kernel.name}_rest", extents, space, tuple(replaced_body(body, {})))
 
 
