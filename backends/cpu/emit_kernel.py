@@ -52,7 +52,7 @@ FEW = 80
 """Scalars up to which a loop in lanes is printed for each part between moving places."""
 CHOICES = frozenset(("where", *COMPARISONS))
 """Operations of kernels whose loops may be split."""
-TOGETHER = 4
+TOGETHER = 8
 """Inner points that are added to partial results at once, where those lie in an array."""
 
 
