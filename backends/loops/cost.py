@@ -22,8 +22,10 @@ FEW_ROWS = 8
 """Fewer rows than these cannot keep the threads busy."""
 LONG_ROW = 1 << 14
 """More inner points than these are worth several threads."""
+ABREAST = 256
+"""Columns that are gone down at once."""
 KEPT_BYTES = 1 << 20
-"""What a row may load so that a second pass over it finds it in a cache."""
+"""What a row, or columns abreast, may load so that a second pass finds it in a cache."""
 
 
 def operations(kernel: Kernel) -> float:

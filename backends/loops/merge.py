@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from aotlite.backends.loops.affine import Split, solve, unit, whole
 from aotlite.backends.loops.align import Link, aligned, is_flexible
 from aotlite.backends.loops.cost import (
+    ABREAST,
     FEW_ROWS,
     KEPT_BYTES,
     LONG_ROW,
@@ -43,7 +44,7 @@ from aotlite.backends.loops.rewrite import (
     replaced_body,
     split_axis,
 )
-from aotlite.backends.loops.schedule import across
+from aotlite.backends.loops.schedule import across, vector_axis
 
 
 def merged(first: Kernel, second: Kernel) -> Kernel | None:
@@ -158,7 +159,9 @@ def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
     if _passes(kernel.body) <= max(_passes(each.body) for each in pair):
         return False
     few = rows(kernel) < FEW_ROWS and inner_points(kernel) > LONG_ROW
-    return few or row_bytes(kernel) > KEPT_BYTES
+    vector = vector_axis(kernel)
+    together = min(kernel.extents[vector], ABREAST) if vector < kernel.space else 1
+    return few or row_bytes(kernel) * together > KEPT_BYTES
 
 
 def _lies_across_now(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:

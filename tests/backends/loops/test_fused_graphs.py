@@ -158,3 +158,9 @@ def test_what_lies_across_stays_in_kernels_that_transpose() -> None:
         assert graph is not None
         after = fused(program_of(graph))
         assert expected == len(after.steps)
+
+
+def test_long_columns_are_not_gone_over_again_and_again() -> None:
+    for rows, expected in ((4096, 3), (32, 1)):
+        graph = al.capture(lambda x: al.softmax(x, 0))(al.zeros((rows, 256)))
+        assert expected == len(fused(program_of(graph)).steps)
