@@ -99,7 +99,8 @@ class Stager:
             self.body.lines[store.buffer] = self._tile(f"out{store.buffer}", kind, tile)
         row = Scope(part, 1 << tile)
         row.positions.update({tile: f"i{tile}", k: f"i{k}"})
-        self.streamed(work, row, ("w0", "w1"), loop)
+        # Not past the caches: lines in tiles are too short for it.
+        self.splitter.split(work, row, ("w0", "w1"), loop)
         part.lines += [f"for (i64 i{tile} = u0; i{tile} < u1; ++i{tile}) {{", *row.lines, "}"]
         for store in out:
             del self.body.lines[store.buffer]
