@@ -326,11 +326,17 @@ _INFIX = {
 }
 
 
+_LONGEST = 2000
+"""Characters of a scalar's text. What is shared is printed at each use, so that the text of a chain
+in which each link uses the last one twice would grow without end."""
+
+
 def _text(root: Scalar) -> str:
     found: dict[Scalar, str] = {}
     for value in walk([root]):
         parts = [found[operand] for operand in value.operands]
-        found[value] = _own_text(value, parts)
+        text = _own_text(value, parts)
+        found[value] = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}..."
     return found[root]
 
 

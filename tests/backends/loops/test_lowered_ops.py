@@ -219,6 +219,14 @@ def test_maxima_lie_on_the_image(kernel: Any, values: list[float]) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_the_text_of_a_wide_window_is_short() -> None:
+    """Each of its 25 candidates uses the best so far twice."""
+    build = Builder("pool")
+    x = build.placeholder(tensor_meta((1, 1, 9, 9)))
+    graph = build.finish(x._do("max_pool2d_with_indices", (5, 5), (5,), (1,)))
+    assert len(str(program_of(graph))) < 20_000
+
+
 # ------------------------------------------------------------------------------------- combiners
 @pytest.mark.parametrize("kind", [k for k in COMBINERS if "max" in k or "min" in k])
 def test_extremes_do_not_depend_on_lanes(kind: str) -> None:
