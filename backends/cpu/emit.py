@@ -19,7 +19,7 @@ from aotlite.backends.cpu.emit_tiles import TILES
 from aotlite.backends.cpu.emit_types import BFLOAT16, FLOAT16, PRELUDE, STREAM, memory_type
 from aotlite.backends.cpu.runtime import declarations
 from aotlite.backends.loops.expr import walk
-from aotlite.backends.loops.memory import Plan
+from aotlite.backends.loops.memory import Plan, planned
 from aotlite.backends.loops.program import (
     Buffer,
     Check,
@@ -58,26 +58,19 @@ class Printed:
     """How long one thread takes, roughly."""
 
 
-def apart(program: Program) -> Plan:
-    """A plan in which no two temporaries share memory."""
-    size, offsets = 0, {}
-    for buffer in program.buffers:
-        if buffer.kind is Kind.TEMPORARY:
-            offsets[buffer.number] = size
-            size += -(-buffer.size * buffer.dtype.itemsize // 64) * 64
-    return Plan(size, offsets)
-
-
 def print_program(program: Program, plan: Plan | None = None, stem: str = "run") -> Printed:
-    """The C text of a program whose temporaries lie as the plan says (by default apart)."""
-    return _ProgramPrinter(program, plan or apart(program), stem).printed()
+    """The C text of a program whose temporaries lie as the plan says, or as `planned` does."""
+    return _ProgramPrinter(program, plan or planned(program), stem).printed()
 
 
 def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, Printed]]:
-    """One C text for several programs, by the names of their functions; what each of them is."""
+    """One C text for several programs, by the names of their functions; what each of them is.
+
+    Their temporaries lie as `planned` says.
+    """
     library = Library()
     printers = {
-        stem: _ProgramPrinter(program, apart(program), stem, library)
+        stem: _ProgramPrinter(program, planned(program), stem, library)
         for stem, program in programs.items()
     }
     bodies = {stem: printer.body() for stem, printer in printers.items()}
@@ -150,8 +143,12 @@ class _ProgramPrinter:
         printer = KernelPrinter(kernel, self.kinds, facts, self.library)
         body = printer.text()
         numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
-        own = [(n, self.kinds[n], n in writes(kernel), facts.region(n) == n) for n in numbers]
-        arguments = ", ".join([*[self._pointer(n, "c->slots") for n in numbers], "begin", "end"])
+        heirs = self._heirs(numbers, facts)
+        given = [n for n in numbers if n not in heirs]
+        written = writes(kernel) | set(heirs.values())
+        alone = {n for n in given if [facts.region(k) for k in given].count(facts.region(n)) == 1}
+        own = [(n, self.kinds[n], n in written, n in alone) for n in given]
+        arguments = ", ".join([*[self._pointer(n, "c->slots") for n in given], "begin", "end"])
         together = printer.loops.together
         units = printer.loops.units // together
         times = f" * {together}" if together > 1 else ""
@@ -171,6 +168,7 @@ class _ProgramPrinter:
         return [f"/* {line} */" for line in str(kernel).splitlines()] + [
             head,
             "{",
+            *[f"{memory_type(self.kinds[n])} *b{n} = (void *)b{k};" for n, k in heirs.items()],
             *body,
             "}",
             *task,
@@ -193,6 +191,22 @@ class _ProgramPrinter:
                 if self._share(number, other):
                     found[number] = found.setdefault(other, -1 - other)
                     break
+        return found
+
+    def _heirs(self, numbers: list[int], facts: Facts) -> dict[int, int]:
+        """Buffers that lie where another one of the kernel lies, and that one.
+
+        They are one pointer: of two, compilers cannot know that elements meet at one point only,
+        and would not vectorise.
+        """
+        found: dict[int, int] = {}
+        leaders: dict[tuple[int, int], int] = {}
+        for number in numbers:
+            if facts.region(number) != number:
+                place = facts.region(number), self.plan.offsets[number]
+                leader = leaders.setdefault(place, number)
+                if leader != number:
+                    found[number] = leader
         return found
 
     def _share(self, a: int, b: int) -> bool:

@@ -74,6 +74,28 @@ def in_place(n: int) -> Program:
     return program(((3, n), 1, 1), body, {0: size}, {1: size})
 
 
+def inherited(n: int) -> Program:
+    """Kernels that compute in place of temporaries, one of another dtype."""
+
+    def at(k: int, dtype: DType) -> Scalar:
+        return load(k, Affine((1,)), dtype)
+
+    values = [
+        (1, at(0, float32) * 2.0),
+        (2, cast(at(1, float32) + at(0, float32), dtypes.int32)),
+        (3, cast(at(2, dtypes.int32), float32) * 0.5),
+        (4, at(3, float32) - at(0, float32)),
+    ]
+    kinds = [Kind.INPUT, *[Kind.TEMPORARY] * 3, Kind.OUTPUT]
+    types = [float32, float32, dtypes.int32, float32, float32]
+    steps = [
+        Kernel(f"inherited{k}", (n,), 1, (Store(k, Affine((1,)), value),), vector=0)
+        for k, value in values
+    ]
+    buffers = [Buffer(k, types[k], n, kind) for k, kind in enumerate(kinds)]
+    return Program("inherited", tuple(buffers), tuple(steps), (0,), ())
+
+
 def masked(n: int) -> Program:
     """A row softmax's maximum under a causal mask, and a triangle."""
     x = load(0, Affine((n, 1)), float32)
@@ -202,6 +224,7 @@ CHOSEN = {
     "columns_across": columns_across(70, 140, False),
     "columns_across_kept": columns_across(70, 140, True),
     "in_place": in_place(77),
+    "inherited": inherited(1000),
     "masked": masked(37),
     "picked": picked(30, 37, 8),
     "picked_in_order": picked(30, 37, 1),

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.cpu.emit import Printed, apart, print_units
+from aotlite.backends.cpu.emit import Printed, print_units
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.loops.interpreter import allocated, run_step
+from aotlite.backends.loops.memory import planned
 from aotlite.backends.loops.program import Kind, Program
 
 Memory = dict[int, Any]
@@ -80,7 +81,7 @@ class Compiled:
                 memory[buffer.number] = zeros if shift is None else placed(zeros, shift)
             elif buffer.kind is Kind.CONSTANT:
                 memory[buffer.number] = buffer.value
-        arena = np.empty(apart(program).size + 64, np.uint8)
+        arena = np.empty(planned(program).size + 64, np.uint8)
         for segment in printed.segments:
             assert isinstance(segment, str)
             self._call(segment, printed, memory, arena, threads)
