@@ -58,8 +58,6 @@ def _alike(first: Kernel, second: Kernel, steps: tuple[int, ...]) -> Pair | None
         steps, first.extents[: len(steps)]
     ):
         return None
-    if any(step == 0 for step in steps):
-        return None
     first = Kernel(first.name, first.extents, space, first.body)
     return first, Kernel(second.name, second.extents, space, second.body)
 

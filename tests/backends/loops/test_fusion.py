@@ -113,3 +113,24 @@ def test_inputs_are_written_after_checks() -> None:
     with pytest.raises(GivenUp):
         run_program(program, [given])
     assert [1, -1, 0, 2] == given.tolist()
+
+
+@pytest.mark.parametrize("of_rows", [True, False])
+def test_overlapping_windows_are_not_taken_for_a_reshape(of_rows: bool) -> None:
+    """Of four values two windows of two: as many points, but not the same ones."""
+    value = load(0, Affine((3, 1) if of_rows else (3,)), float32)
+    store = Store(1, Affine((1, 0) if of_rows else (1,)), value, each_row=False)
+    first = Kernel("stored", (4,), 1, (store,))
+    if of_rows:
+        row = Store(1, Affine((1, 0)), name(0, float32), each_row=True)
+        first = Kernel("stored", (4, 3), 1, (Reduce((0,), "sum", (value,)), row))
+    windows = Store(2, Affine((2, 1)), load(1, Affine((1, 1)), float32) * 2.0)
+    kernels = (first, Kernel("windows", (2, 2), 2, (windows,)))
+    kinds = (Kind.INPUT, Kind.OUTPUT, Kind.OUTPUT)
+    buffers = [Buffer(k, float32, 4 if k else 12, kind) for k, kind in enumerate(kinds)]
+    placed = tuple([Placed(k, 0, tensor_meta((4,))) for k in (1, 2)])
+    program = Program("windows", tuple(buffers), kernels, (0,), placed)
+    inputs = [np.arange(12, dtype=np.float32) ** 2]
+    after = fused(program)
+    verify(after)
+    assert results(program, inputs) == results(after, inputs)
