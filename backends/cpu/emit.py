@@ -30,6 +30,7 @@ from aotlite.backends.loops.program import (
     Program,
     Store,
     loads_of,
+    slots,
     stores_of,
     values_of,
     writes,
@@ -87,10 +88,8 @@ class _ProgramPrinter:
         self.library = library or Library()
         self.buffers = {buffer.number: buffer for buffer in program.buffers}
         self.kinds: dict[int, DType] = {n: b.dtype for n, b in self.buffers.items()}
-        order = [(Kind.INPUT, Kind.OUTPUT), (Kind.CONSTANT,)]
-        self.slots = tuple(
-            [n for kinds in order for n, b in sorted(self.buffers.items()) if b.kind in kinds]
-        )
+        constants = [b for b in program.buffers if b.kind is Kind.CONSTANT]
+        self.slots = tuple([buffer.number for buffer in (*slots(program), *constants)])
         self.nanoseconds = 0.0
         self.segments: list[str | Extern] = []
         self.calls: list[list[str]] = []
