@@ -16,7 +16,14 @@ from aotlite.backends.cpu.emit_kernel import KernelPrinter
 from aotlite.backends.cpu.emit_passes import cost
 from aotlite.backends.cpu.emit_scalar import Facts, Library
 from aotlite.backends.cpu.emit_tiles import TILES
-from aotlite.backends.cpu.emit_types import BFLOAT16, FLOAT16, PRELUDE, STREAM, memory_type
+from aotlite.backends.cpu.emit_types import (
+    BFLOAT16,
+    DIVISIONS,
+    FLOAT16,
+    PRELUDE,
+    STREAM,
+    memory_type,
+)
 from aotlite.backends.cpu.runtime import declarations
 from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.memory import Plan, planned
@@ -276,7 +283,7 @@ def indented(lines: Iterable[str]) -> list[str]:
 
 
 def _head(library: Library) -> list[str]:
-    lines = [declarations(), PRELUDE]
+    lines = [declarations(), PRELUDE, DIVISIONS]
     if dtypes.float16 in library.dtypes:
         lines.append(FLOAT16)
     if dtypes.bfloat16 in library.dtypes:

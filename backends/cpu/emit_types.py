@@ -69,6 +69,9 @@ BITS(bits_f64_i64, f64, i64)
 BITS(bits_f64_u64, f64, u64)
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 INLINE i64 most(i64 a, i64 b) { return a < b ? b : a; }
+typedef struct call { void **slots; i64 chunks; } call;
+"""
+DIVISIONS = """\
 /* Quotients that no divisor traps on. */
 #define DIVISION(type, unsigned_type) \\
     INLINE type idiv_##type(type a, type b) \\
@@ -83,7 +86,6 @@ INLINE i64 most(i64 a, i64 b) { return a < b ? b : a; }
     }
 DIVISION(i8, u32) DIVISION(i16, u32) DIVISION(i32, u32) DIVISION(i64, u64)
 DIVISION(u8, u32) DIVISION(u16, u32) DIVISION(u32, u32) DIVISION(u64, u64)
-typedef struct call { void **slots; i64 chunks; } call;
 """
 
 FLOAT16 = """\

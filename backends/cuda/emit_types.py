@@ -1,0 +1,95 @@
+"""The prelude of CUDA texts: the names that printed expressions use, as CUDA C++ has them.
+
+Expressions are printed by `backends/cpu/emit_scalar.py`, in the part of C that C++ shares. What
+differs is defined here: types, bits, and float16 as a class, since NVRTC has no headers.
+Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+PRELUDE = """\
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+typedef i8 m_i8;
+typedef i16 m_i16;
+typedef i32 m_i32;
+typedef i64 m_i64;
+typedef u8 m_u8;
+typedef u16 m_u16;
+typedef u32 m_u32;
+typedef u64 m_u64;
+typedef f32 m_f32;
+typedef f64 m_f64;
+#define _Bool bool
+#define INLINE static __device__ __forceinline__
+INLINE i32 bits_i32_f32(f32 x) { return __float_as_int(x); }
+INLINE u32 bits_u32_f32(f32 x) { return __float_as_uint(x); }
+INLINE f32 bits_f32_i32(i32 x) { return __int_as_float(x); }
+INLINE f32 bits_f32_u32(u32 x) { return __uint_as_float(x); }
+INLINE i64 bits_i64_f64(f64 x) { return __double_as_longlong(x); }
+INLINE u64 bits_u64_f64(f64 x) { return (u64)__double_as_longlong(x); }
+INLINE f64 bits_f64_i64(i64 x) { return __longlong_as_double(x); }
+INLINE f64 bits_f64_u64(u64 x) { return __longlong_as_double((i64)x); }
+#define __builtin_fabsf fabsf
+#define __builtin_fabs fabs
+#define __builtin_sqrtf sqrtf
+#define __builtin_sqrt sqrt
+#define __builtin_floorf floorf
+#define __builtin_floor floor
+#define __builtin_ceilf ceilf
+#define __builtin_ceil ceil
+#define __builtin_truncf truncf
+#define __builtin_trunc trunc
+#define __builtin_rintf rintf
+#define __builtin_rint rint
+#define __builtin_inff() bits_f32_u32(0x7f800000u)
+#define __builtin_inf() bits_f64_u64(0x7ff0000000000000ull)
+#define __builtin_nanf(text) bits_f32_u32(0x7fc00000u)
+#define __builtin_nan(text) bits_f64_u64(0x7ff8000000000000ull)
+"""
+
+FLOAT16 = """\
+/* Rounded once, to even, from either type: what is a float is a double. */
+INLINE u16 half_bits(f64 x)
+{
+    const u64 b = bits_u64_f64(x) & 0x7fffffffffffffffull;
+    const u16 sign = (u16)(bits_u64_f64(x) >> 48) & 0x8000u;
+    const f64 size = bits_f64_u64(b);
+    if (size != size) return sign | 0x7e00u;
+    if (size >= 65520.0) return sign | 0x7c00u;
+    if (size < 0x1p-14) return sign | (u16)rint(size * 0x1p24);
+    const u64 exponent = 1008ull << 10;
+    return sign | (u16)(((b + 0x1ffffffffffull + ((b >> 42) & 1u)) >> 42) - exponent);
+}
+struct f16 {
+    u16 bits;
+    f16() = default;
+    __device__ explicit f16(f32 x) : bits(half_bits((f64)x)) {}
+    __device__ explicit f16(f64 x) : bits(half_bits(x)) {}
+    __device__ operator f32() const
+    {
+        const u32 sign = (u32)(bits & 0x8000u) << 16;
+        if ((bits & 0x7c00u) == 0x7c00u)
+            return bits_f32_u32(sign | 0x7f800000u | (u32)(bits & 0x3ffu) << 13);
+        /* The exponent moves by a product, which is exact, so that denormals come out right. */
+        const f32 size = bits_f32_u32((u32)(bits & 0x7fffu) << 13) * 0x1p112f;
+        return bits_f32_u32(sign | bits_u32_f32(size));
+    }
+};
+typedef f16 m_f16;
+INLINE f32 round_f16(f32 x) { return (f32)(f16)x; }
+INLINE f32 load_f16(f16 x) { return (f32)x; }
+INLINE f16 store_f16(f32 x) { return (f16)x; }
+INLINE u16 bits_u16_f16(f32 x) { return half_bits((f64)x); }
+INLINE i16 bits_i16_f16(f32 x) { return (i16)bits_u16_f16(x); }
+INLINE f32 bits_f16_u16(u16 x) { f16 h; h.bits = x; return (f32)h; }
+INLINE f32 bits_f16_i16(i16 x) { return bits_f16_u16((u16)x); }
+"""

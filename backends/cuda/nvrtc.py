@@ -1,0 +1,79 @@
+"""CUDA C++ text to a cubin by NVRTC, a library that needs no GPU and no driver.
+
+Found in the `nvidia-cuda-nvrtc` wheel and called by ctypes. Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from pathlib import Path
+
+from aotlite.ir.errors import BackendError, MissingExtraError
+
+FLAGS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false")
+"""Each operation is rounded once, as IEEE 754 says and the interpreter does."""
+_FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
+
+
+def compile_cubin(text: str, architecture: str, flags: tuple[str, ...] = FLAGS) -> bytes:
+    """The cubin of a CUDA C++ text for an architecture ("sm_90").
+
+    Raises MissingExtraError where NVRTC is not installed, BackendError with the compiler's log
+    where it refuses the text.
+    """
+    library = _library()
+    program = ctypes.c_void_p()
+    source = text.encode()
+    _check(library.nvrtcCreateProgram(ctypes.byref(program), source, b"kernels.cu", 0, None, None))
+    try:
+        options = [f"--gpu-architecture={architecture}".encode(), *map(str.encode, flags)]
+        array = (ctypes.c_char_p * len(options))(*options)
+        code = library.nvrtcCompileProgram(program, len(options), array)
+        _check(code, _fetched(library, program, "ProgramLog") if code else b"")
+        return _fetched(library, program, "CUBIN")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def is_installed() -> bool:
+    """Whether NVRTC can be loaded."""
+    try:
+        _library()
+    except MissingExtraError:
+        return False
+    return True
+
+
+def _fetched(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    """What NVRTC has made of a program: its log, or the cubin."""
+    size = ctypes.c_size_t()
+    _check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    room = ctypes.create_string_buffer(size.value)
+    _check(getattr(library, f"nvrtcGet{what}")(program, room))
+    return room.raw
+
+
+def _check(code: int, log: bytes = b"") -> None:
+    if code:
+        name = _library().nvrtcGetErrorString(code).decode()
+        text = log.rstrip(b"\0\n").decode(errors="replace")
+        raise BackendError(f"cuda: NVRTC gives {name}, expected a text that compiles\n{text}")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    for folder in [Path(entry) / part for entry in sys.path for part in _FOLDERS]:
+        found = [*folder.glob("libnvrtc.so.*")]
+        if found:
+            # NVRTC looks for its built-in functions among libraries that are open.
+            for builtins in folder.glob("libnvrtc-builtins.so.*"):
+                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+            library = ctypes.CDLL(str(found[0]))
+            library.nvrtcGetErrorString.restype = ctypes.c_char_p
+            return library
+    raise MissingExtraError(
+        "cuda: NVRTC is not installed, expected the nvidia-cuda-nvrtc wheel; "
+        "pip install 'aotlite[cuda13]'"
+    )

@@ -1,0 +1,119 @@
+"""Programs that are printed as CUDA: chosen and drawn kernels, real functions after all passes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import aotlite as al
+from aotlite.backends.loops.backend import program_of
+from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, load, name
+from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.program import Kind, Program, Reduce, Statement, Store
+from aotlite.ir.dtypes import float16, float32, float64
+from tests.backends.cpu.chosen_kernels import CHOSEN
+from tests.backends.cpu.chosen_kernels import program as kernel_program
+from tests.backends.cpu.drawn_kernels import Drawn, numbers
+
+Cases = dict[str, tuple[Program, list[Any]]]
+
+
+def chosen() -> Cases:
+    """The kernels that were chosen for the C printer."""
+    return {name: (program, inputs_of(name, program)) for name, program in CHOSEN.items()}
+
+
+def drawn(seeds: range) -> Cases:
+    """Drawn kernels."""
+    made = {f"p{seed}": Drawn(seed) for seed in seeds}
+    return {name: (each.program, each.inputs()) for name, each in made.items()}
+
+
+def inputs_of(name: str, program: Program) -> list[Any]:
+    """Small numbers for the inputs."""
+    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    by_number = {buffer.number: buffer for buffer in program.buffers}
+    read = [by_number[number] for number in program.inputs if number is not None]
+    return [numbers(generator, buffer) for buffer in read]
+
+
+def floats(*shape: int) -> al.Tensor:
+    """A leaf of some numbers."""
+    count = int(np.prod(shape))
+    return al.tensor(np.sin(np.arange(count, dtype=np.float32)).reshape(shape), requires_grad=True)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[al.Tensor, ...]]] = {
+    "softmax": (lambda x: al.softmax(x, -1), (floats(6, 300),)),
+    "layer_norm": (
+        lambda x, w, b: al.layer_norm(x, (40,), w, b),
+        (floats(6, 40), floats(40), floats(40)),
+    ),
+    "gelu": (lambda x, w: al.gelu(x * w) + x, (floats(6, 8), floats(8))),
+    "transposed": (lambda x, y: al.tanh(x.t() + y), (floats(6, 8), floats(8, 6))),
+    "stencil": (lambda x: al.roll(x, 1, 0) + al.roll(x, -1, 1) - 2 * x, (floats(6, 8),)),
+}
+
+
+def functions() -> Cases:
+    """The forward and the backward graph of each function, as few kernels."""
+    found: Cases = {}
+    for key, (function, args) in FUNCTIONS.items():
+        compiled = al.compile(function)
+        compiled(*args)
+        for way, graph in (("forward", compiled.forward_graph), ("back", compiled.backward_graph)):
+            assert graph is not None
+            program = improved(program_of(graph), 2)
+            found[f"{key}_{way}"] = program, inputs_of(key, program)
+    return found
+
+
+def halves() -> Cases:
+    """Every float16, what lies between two of them, and a little beside that, as float16."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
+    positive = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float64)
+    positive[-1] = 65536.0
+    middle = (positive[1:] + positive[:-1]) / 2
+    beside = [np.nextafter(middle, 0), np.nextafter(middle, np.inf)]
+    wide = np.concatenate([every, middle, -middle, *beside, -beside[1], [1e300, -1e-300, 5e-324]])
+    count = wide.size
+    at = Affine((1,))
+    double, single = load(0, at, float64), load(1, at, float32)
+    body: list[Statement] = [
+        Store(2, at, cast(double, float16)),
+        Store(3, at, cast(single, float16)),
+        Store(4, at, cast(cast(double, float16), float64)),
+    ]
+    with np.errstate(over="ignore", invalid="ignore"):
+        inputs = [wide, wide.astype(np.float32)]
+    sizes = {0: (float64, count), 1: (float32, count)}
+    outputs = {2: (float16, count), 3: (float16, count), 4: (float64, count)}
+    return {"halves": (kernel_program(((count,), 1, None), body, sizes, outputs), inputs)}
+
+
+def centered(rows: int, n: int, lanes: int) -> Program:
+    """Rows without their sums: a reduction through shared memory, and a pass behind it."""
+    x: Scalar = load(0, Affine((n, 1)), float32)
+    body: list[Statement] = [Reduce((0,), "sum", (x,), lanes)]
+    body.append(Store(1, Affine((n, 1)), x - name(0, float32)))
+    size = (float32, rows * n)
+    return kernel_program(((rows, n), 1, 1), body, {0: size}, {1: size})
+
+
+def added_rows() -> Cases:
+    """Rows of no points, which add what a sum of nothing gives to one place, in order (K-7)."""
+    x: Scalar = load(0, Affine((5, 5, 1)), float32)
+    body: list[Statement] = [Reduce((0,), "prod", (x,), 4)]
+    value = name(0, float32) + cast(axis(1), float32)
+    body.append(Store(1, Affine((1, 0, 0)), value, combine="sum", each_row=True))
+    program = kernel_program(((3, 5, 0), 2, None), body, {0: (float32, 0)}, {1: (float32, 3)})
+    return {"added_rows": (program, [np.zeros(0, np.float32)])}
+
+
+def written(program: Program) -> list[int]:
+    """The buffers that are compared: inputs, which may be written to, and outputs."""
+    outputs = [buffer.number for buffer in program.buffers if buffer.kind is Kind.OUTPUT]
+    return [*outputs, *[number for number in program.inputs if number is not None]]
