@@ -12,16 +12,19 @@ from typing import Any, TypeVar
 
 import attrs
 
+from aotlite.backends.cpu import store
 from aotlite.backends.cpu.background import in_background
-from aotlite.backends.cpu.executing import execution, text_of
+from aotlite.backends.cpu.executing import execution, key_of_text, text_of
+from aotlite.backends.cpu.graph_keys import graph_key
 from aotlite.backends.cpu.memory import RESULTS
 from aotlite.backends.cpu.once import tell_once
+from aotlite.backends.cpu.printed import Text
+from aotlite.backends.cpu.remembered import remember, remembered
 from aotlite.backends.cpu.runtime import begin_loading, get_num_threads
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
-from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import interpreted
-from aotlite.backends.loops.running import Kernels, ProgramRun
+from aotlite.backends.loops.program import Program
+from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
 from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.errors import BackendError
@@ -56,32 +59,72 @@ class CpuBackend:
         """The callable of a pure graph, which may end with copies into inputs."""
         begin_loading()
         clock = _Clock()
-        program = clock.timed("lowering", program_of, graph)
-        program = clock.timed("fusing", improved, program, get_num_threads())
+        threads = get_num_threads()
+        key = clock.timed("key", graph_key, graph, threads)
+        text = clock.timed("looking up", remembered, key)
+        if text is not None and (self.wait or self._is_compiled(text)):
+            kernels = Kernels(partial(_program, graph, threads, clock), *_shown(text, clock))
+            try:
+                execute = clock.timed("C compiler", execution, text, contract=self.contract)
+                return _run(graph, text, execute, kernels)
+            except BackendError:
+                if self.wait:
+                    raise
+        program = _program(graph, threads, clock)
         text = clock.timed("printing", text_of, program)
-        kernels = Kernels(program, text.printed.text, clock.seconds)
-        make = partial(clock.timed, "C compiler", execution, text, contract=self.contract)
+        kernels = Kernels(lambda: program, *_shown(text, clock))
+        make = partial(clock.timed, "C compiler", self._made, key, text)
         if self.wait:
-            run = ProgramRun(graph, program, make(), RESULTS.allocator)
-            run.kernels = kernels
-            return run
-        interpret = interpreted(program)
-        run = ProgramRun(graph, program, interpret, RESULTS.allocator)
-        job = in_background(make)
+            return _run(graph, text, make(), kernels)
+        return _in_background(_run(graph, text, interpreted(program), kernels), make)
 
-        def until_ready(arrays: list[Any]) -> Any:
-            if not job.done():
-                return interpret(arrays)
-            error = job.exception()
-            execute = interpret if error is not None else job.result()
-            if error is not None:
-                tell_once(f"aotlite: {error}; graph {graph.name} stays with the interpreter")
-            run.use(execute)
-            return execute(arrays)
+    def _is_compiled(self, text: Text) -> bool:
+        return store.found(key_of_text(text, contract=self.contract)) is not None
 
-        run.use(until_ready)
-        run.kernels = kernels
-        return run
+    def _made(self, key: str | None, text: Text) -> Execute:
+        """What computes the program, which is remembered from then on."""
+        execute = execution(text, contract=self.contract)
+        remember(key, text)
+        return execute
+
+
+def _program(graph: Graph, threads: int, clock: _Clock) -> Program:
+    """The program that is printed."""
+    # Graphs that are remembered do not need these.
+    from aotlite.backends.loops.backend import program_of
+    from aotlite.backends.loops.improve import improved
+
+    program = clock.timed("lowering", program_of, graph)
+    return clock.timed("fusing", improved, program, threads)
+
+
+def _shown(text: Text, clock: _Clock) -> tuple[str, dict[str, float]]:
+    return text.printed.text, clock.seconds
+
+
+def _run(graph: Graph, text: Text, execute: Execute, kernels: Kernels) -> ProgramRun:
+    run = ProgramRun(graph, text.program, execute, RESULTS.allocator)
+    run.kernels = kernels
+    return run
+
+
+def _in_background(run: ProgramRun, make: Callable[[], Execute]) -> ProgramRun:
+    """The run, which computes as it does until what is made is there."""
+    interpret = run.execute
+    job = in_background(make)
+
+    def until_ready(arrays: list[Any]) -> Any:
+        if not job.done():
+            return interpret(arrays)
+        error = job.exception()
+        execute = interpret if error is not None else job.result()
+        if error is not None:
+            tell_once(f"aotlite: {error}; graph {run.graph.name} stays with the interpreter")
+        run.use(execute)
+        return execute(arrays)
+
+    run.use(until_ready)
+    return run
 
 
 class _Clock:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from aotlite.backends.cpu.emit_gemm import gemm_lines
 from aotlite.backends.cpu.emit_kernel import KernelPrinter
 from aotlite.backends.cpu.emit_passes import cost
@@ -24,6 +22,7 @@ from aotlite.backends.cpu.emit_types import (
     STREAM,
     memory_type,
 )
+from aotlite.backends.cpu.printed import Printed
 from aotlite.backends.cpu.runtime import declarations
 from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.memory import Plan, planned
@@ -49,21 +48,6 @@ INLINE_NANOSECONDS = 8000
 """What a kernel may take, roughly, before waking other threads pays."""
 CHUNK_NANOSECONDS = 20000
 CHUNKS_A_THREAD = 8
-
-
-@attrs.frozen
-class Printed:
-    """The C text of a program."""
-
-    text: str
-    segments: tuple[str | Extern, ...]
-    """In order: the names of exported functions `int name(void **slots, const al_runtime *)`, and
-    the externs that Python calls between them. A function returns 1 if a check gave up, else 0."""
-    slots: tuple[int, ...]
-    """The buffers whose first elements the slots point to, in order: inputs and outputs, then
-    constants; the arena comes last."""
-    nanoseconds: float
-    """How long one thread takes, roughly."""
 
 
 def print_program(program: Program, plan: Plan | None = None, stem: str = "run") -> Printed:

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.backends.cpu.emit import Printed, print_program
 from aotlite.backends.cpu.launch import Launch, Signature, launcher
 from aotlite.backends.cpu.library import load_c
+from aotlite.backends.cpu.printed import Printed, Text
+from aotlite.backends.cpu.toolchain import key_of_c
 from aotlite.backends.loops.interpreter import run_extern
-from aotlite.backends.loops.memory import planned
 from aotlite.backends.loops.program import (
     Buffer,
     Extern,
@@ -33,28 +33,15 @@ BRIEF = 20_000
 """Nanoseconds, roughly, for which the interpreter's lock is kept."""
 
 
-@attrs.frozen
-class Text:
-    """A program as C text, and what it takes to call it."""
-
-    program: Program
-    """As it is printed: temporaries that are arrays of their own are outputs."""
-    printed: Printed
-    arena_bytes: int
-    held: tuple[Buffer, ...]
-    """These temporaries."""
-
-
 def text_of(program: Program) -> Text:
     """The C text of a program."""
-    held = _held(program)
-    kinds = {buffer.number for buffer in held}
-    buffers = [
-        attrs.evolve(b, kind=Kind.OUTPUT) if b.number in kinds else b for b in program.buffers
-    ]
-    given = attrs.evolve(program, buffers=tuple(buffers))
-    plan = planned(given)
-    return Text(given, print_program(given, plan), plan.size, held)
+    # Graphs that are remembered do not need these.
+    from aotlite.backends.cpu.emit import print_program
+    from aotlite.backends.loops.memory import planned
+
+    text = Text(program, Printed("", (), (), 0.0), 0, _held(program))
+    plan = planned(text.given)
+    return attrs.evolve(text, printed=print_program(text.given, plan), arena_bytes=plan.size)
 
 
 def _held(program: Program) -> tuple[Buffer, ...]:
@@ -71,6 +58,11 @@ def _held(program: Program) -> tuple[Buffer, ...]:
         if buffer.kind is Kind.TEMPORARY
         and (-1 in users.get(buffer.number, ()) or len(users.get(buffer.number, ())) > 1)
     )
+
+
+def key_of_text(text: Text, *, contract: bool) -> str:
+    """The key of the library of a program."""
+    return key_of_c(text.printed.text, contract=contract, libraries=False)
 
 
 def execution(text: Text, *, contract: bool = True) -> Execute:
@@ -96,7 +88,7 @@ def _signature(text: Text) -> Signature:
     constants = [b for b in text.program.buffers if b.kind is Kind.CONSTANT]
     is_brief = text.printed.nanoseconds < BRIEF
     return Signature(
-        [buffer.dtype.itemsize for buffer in slots(text.program)],
+        [buffer.dtype.itemsize for buffer in slots(text.given)],
         [np.ascontiguousarray(buffer.value) for buffer in constants],
         text.arena_bytes,
         is_brief,
@@ -109,7 +101,7 @@ class _Segments:
     def __init__(self, text: Text, launches: Sequence[Launch | Extern]) -> None:
         self.text = text
         self.launches = launches
-        self.numbers = [buffer.number for buffer in slots(text.program)]
+        self.numbers = [buffer.number for buffer in slots(text.given)]
         held = {buffer.number: buffer for buffer in text.held}
         self.own = [(k, held[n]) for k, n in enumerate(self.numbers) if n in held]
         """Places among the arrays, in order, of those that are made here."""

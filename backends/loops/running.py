@@ -8,7 +8,7 @@ Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import compress
 from typing import Any
 
@@ -33,15 +33,21 @@ Gives a true value where it came upon what eager refuses, such as an index that 
 """
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Kernels:
     """What a graph was compiled to, for those who want to see it."""
 
-    program: Program
+    make: Callable[[], Program]
+    """Gives the program; of a graph that was remembered nobody has it."""
     text: str = ""
     """Of a language that is compiled."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)
     """How long each part of compiling took; what is done in the background comes late."""
+
+    @cached_property
+    def program(self) -> Program:
+        """The loops."""
+        return self.make()
 
     def __str__(self) -> str:
         spent = [f"{name} {1e3 * seconds:.1f} ms" for name, seconds in self.seconds.items()]
@@ -70,8 +76,14 @@ class ProgramRun:
         self._scope: dict[str, Any] = {}
         self.compact, self.source = _Writer(graph, program, self._scope, allocator).function()
         self._scope["refused"] = self._raise
-        self.kernels = Kernels(program)
+        self.kernels = Kernels(lambda: program)
         self.use(execute)
+
+    @property
+    def execute(self) -> Execute:
+        """What computes."""
+        found: Execute = self._scope["execute"]
+        return found
 
     def use(self, execute: Execute) -> None:
         """Computes in this way from the next call on."""
