@@ -237,7 +237,32 @@ _LAYOUT_OF_TORCH = (
 """Eager and compiled functions share these answers, so that no comparison of the two shows them."""
 _EXHAUSTIVE = {
     "tests.ir.test_layout": (*_LAYOUT, *(_LAYOUT_OF_TORCH if find_spec("torch") else ())),
-    "tests.rules.test_ali_overlap": ("test_the_equation_is_solved_near_its_corners_too",),
+    "tests.rules.test_ali_ndarrays": (
+        "test_parts_of_one_array_are_one_memory_where_elements_fall_on_elements",
+        "test_tensors_over_parts_of_one_array_are_refused_if_they_overlap_and_one_is_written",
+    ),
+    "tests.rules.test_ali_overlap": (
+        "test_the_equation_is_solved_near_its_corners_too",
+        "test_the_equation_is_solved_for_numbers_of_any_size",
+    ),
+    "tests.rules.test_cap_places": (
+        "test_a_tensor_that_cannot_be_found_again_is_refused",
+        "test_what_methods_read_is_found_whatever_the_module_of_their_class_is_called",
+    ),
+    "tests.rules.test_fun_reach": ("test_windows_with_gradients_reach_as_far_as_their_base",),
+    "tests.rules.test_grd_values": (
+        "test_whole_numbers_of_any_size_are_told_apart",
+        "test_what_cannot_be_guarded_is_refused_by_the_name_of_its_place",
+        "test_an_entry_says_what_it_found_and_what_it_was_made_for",
+        "test_hooks_are_asked_of_what_a_call_saves_once_each",
+        "test_the_source_of_a_run_time_function_is_what_python_finds",
+        "test_the_line_that_writes_an_array_writes_it_with_any_library",
+    ),
+    "tests.rules.test_views_given": (
+        "test_an_argument_of_any_kind_may_do_what_it_may_in_eager",
+        "test_views_of_a_base_and_of_a_detached_part_of_it_lie_where_they_lie",
+        "test_a_relative_that_is_met_after_a_write_was_written_too",
+    ),
     "tests.rules.test_small_programs": (
         "test_copies_between_arguments_and_values_are_eagers",
         "test_what_grows_is_eagers_and_refused_only_beside_an_older_view",

@@ -5,6 +5,7 @@ Rules: ALI-1 (refused where one that overlaps another is written); what read-onl
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import attrs
@@ -207,3 +208,63 @@ def test_ndarrays_are_passed_as_tensors_over_them(
         else:
             as_array = only_arrays and kind != "tracked"
             assert isinstance(mine, np.ndarray if as_array else al.Tensor)
+
+
+# --------------------------------------------------------------------------------------- exhaustive
+Part = tuple[Any, int]
+"""A dtype, and the first byte of two elements of it."""
+PARTS: tuple[Part, ...] = tuple(product((np.uint8, np.int16), range(5)))
+
+
+def _parts(parts: tuple[Part, ...], shift: int, *, frozen: bool) -> tuple[Any, list[Any]]:
+    """Parts of an array of bytes that begins so many behind an even address."""
+    owner = np.frombuffer(bytearray(range(1, 17)), np.uint8, offset=shift)
+    found = [owner[at : at + 2 * np.dtype(kind).itemsize].view(kind) for kind, at in parts]
+    found[1].flags.writeable = not frozen
+    return owner, found
+
+
+def _doubled(x: Any, y: Any) -> Any:
+    x.mul_(2)
+    return y + 1, x
+
+
+def _seen_of_parts(run: Any, given_: tuple[Any, list[Any]]) -> Any:
+    owner, parts = given_
+    try:
+        results = run(*parts)
+    except al.AotliteError as error:
+        return type(error)
+    return [np.asarray(each).tolist() for each in results], owner.tolist()
+
+
+def _reach(part: Part) -> set[int]:
+    return set(range(part[1], part[1] + 2 * np.dtype(part[0]).itemsize))
+
+
+@pytest.mark.rules("ALI-1", "GEN-7")
+def test_parts_of_one_array_are_one_memory_where_elements_fall_on_elements() -> None:
+    """Passed as ndarrays, of any two dtypes, on even and on odd addresses; one may be read-only.
+
+    They are refused together only where the written one overlaps what cannot be seen with it.
+    """
+    for parts, shift, frozen in product(product(PARTS, repeat=2), (0, 1), (False, True)):
+        found = _seen_of_parts(al.compile(_doubled), _parts(parts, shift, frozen=frozen))
+        eager = _seen_of_parts(
+            lambda *arrays: _doubled(*map(al.from_numpy, arrays)),
+            _parts(parts, shift, frozen=frozen),
+        )
+        apart = any(at % np.dtype(kind).itemsize for kind, at in parts) or frozen
+        if eager is not al.ArgumentError and apart and _reach(parts[0]) & _reach(parts[1]):
+            eager = al.AliasError
+        assert eager == found, (parts, shift, frozen)
+
+
+@pytest.mark.rules("ALI-1")
+def test_tensors_over_parts_of_one_array_are_refused_if_they_overlap_and_one_is_written() -> None:
+    for first, second, writes in product(range(4), range(4), (False, True)):
+        array = np.arange(6.0)
+        tensors = [al.from_numpy(array[at : at + 2]) for at in (first, second)]
+        body = _doubled if writes else lambda x, y: (y + 1, x)
+        found = _seen_of_parts(al.compile(body), (array, tensors))
+        assert (found is al.AliasError) == (writes and abs(first - second) < 2)

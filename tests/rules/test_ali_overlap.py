@@ -296,3 +296,14 @@ def test_the_equation_is_solved_near_its_corners_too():
         reach = max(sums)
         for target in (*range(60, 130, 7), *range(reach - 130, reach - 60, 7)):
             assert (target in sums) == is_solvable(terms, target)
+
+
+@pytest.mark.rules("ALI-5")
+def test_the_equation_is_solved_for_numbers_of_any_size():
+    """What is made of a solution has one, beyond what a float can count, too."""
+    rng = random.Random(0)
+    for _ in range(100):
+        largest, count = 10 ** rng.choice((6, 18, 30)), 10 ** rng.choice((2, 6, 9))
+        terms = [(rng.randint(1, largest), rng.randint(1, count)) for _ in range(rng.randint(3, 6))]
+        target = sum(stride * rng.randint(0, most) for stride, most in terms)
+        assert is_solvable(terms, target), (terms, target)

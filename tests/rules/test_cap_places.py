@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 from collections.abc import Callable
+from itertools import product
 from typing import Any, ClassVar
 
 import attrs
@@ -285,6 +287,72 @@ def _seen(run: Any, x: Any, made: list[Any]) -> Any:
 def test_tensors_are_found_where_they_are_by_then(session: Session) -> None:
     eager, compiled = session.play(compiles=False), session.play(compiles=True)
     assert eager == compiled
+
+
+class Text(str):
+    """A text that wraps a function."""
+
+    __slots__ = ("__wrapped__",)
+
+
+def _of_namespace(value: Any) -> tuple[Function, Any]:
+    box = types.SimpleNamespace(w=value)
+    return (lambda x, _: x * box.w), 1
+
+
+def _of_iterator(value: Any) -> tuple[Function, Any]:
+    values = itertools.repeat(value)
+    return (lambda x, _: x * next(values)), 1
+
+
+def _of_set(value: Any) -> tuple[Function, Any]:
+    values = {value}
+    return (lambda x, _: x * next(iter(values))), 1
+
+
+def _of_plain_argument(value: Any) -> tuple[Function, Any]:
+    text = Text("a")
+    text.__wrapped__ = lambda: value  # type: ignore[misc]
+    return (lambda x, given: x * given.__wrapped__()), text
+
+
+def _of_own_list(value: Any) -> tuple[Function, Any]:
+    box, kept = types.SimpleNamespace(w=value), [0]
+
+    def function(x: Any, _: Any) -> Any:
+        kept[:] = [box.w]
+        return x * kept[0]
+
+    return function, 1
+
+
+@pytest.mark.rules("CAP-3", "CAP-4")
+def test_a_tensor_that_cannot_be_found_again_is_refused() -> None:
+    """An argument that the function reaches by such a way, too: another may be there next time."""
+    ways = (_of_namespace, _of_iterator, _of_set, _of_plain_argument, _of_own_list)
+    for way, same in product(ways, (0, 1)):
+        x = al.ones(2)
+        function, beside = way(x if same else al.ones(2))
+        with pytest.raises(al.UnsupportedError, match="neither an argument nor found"):
+            al.compile(function)(x, beside)
+
+
+def _of_class_of(module: str) -> Way:
+    def way(value: Any, body: Body) -> tuple[Function, Put]:
+        inner, put = of_cell(value, body)
+        kind = type("Net", (nn.Module,), {"forward": lambda self, x: inner(x)})
+        kind.__module__ = module
+        net = kind()
+        return (lambda x: net(x)), put
+
+    return way
+
+
+@pytest.mark.rules("CAP-3", "CAP-4")
+def test_what_methods_read_is_found_whatever_the_module_of_their_class_is_called() -> None:
+    for module in ("net", "net.aotlite", "net.builtins", "aotlite_net", "__main__"):
+        session = Session(_of_class_of(module), ("write", "read"), ("another", "bytes"))
+        assert session.play(compiles=False) == session.play(compiles=True), module
 
 
 PLAIN = (2, 3, 2.0, -0.0, 0.0, True, None, "a", 2**70, float("inf"), float("nan"), 1e300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -75,3 +76,36 @@ def test_a_gradient_has_to_have_a_place() -> None:
     base = leaf * 1
     al.compile(f)(base[2:4], base).backward()
     assert [0.0, 0.0, 4.0, 0.0, 8.0, 0.0] == leaf.grad.tolist()
+
+
+@pytest.mark.rules("FUN-11", "GEN-2")
+def test_windows_with_gradients_reach_as_far_as_their_base() -> None:
+    """A base of four elements within a memory of eight, its view of two, or both are passed."""
+    for beside, start, detaches in product((False, True), range(7), (False, True)):
+        body = _reader(start, detaches=detaches)
+        found = _gradients_of_window(al.compile(body), beside=beside)
+        first, last = (2, 4) if beside else (3, 3)
+        if first <= start <= last:
+            assert _gradients_of_window(body, beside=beside) == found, (beside, start)
+        else:
+            assert found is al.UnsupportedError, (beside, start)
+
+
+def _reader(start: int, *, detaches: bool) -> Any:
+    def body(view: Any, *base: Any) -> Any:
+        seen = view.as_strided((2,), (1,), start)
+        return (seen.detach() if detaches else seen) * 2, view * 3
+
+    return body
+
+
+def _gradients_of_window(run: Any, *, beside: bool) -> Any:
+    memory = al.arange(8.0)
+    base: Any = memory[2:6].detach().requires_grad_()
+    made = base.view_as(base)
+    try:
+        results = run(made[1:3], *[base] * beside)
+    except al.UnsupportedError as error:
+        return type(error)
+    sum((each.sum() for each in results), al.zeros(())).backward()
+    return [each.tolist() for each in results], base.grad.tolist()
