@@ -5,8 +5,8 @@
  * of its warp, or at its end. Then the next one runs, in an order that a test chooses. Blocks run
  * one after the other. What would hang or be undefined on a GPU is an error text:
  *   - a barrier that some threads of the block do not reach, or that they meet at different places;
- *   - a collective of a warp whose mask names a lane that does not come, or is not there, or that
- *     takes its value from a lane that the mask does not name.
+ *   - a collective of a warp whose mask names a lane that does not come to it, or is not there, or
+ *     that takes its value from a lane that the mask does not name.
  * Not here: grids and blocks of more than one dimension, dynamic shared memory, atomics, textures,
  * inline PTX, waiting for the grid. */
 #pragma once
@@ -196,29 +196,37 @@ struct Engine {
         return nullptr;
     }
 
-    /* Completes the collectives of a warp for which all lanes have come. */
+    /* Completes the collectives of a warp to which all lanes have come. */
     const char *serve_warp(unsigned first, bool &moved)
     {
         uint64_t values[warp_size];
-        unsigned waiting = 0;
-        for (unsigned lane = 0; lane < warp_size && first + lane < fibers.size(); ++lane) {
+        for (unsigned lane = 0; lane < warp_size && first + lane < fibers.size(); ++lane)
             values[lane] = fibers[first + lane].value;
-            if (fibers[first + lane].wait == Wait::warp) waiting |= 1u << lane;
-        }
-        for (unsigned todo = waiting; todo;) {
-            const Fiber &one = fibers[first + __builtin_ctz(todo)];
-            const unsigned mask = one.mask, site = one.site;
-            if (first + 31 - __builtin_clz(mask) >= fibers.size())
+        for (unsigned lane = 0; lane < warp_size && first + lane < fibers.size(); ++lane) {
+            const Fiber &one = fibers[first + lane];
+            if (one.wait != Wait::warp) continue;
+            if (first + 31 - __builtin_clz(one.mask) >= fibers.size())
                 return "warp: a mask names a lane that is not there";
-            todo &= ~mask;
-            if ((mask & waiting) != mask) continue;
-            if (const char *error = complete(first, mask, site, values)) return error;
+            if (!is_complete(first, one)) continue;
+            if (const char *error = complete(first, one.mask, values)) return error;
             moved = true;
         }
         return nullptr;
     }
 
-    const char *complete(unsigned first, unsigned mask, unsigned site, const uint64_t *values)
+    /* Whether all lanes of the mask wait in the same collective; some may be in others first. */
+    bool is_complete(unsigned first, const Fiber &one) const
+    {
+        for (unsigned lane = 0; lane < warp_size; ++lane) {
+            if (!(one.mask >> lane & 1)) continue;
+            const Fiber &each = fibers[first + lane];
+            if (each.wait != Wait::warp || each.mask != one.mask || each.site != one.site)
+                return false;
+        }
+        return true;
+    }
+
+    const char *complete(unsigned first, unsigned mask, const uint64_t *values)
     {
         uint64_t votes = 0;
         for (unsigned lane = 0; lane < warp_size; ++lane)
@@ -226,8 +234,6 @@ struct Engine {
         for (unsigned lane = 0; lane < warp_size; ++lane) {
             if (!(mask >> lane & 1)) continue;
             Fiber &each = fibers[first + lane];
-            if (each.mask != mask || each.site != site)
-                return "warp: lanes of one mask are in different collectives";
             if (each.source >= 0 && !(mask >> each.source & 1))
                 return "warp: a value is taken from a lane that the mask does not name";
             each.value = each.source < 0 ? votes : values[each.source];

@@ -10,10 +10,10 @@ import numpy as np
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, load, name
+from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, name, where
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.program import Kind, Program, Reduce, Statement, Store
-from aotlite.ir.dtypes import float16, float32, float64
+from aotlite.ir.dtypes import float16, float32, float64, int64
 from tests.backends.cpu.chosen_kernels import CHOSEN
 from tests.backends.cpu.chosen_kernels import program as kernel_program
 from tests.backends.cpu.drawn_kernels import Drawn, numbers
@@ -111,6 +111,75 @@ def added_rows() -> Cases:
     body.append(Store(1, Affine((1, 0, 0)), value, combine="sum", each_row=True))
     program = kernel_program(((3, 5, 0), 2, None), body, {0: (float32, 0)}, {1: (float32, 3)})
     return {"added_rows": (program, [np.zeros(0, np.float32)])}
+
+
+def last_stays(second: int) -> Program:
+    """Points of a row that store at one address, in order: along one axis, or along both."""
+    x: Scalar = load(0, Affine((63, 7, 1)), float32)
+    body: list[Statement] = [Store(1, Affine((20, 1, second)), x)]
+    return kernel_program(((3, 9, 7), 1, 2), body, {0: (float32, 189)}, {1: (float32, 60)})
+
+
+def added_where_read() -> Program:
+    """Rows that add up at positions that are read, without anything else that goes in order."""
+    at = load(1, Affine((0, 1)), int64)
+    body: list[Statement] = [
+        Store(2, Affine((7, 0), 3, ((at, 1),)), load(0, Affine((90, 1)), float32), combine="sum")
+    ]
+    inputs = {0: (float32, 270), 1: (int64, 90)}
+    return kernel_program(((3, 90), 1, 1), body, inputs, {2: (float32, 21)})
+
+
+def stored_twice() -> Program:
+    """Rows that are stored, and over them other ones, back to front."""
+    x: Scalar = load(0, Affine((90, 1)), float32)
+    body: list[Statement] = [
+        Store(1, Affine((90, 1)), x),
+        Store(1, Affine((90, -1), 89), where(axis(1) < 50, x * 2.0, x)),
+    ]
+    size = (float32, 270)
+    return kernel_program(((3, 90), 1, 1), body, {0: size}, {1: size})
+
+
+def row_in_place() -> Program:
+    """A number of each row that all of the row loads, and one thread stores."""
+    factor = load(1, Affine((1, 0)), float32)
+    body: list[Statement] = [
+        Store(1, Affine((1, 0)), factor * 3.0, each_row=True),
+        Store(2, Affine((90, 1)), load(0, Affine((90, 1)), float32) * factor),
+    ]
+    sizes = {0: (float32, 270), 1: (float32, 3)}
+    return kernel_program(((3, 90), 1, 1), body, sizes, {2: (float32, 270)})
+
+
+def many_lanes(n: int) -> Program:
+    """Reductions of several parts, with more lanes than a block has threads."""
+    x: Scalar = load(0, Affine((n, 1)), float32)
+    one, zero = const(1, float32), const(0, float32)
+    body: list[Statement] = [
+        Reduce((0,), "sum", (x,), 1024),
+        Reduce((1, 2, 3), "moments", (one, x, zero), 1024),
+        Reduce((4, 5), "argmax", (x, axis(1)), 1024),
+        Store(1, Affine((n, 1)), (x - name(0, float32)) * name(2, float32) + name(3, float32)),
+        Store(2, Affine((1, 0)), name(5, int64), each_row=True),
+    ]
+    outputs = {1: (float32, 2 * n), 2: (int64, 2)}
+    return kernel_program(((2, n), 1, 1), body, {0: (float32, 2 * n)}, outputs)
+
+
+def ordered() -> Cases:
+    """Kernels in which threads must wait for each other, or one must do all."""
+    programs = {
+        "last_stays": last_stays(0),
+        "last_of_diagonals": last_stays(1),
+        "added_where_read": added_where_read(),
+        "stored_twice": stored_twice(),
+        "row_in_place": row_in_place(),
+        "many_lanes": many_lanes(3000),
+        "fewer_points_than_lanes": many_lanes(700),
+    }
+    found: Cases = {key: (each, inputs_of(key, each)) for key, each in programs.items()}
+    return found | added_rows()
 
 
 def written(program: Program) -> list[int]:

@@ -28,6 +28,9 @@ BODIES = {
     "votes": f"x[threadIdx.x] = __ballot_sync({ALL}, threadIdx.x % 32 < 5);",
     "half_warps": "if (threadIdx.x % 32 < 16) x[threadIdx.x] = __ballot_sync(0xffffu, 1);"
     "else x[threadIdx.x] = __ballot_sync(0xffff0000u, threadIdx.x % 2);",
+    "in_turn": "for (unsigned mask : {0xf8u, 0xfu})"
+    "if (threadIdx.x < 32 && mask >> threadIdx.x & 1)"
+    "x[threadIdx.x] += 1000 * __ballot_sync(mask, 1);",
     "some_miss": "if (threadIdx.x < 60) __syncthreads();",
     "two_places": "if (threadIdx.x < 60) __syncthreads(); else __syncthreads();",
     "lane_away": f"if (threadIdx.x != 5) __syncwarp({ALL});",
@@ -69,6 +72,7 @@ LANES = NUMBERS % 32
         ("across", NUMBERS ^ 5),
         ("from_one", NUMBERS // 32 * 32 + 7),
         ("votes", np.full(64, 31)),
+        ("in_turn", NUMBERS + 1000 * (15 * (NUMBERS < 4) + 248 * ((NUMBERS > 2) & (NUMBERS < 8)))),
         ("half_warps", np.where(LANES < 16, 0xFFFF, np.int32(-0x55560000))),
     ],
 )
@@ -90,8 +94,8 @@ def test_a_missing_barrier_gives_other_numbers_in_each_order(library: ctypes.CDL
         ("some_miss", "barrier: some threads of the block do not reach it"),
         ("two_places", "barrier: threads of the block wait at different ones"),
         ("lane_away", "warp: a lane that a mask names does not come"),
-        ("two_shuffles", "warp: lanes of one mask are in different collectives"),
-        ("own_lane_not_named", "warp: lanes of one mask are in different collectives"),
+        ("two_shuffles", "warp: a lane that a mask names does not come"),
+        ("own_lane_not_named", "warp: a lane that a mask names does not come"),
         ("not_named", "warp: a value is taken from a lane that the mask does not name"),
     ],
 )

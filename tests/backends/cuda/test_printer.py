@@ -52,7 +52,7 @@ def test_kernels_on_fibers_give_the_bits_of_the_interpreter(tmp_path: Path) -> N
         **cuda_cases.drawn(range(10)),
         **cuda_cases.functions(),
         **cuda_cases.halves(),
-        **cuda_cases.added_rows(),
+        **cuda_cases.ordered(),
     }
     assert [] == differences(cases, tmp_path)
 
