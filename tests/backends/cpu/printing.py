@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.cpu.emit import Printed, print_units
+from aotlite.backends.cpu.emit import print_units
 from aotlite.backends.cpu.library import load_c
+from aotlite.backends.cpu.printed import Printed
 from aotlite.backends.loops.interpreter import allocated, run_step
 from aotlite.backends.loops.memory import planned
 from aotlite.backends.loops.program import Kind, Program
