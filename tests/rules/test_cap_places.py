@@ -295,28 +295,28 @@ class Text(str):
     __slots__ = ("__wrapped__",)
 
 
-def _of_namespace(value: Any) -> tuple[Function, Any]:
+def _of_namespace(value: Any) -> tuple[Callable[..., Any], Any]:
     box = types.SimpleNamespace(w=value)
     return (lambda x, _: x * box.w), 1
 
 
-def _of_iterator(value: Any) -> tuple[Function, Any]:
+def _of_iterator(value: Any) -> tuple[Callable[..., Any], Any]:
     values = itertools.repeat(value)
     return (lambda x, _: x * next(values)), 1
 
 
-def _of_set(value: Any) -> tuple[Function, Any]:
+def _of_set(value: Any) -> tuple[Callable[..., Any], Any]:
     values = {value}
     return (lambda x, _: x * next(iter(values))), 1
 
 
-def _of_plain_argument(value: Any) -> tuple[Function, Any]:
-    text = Text("a")
-    text.__wrapped__ = lambda: value  # type: ignore[misc]
+def _of_plain_argument(value: Any) -> tuple[Callable[..., Any], Any]:
+    text: Any = Text("a")
+    text.__wrapped__ = lambda: value
     return (lambda x, given: x * given.__wrapped__()), text
 
 
-def _of_own_list(value: Any) -> tuple[Function, Any]:
+def _of_own_list(value: Any) -> tuple[Callable[..., Any], Any]:
     box, kept = types.SimpleNamespace(w=value), [0]
 
     def function(x: Any, _: Any) -> Any:
