@@ -22,12 +22,12 @@ __all__ = [
 
 
 def min_cut_rematerialization_partition(
-    graph: Graph, *, solver: Solver | str = "own"
+    graph: Graph, *, solver: Solver | str = "boykov_kolmogorov"
 ) -> Partition:
     """The partition that moves least memory: the backward computes again what is cheap (PART-14).
 
-    `solver` is "own", the name of a networkx algorithm, or a function that takes a
-    networkx.DiGraph, its source and its sink, and returns what `networkx.minimum_cut` does.
+    `solver` is the name of a networkx algorithm, or a function that takes a networkx.DiGraph, its
+    source and its sink, and returns what `networkx.minimum_cut` does.
 
     >>> import aotlite as al
     >>> def loss(x, w):

@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.stages.flow import source_side
 
 SOURCE, SINK = "source", "sink"
 UNLIMITED = math.inf
@@ -33,17 +32,14 @@ Carried = tuple[Vertex, Capacity, Tree]
 
 Solver = Callable[[Any, Vertex, Vertex], tuple[Any, tuple[Any, Any]]]
 """(networkx.DiGraph, source, sink) to (value of the cut, (source side, sink side))."""
-OWN = "own"
-"""The name of the solver of this library (`flow.py`)."""
 ALGORITHMS = (
-    OWN,
     "boykov_kolmogorov",
     "dinitz",
     "edmonds_karp",
     "preflow_push",
     "shortest_augmenting_path",
 )
-"""Names that stand for a solver: all but the first are networkx's algorithms."""
+"""Names of networkx's algorithms that stand for a solver."""
 
 
 @attrs.frozen(eq=False)
@@ -264,9 +260,6 @@ def _shape(into: dict[Vertex, Edges], part: list[Link]) -> Shape:
 
 def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
     """The positions of the edges of a minimum cut, as a solver finds it."""
-    if solver == OWN:
-        near = source_side(shape, SOURCE, SINK)
-        return [k for k, (o, v, _) in enumerate(shape) if o in near and v not in near]
     import networkx
 
     digraph = networkx.DiGraph()
@@ -312,7 +305,7 @@ def check_solver(solver: Any) -> None:
 
 
 def solver_of(solver: Solver | str) -> Solver:
-    """The solver that the name of a networkx algorithm stands for; a function is one itself.
+    """The solver that a name of a networkx algorithm stands for; a function is one itself.
 
     Raises ArgumentError for anything else.
     """
