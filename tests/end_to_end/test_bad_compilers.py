@@ -131,7 +131,7 @@ def test_an_error_of_ours_in_a_compiler_says_whose_it_is():
         (lambda: None, "fw_compiler '<lambda>' requires 0 arguments, expected a graph, or a graph"),
         (lambda a, b, c: a, "fw_compiler '<lambda>' requires 3 arguments, expected a graph, or"),
         (lambda a, *, b: a, "fw_compiler '<lambda>' requires 2 arguments, expected a graph, or"),
-        ("nonsense", "fw_compiler is 'nonsense', expected 'reference', a Backend or a function"),
+        ("nonsense", "fw_compiler is 'nonsense', expected 'auto', 'cpu', 'loops', 'reference', a"),
         (3, "fw_compiler is 3, expected a name, a Backend or a function"),
     ],
 )
@@ -148,7 +148,7 @@ def test_what_is_no_compiler_is_refused_when_it_is_given(compiler, text):
         ({"keep_inference_input_mutations": 1}, "keep_inference_input_mutations is 1, expected T"),
         ({"inference_compiler": 3}, "inference_compiler is 3, expected a name, a Backend"),
         ({"partitionn": 3}, "'partitionn' is no option, expected partition"),
-        ({"dynamic": True}, "'dynamic' is no option, expected backend, partition, verify, passe"),
+        ({"dynamic": True}, "'dynamic' is no option, expected backend, wait, partition, verify"),
         ({"bw_compiler": 3}, "bw_compiler is 3, expected a name, a Backend or a function"),
     ],
 )
