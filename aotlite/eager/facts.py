@@ -14,11 +14,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import (
-    CreationKind,
-    is_leaf_family,
-    is_stale,
-)
+from aotlite.eager.autograd.chain import overlaps_itself
+from aotlite.eager.autograd.history import CreationKind, is_leaf_family, is_stale, root_of
 from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
@@ -44,6 +41,8 @@ class Facts:
     """Made in inference mode: its writes are not counted (TEN-22)."""
     is_watched_view: bool
     """A view with hooks of its own, or that retains its gradient (TEN-39)."""
+    is_on_overlap: bool
+    """A view of a base that overlaps itself: no write to it can have a history (TEN-7)."""
 
     def __str__(self) -> str:
         words = [str(self.meta)]
@@ -63,6 +62,8 @@ class Facts:
             words.append("an inference tensor")
         if self.is_watched_view:
             words.append("with hooks")
+        if self.is_on_overlap:
+            words.append("a view of a base that overlaps itself")
         return ", ".join(words)
 
 
@@ -114,6 +115,7 @@ def facts_of(tensor: Tensor) -> Facts | TensorMeta:
         if (  # a view without history, which is asked at each call: written out
             root is not None
             and root.node is None
+            and root.meta.dense
             and tensor._node is None
             and tensor._kind is None
             and not tensor._leaf
@@ -134,7 +136,8 @@ def _found(tensor: Tensor) -> Facts | TensorMeta:
     requires_grad = tensor.requires_grad_outside()
     kind = tensor._kind
     inference = type(tensor.storage.version) is not int
-    if type(tensor) is Tensor and not requires_grad and kind is None and not inference:
+    overlap = tensor._base is not None and overlaps_itself(root_of(tensor).meta)
+    if type(tensor) is Tensor and not (requires_grad or kind is not None or inference or overlap):
         return tensor.meta
     key = (
         type(tensor),
@@ -147,5 +150,6 @@ def _found(tensor: Tensor) -> Facts | TensorMeta:
         requires_grad and tensor._base is not None and is_leaf_family(tensor),
         inference,
         tensor._base is not None and tensor._node is not None and is_watched(tensor),
+        overlap,
     )
     return _INTERNED.get(key) or _INTERNED.setdefault(key, Facts(*key))

@@ -18,6 +18,7 @@ from aotlite.eager.autograd.history import (
     Root,
     is_leaf_family,
     is_stale,
+    root_of,
     twin_root,
 )
 from aotlite.eager.autograd.hooks import is_watched
@@ -123,15 +124,17 @@ class Families:
 
 def _is_apart(tensor: Tensor) -> bool:
     """Whether a view is told by its base even alone: one that requires grad on memory of a base
-    that does not (TEN-23), one that overlaps itself, which can be written through its base, or one
-    with hooks, which a write goes past (TEN-39).
+    that does not (TEN-23), one that overlaps itself or whose base does (TEN-7), which can be
+    written through its base or not at all, or one with hooks, which a write goes past (TEN-39).
     """
     if tensor._base is None:
         return False
-    requires_grad: bool = tensor._root.requires_grad  # type: ignore[union-attr]
-    if overlaps_itself(tensor.meta) or tensor._node is not None and is_watched(tensor):
+    root = root_of(tensor)
+    if overlaps_itself(tensor.meta) or overlaps_itself(root.meta):
         return True
-    return tensor.requires_grad_outside() and not requires_grad
+    if tensor._node is not None and is_watched(tensor):
+        return True
+    return tensor.requires_grad_outside() and not root.requires_grad
 
 
 def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:

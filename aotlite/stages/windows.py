@@ -65,13 +65,21 @@ class Run(NamedTuple):
 
 
 def has_windows(graph: Graph) -> bool:
-    """Whether the rules may find something: a scatter, a view of a view, one of everything."""
+    """Whether the rules may find something: a scatter, a view of a view, one of everything, or two
+    that show the same.
+    """
+    seen: set[tuple[Node, Window]] = set()
     for node in graph.nodes:
         op = node.target
         if type(op) is ViewOp:
             value = node.args[0]
             if type(value.target) is ViewOp or value.meta is node.meta:
                 return True
+            if not (op.recasts or _is_symbolic(value.meta) or _is_symbolic(node.meta)):
+                place = value, Window(*op.result(node.args))
+                if place in seen:
+                    return True
+                seen.add(place)
         elif op in SCATTERED:
             return True
     return False

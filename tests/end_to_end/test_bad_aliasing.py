@@ -213,6 +213,53 @@ def test_a_refusal_leaves_a_compiled_function_as_good_as_before(name, first, sec
         assert its.state() == mine.state()
 
 
+# ------------------------------------------------------------------- what the base of a view tells
+BASES = {
+    "dense": lambda: numbers(*range(8)).view(4, 2),
+    "spread": lambda: numbers(*range(16)).view(4, 4).detach()[:, ::2],
+    "expanded": lambda: numbers(*range(4)).unsqueeze(1).expand(4, 2),
+    "windows": lambda: numbers(*range(8)).as_strided((4, 2), (2, 0)),
+}
+PARTS = {"column": lambda b: b[:, 0], "rows": lambda b: b[1:3], "itself": lambda b: b[:]}
+
+
+@pytest.mark.rules("TEN-7", "GRD-1", "GRD-2")
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(BASES)), st.sampled_from(sorted(PARTS))),
+        min_size=1,
+        max_size=5,
+    ),
+    st.booleans(),
+)
+@example([("dense", "column"), ("expanded", "column")], True)
+@example([("windows", "column")], True)
+def test_a_view_that_is_passed_alone_is_told_by_its_base(pairs, tracked):
+    """A write with a history needs a base with one place for each element; without one it does not.
+
+    The base is nowhere to be seen by the function.
+    """
+    compiled = al.compile(write_by)
+    for base, part in [*pairs, *pairs[:1]]:
+        compare_worlds(
+            write_by,
+            compiled,
+            lambda base=base, part=part: _given_alone(base, part, tracked),
+            Call((0, 1)),
+        )
+
+
+def write_by(x, w):
+    return [x.mul_(w).sum()]
+
+
+def _given_alone(base, part, tracked):
+    view = PARTS[part](BASES[base]().detach())
+    weight = al.ones(view.shape, dtype=al.float64) * 2
+    return [view, weight.requires_grad_(tracked)]
+
+
 # ------------------------------------------------------------------------------------- the worlds
 def compare_worlds(function, compiled, setup, call):
     """Eager and compiled in equal worlds: no difference, and of errors class and text."""

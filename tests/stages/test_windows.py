@@ -370,6 +370,25 @@ def test_views_with_one_window_are_one() -> None:
     assert ops_of(simplified(twice, 4, 3)).count("select") == 1
 
 
+ROWS = {
+    "select": lambda x: x._do("select", 0, 0),
+    "view": lambda x: x._do("view", (4,)),
+    "squeeze": lambda x: x._do("squeeze", 0),
+    "slice, select": lambda x: x._do("slice", 1, 0, 4, 1)._do("select", 0, 0),
+    "as_strided": lambda x: x._do("as_strided", (4,), (1,), 0),
+}
+"""The only row, by views of several ops."""
+
+
+@pytest.mark.rules("SIM-5")
+@pytest.mark.parametrize(("first", "second"), list(product(ROWS, repeat=2)))
+def test_views_of_several_ops_that_show_the_same_are_one(first: str, second: str) -> None:
+    build = Builder("rows")
+    x = build.placeholder(tensor_meta((1, 4)))
+    graph = simplify(build.finish([ROWS[first](x).exp() + ROWS[second](x).sin()]))
+    assert sum(isinstance(node.target, ViewOp) for node in graph.calls) == 1
+
+
 @pytest.mark.rules("SIM-6")
 def test_scatters_of_nothing_of_the_same_and_of_everything() -> None:
     build = Builder("needless")
