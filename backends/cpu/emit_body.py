@@ -216,20 +216,16 @@ class Body:
             self._name(number, kind, reduce.lanes)
 
     def _halve(self, reduce: Reduce, kinds: Sequence[DType]) -> None:
-        width, scope = self.loops.width, Scope(None)
-        far = "k + half" if width == 1 else f"k + half * {width}"
-        last = "half" if width == 1 else f"half * {width}"
-        first = [f"a{number}[k]" for number in reduce.names]
-        second = [f"a{number}[{far}]" for number in reduce.names]
-        results = self.combined(combiner(reduce.kind), kinds, first, second, scope)
-        sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
-        self.row.lines += [
-            f"for (i64 half = {reduce.lanes // 2}; half; half /= 2)",
-            f"for (i64 k = 0; k < {last}; ++k) {{",
-            *scope.lines,
-            *sets,
-            "}",
-        ]
+        """One loop for each half: those of known length need no code for what is left over."""
+        half = reduce.lanes // 2
+        while half:
+            count, scope = half * self.loops.width, Scope(None)
+            first = [f"a{number}[k]" for number in reduce.names]
+            second = [f"a{number}[k + {count}]" for number in reduce.names]
+            results = self.combined(combiner(reduce.kind), kinds, first, second, scope)
+            sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
+            self.row.lines += [f"for (i64 k = 0; k < {count}; ++k) {{", *scope.lines, *sets, "}"]
+            half //= 2
 
     def _name(self, number: int, kind: DType, lanes: int) -> None:
         scalar, k = name(number, kind), self.loops.vector

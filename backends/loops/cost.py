@@ -8,7 +8,15 @@ from __future__ import annotations
 import math
 
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
-from aotlite.backends.loops.program import Kernel, loads_of, stores_of, values_of
+from aotlite.backends.loops.program import (
+    Kernel,
+    Reduce,
+    Store,
+    loads_of,
+    names_used,
+    stores_of,
+    values_of,
+)
 
 FLOP = 0.4
 """Bytes that memory moves while one simple operation is computed."""
@@ -24,6 +32,9 @@ LONG_ROW = 1 << 14
 """More inner points than these are worth several threads."""
 ABREAST = 256
 """Columns that are gone down at once."""
+SUMS_BYTES = 1 << 14
+"""Of the partial results of columns that one pass goes down at once: half of a first-level cache.
+Lines of memory are then read from end to end, or for some pages at least."""
 KEPT_BYTES = 1 << 20
 """What a row, or columns abreast, may load so that a second pass finds it in a cache."""
 
@@ -67,6 +78,22 @@ def row_bytes(kernel: Kernel) -> int:
     }
     sizes |= {s.buffer: s.value.dtype.itemsize for s in stores_of(kernel) if not s.each_row}
     return count * sum(sizes.values())
+
+
+def has_one_pass(kernel: Kernel) -> bool:
+    """Whether nothing of element level waits for a reduction."""
+    return not any(
+        names_used(statement)
+        for statement in kernel.body
+        if not (type(statement) is Store and statement.each_row)
+    )
+
+
+def columns_abreast(kernel: Kernel) -> int:
+    """How many columns a unit of work reduces at once in one pass."""
+    reduces = [statement for statement in kernel.body if type(statement) is Reduce]
+    sizes = sum([value.dtype.itemsize * each.lanes for each in reduces for value in each.values])
+    return max(SUMS_BYTES // max(sizes, 4), 16)
 
 
 def is_too_big(kernel: Kernel) -> bool:

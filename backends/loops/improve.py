@@ -12,10 +12,11 @@ from aotlite.backends.loops.filled import with_fills
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.schedule import scheduled
+from aotlite.backends.loops.signs import with_signs
 from aotlite.backends.loops.split import split
 
 
 def improved(program: Program, threads: int) -> Program:
     """The program as a printer should have it, for so many threads."""
-    program = with_fills(with_columns(canonical(fused(program)), threads))
+    program = with_signs(with_fills(with_columns(canonical(fused(program)), threads)))
     return scheduled(split(program, threads))

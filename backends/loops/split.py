@@ -12,7 +12,7 @@ import math
 import attrs
 
 from aotlite.backends.loops.affine import fixed, unit
-from aotlite.backends.loops.cost import points, rows
+from aotlite.backends.loops.cost import columns_abreast, has_one_pass, points, rows
 from aotlite.backends.loops.expr import Affine, Scalar, load, name
 from aotlite.backends.loops.program import (
     Buffer,
@@ -24,15 +24,12 @@ from aotlite.backends.loops.program import (
     Statement,
     Step,
     Store,
-    names_used,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
 from aotlite.backends.loops.schedule import vector_axis
 
 SMALL = 1 << 15
 """Points that one thread computes about as fast as several."""
-COLUMNS = 1024
-"""Points of a vector axis that are one unit of work."""
 UNITS = 4
 """Units of work a thread should find."""
 
@@ -57,7 +54,8 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     vector = vector_axis(kernel)
     units = rows(kernel)
     if vector < kernel.space:
-        units = units // kernel.extents[vector] * -(-kernel.extents[vector] // COLUMNS)
+        extent = kernel.extents[vector]
+        units = units // extent * -(-extent // columns_abreast(kernel))
     if units >= UNITS * threads:
         return 1
     wanted = -(-UNITS * threads // units)
@@ -73,12 +71,8 @@ def chunks_for(extent: int, wanted: int) -> int:
 
 def is_divisible(kernel: Kernel) -> bool:
     """Whether the kernel reduces, and nothing of element level waits for a reduction."""
-    waits = any(
-        names_used(statement)
-        for statement in kernel.body
-        if not (isinstance(statement, Store) and statement.each_row)
-    )
-    return bool(reduces_of(kernel)) and not waits and all(type(s) is not Scan for s in kernel.body)
+    scans = any(type(statement) is Scan for statement in kernel.body)
+    return bool(reduces_of(kernel)) and has_one_pass(kernel) and not scans
 
 
 def reduces_of(kernel: Kernel) -> list[Reduce]:

@@ -55,9 +55,10 @@ def _logsumexp_expanded(self: Any, dim: Dims, keepdim: bool = False) -> Any:
     if self.is_complex():
         return NotImplemented
     peak = value.amax(dims, True)
-    peak = (peak.abs() == math.inf).where(0, peak)
+    # What is raised is never positive, which backends see; an infinite maximum is the result.
     logs = (value - peak).exp().sum(dims, keepdim).log()
-    return (logs + peak.view(logs.shape)).to(final)
+    peak = peak.view(logs.shape)
+    return (peak.abs() == math.inf).where(peak, logs + peak).to(final)
 
 
 LOGSUMEXP: PureOp = pure(

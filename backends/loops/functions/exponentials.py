@@ -1,4 +1,4 @@
-"""exp, exp2, expm1: 2^k times a polynomial of the rest.
+"""exp, exp2, expm1: 2^k times a polynomial of the rest; exp of what is not positive.
 
 x = k log(2) + r with k whole, by a log(2) in two parts of which k times the first is exact. Results
 below the normal numbers are rounded once (`scaled`).
@@ -17,8 +17,9 @@ from aotlite.backends.loops.functions.coefficients import (
     EXPM1_32,
     EXPM1_64,
 )
-from aotlite.backends.loops.functions.registry import declare, is_f32, is_f64
+from aotlite.backends.loops.functions.registry import declare, is_f32, is_f64, is_float
 from aotlite.backends.loops.functions.terms import (
+    BIAS,
     F32,
     F64,
     INF,
@@ -37,13 +38,15 @@ LOG_2 = {
     F32: (float.fromhex("0x1.62e4p-1"), float.fromhex("0x1.7f7d1cf79abcap-20")),
     F64: (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
 }
+_EXP = {F32: EXP_32, F64: EXP_64}
+_LIFTED = {F32: 100, F64: 600}  # makes the least result and 1 normal numbers
 _DENORMAL = {F32: -104.0, F64: -746.0}  # exp rounds to 0
 _OVERFLOWS = {F32: 89.0, F64: 710.0}
 
 
-def reduced(x: Scalar) -> tuple[Scalar, Scalar]:
-    """(r, k) with x = k log(2) + r and |r| at most half of log(2), or a trifle more."""
-    n, k = whole(x * LOG2_E)
+def reduced(x: Scalar, more: int) -> tuple[Scalar, Scalar]:
+    """(r, k + more): x = k log(2) + r and |r| is at most half of log(2), or a trifle more."""
+    n, k = whole(x * LOG2_E, more)
     high, low = LOG_2[x.dtype]
     return x - n * high - n * low, k
 
@@ -56,30 +59,36 @@ def _limited(x: Scalar, found: Scalar, low: float, high: float) -> Scalar:
     return where(x > high, INF, where(x < low, 0.0, found))
 
 
-def _exp(x: Scalar, coefficients: tuple[float, ...]) -> Scalar:
-    r, k = reduced(x)
-    found = scaled(r * r * horner(r, coefficients) + r + 1.0, k)
-    return _limited(x, found, _DENORMAL[x.dtype], _OVERFLOWS[x.dtype])
+def _near_one(r: Scalar) -> Scalar:
+    """exp(r), |r| at most half of log(2)."""
+    return horner(r, (*_EXP[r.dtype], 1.0, 1.0))
+
+
+def _exp(x: Scalar) -> Scalar:
+    r, k = reduced(x, 2 * BIAS[x.dtype])
+    return _limited(x, scaled(_near_one(r), k), _DENORMAL[x.dtype], _OVERFLOWS[x.dtype])
 
 
 def bounded_exp(x: Scalar) -> Scalar:
     """exp of a float32 |x| <= 86: no limits, and one step of scaling."""
-    r, k = reduced(x)
-    return (r * r * horner(r, EXP_32) + r + 1.0) * power_of_two(k, x.dtype)
+    r, k = reduced(x, BIAS[x.dtype])
+    return _near_one(r) * power_of_two(k, x.dtype)
 
 
-@declare("exp", is_f32, ulp=1.5)
-def _exp32(x: Scalar) -> Scalar:
-    return _exp(x, EXP_32)
+declare("exp", is_float, ulp=1.5)(_exp)
 
 
-@declare("exp", is_f64, ulp=1.5)
-def _exp64(x: Scalar) -> Scalar:
-    return _exp(x, EXP_64)
+@declare("exp_nonpositive", is_float, ulp=1.5, domain="x <= 0, nan")
+def _exp_nonpositive(x: Scalar) -> Scalar:
+    """What exp is there, bit for bit: 2^k too large by a number by which it then is multiplied."""
+    lifted = _LIFTED[x.dtype]
+    r, k = reduced(x, BIAS[x.dtype] + lifted)
+    found = _near_one(r) * power_of_two(k, x.dtype) * 2.0**-lifted
+    return where(x < _DENORMAL[x.dtype], 0.0, found)
 
 
 def _exp2(x: Scalar, coefficients: tuple[float, ...], low: float, high: float) -> Scalar:
-    n, k = whole(x)
+    n, k = whole(x, 2 * BIAS[x.dtype])
     r = x - n
     return _limited(x, scaled(r * horner(r, coefficients) + 1.0, k), low, high)
 
@@ -106,10 +115,10 @@ def _expm1(x: Scalar, coefficients: tuple[float, ...], minus_one: float) -> Scal
     small = above(below(x, _OVERFLOWS[x.dtype]), minus_one)
     # Near 1/2 the two parts would cancel: the polynomial reaches further than exp's.
     near = size(small) < _NEAR
-    r, k = reduced(small)
-    r, k = where(near, small, r), where(near, 0, k)
+    r, k = reduced(small, BIAS[x.dtype] - 1)
+    r, k = where(near, small, r), where(near, BIAS[x.dtype] - 1, k)
     rest = r * r * horner(r, coefficients) + r
-    half = power_of_two(k - 1, x.dtype)
+    half = power_of_two(k, x.dtype)
     found = (half * rest + (half - 0.5)) * 2.0
     return where(size(x) < _LINEAR[x.dtype], x, found)
 

@@ -14,6 +14,7 @@ from aotlite.backends.loops.functions.coefficients import EXP2_64_SHORT
 from aotlite.backends.loops.functions.logarithms import parts, short_log
 from aotlite.backends.loops.functions.registry import declare, is_f32, is_signed, is_unsigned
 from aotlite.backends.loops.functions.terms import (
+    BIAS,
     INF,
     NAN,
     above,
@@ -47,7 +48,7 @@ def _log2_of_size(x: Scalar) -> Scalar:
 def _short_exp2(x: Scalar) -> Scalar:
     """2^x in float64 to 2^-33, for results that float32 has."""
     x = below(above(x, -200.0), 200.0)
-    n, k = whole(x)
+    n, k = whole(x, BIAS[x.dtype])
     r = x - n
     return (r * horner(r, EXP2_64_SHORT) + 1.0) * power_of_two(k, x.dtype)
 

@@ -146,23 +146,24 @@ def halves(x: Scalar) -> tuple[Scalar, Scalar]:
     return high, x - high
 
 
-def whole(x: Scalar) -> tuple[Scalar, Scalar]:
-    """The nearest whole number, as a float and in an integer's last bits; |x| < 2^22 (2^51).
+def whole(x: Scalar, more: int = 0) -> tuple[Scalar, Scalar]:
+    """The nearest whole number, as a float and, plus `more`, in an integer's last bits.
 
-    The integer is 2^9 (2^12) times something too large. Of nan and of larger x it is arbitrary.
+    |x| < 2^22 (2^51). The integer is 2^9 (2^12) times something too large. Of nan and of larger x
+    it is arbitrary.
     """
-    shifted = x + MAGIC[x.dtype]
-    return shifted - MAGIC[x.dtype], signed(shifted)
+    magic = MAGIC[x.dtype] + more
+    shifted = x + magic
+    return shifted - magic, signed(shifted)
 
 
 def power_of_two(k: Scalar, dtype: DType) -> Scalar:
-    """2^k of an integer's last bits: -126 <= k <= 127 (-1022 to 1023 in float64)."""
-    places = MANTISSA[dtype]
-    return bits((k << places) + (BIAS[dtype] << places), dtype)
+    """2^(k - BIAS) of an integer's last bits: 1 <= k <= 254 (2046 in float64)."""
+    return bits(k << MANTISSA[dtype], dtype)
 
 
 def scaled(value: Scalar, k: Scalar) -> Scalar:
-    """value * 2^k in two steps, so that a result which is not normal is rounded once.
+    """value * 2^(k - 2 BIAS) in two steps: a result which is not normal is rounded once.
 
     `k` is of `whole`: positive by what it has too much, and half of that is too much alike.
     """

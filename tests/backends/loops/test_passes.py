@@ -72,7 +72,7 @@ def test_a_contiguous_kernel_has_one_axis_and_a_transposed_one_the_stores_order(
 
 def test_dividing_reductions_changes_sums_by_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "SMALL", 8)
-    monkeypatch.setattr(splitting, "COLUMNS", 2)
+    monkeypatch.setattr(splitting, "columns_abreast", lambda kernel: 2)
     divided = 0
     for seed in SEEDS:
         program, inputs = drawn(seed)
