@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.backends.reference import REFERENCE, ReferenceBackend
 from aotlite.compilers import nop
 from aotlite.ir.op import OPS, PureOp, ViewOp
@@ -49,6 +50,44 @@ def test_the_reference_obeys_the_laws_on_graphs_of_every_op(name):
     for backend in ("reference", ReferenceBackend(list_calls=0)):
         found = laws.check_backend(backend, cases)
         assert (len(cases), ()) == (found.cases, found.refused)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "loops",
+        pytest.param("cpu", marks=pytest.mark.skipif(not find_compiler(), reason="no compiler")),
+    ],
+)
+def test_backends_that_fuse_obey_every_law_up_to_rounding(own):
+    found = laws.check_backend(own, tolerance=1e-5)
+    assert (EVERY, 83, ()) == (found.laws, found.cases, found.refused)
+
+
+@pytest.mark.parametrize(
+    ("factor", "tolerance", "fails"),
+    [(1 + 2**-20, 1e-5, False), (1 + 2**-20, 0.0, True), (1.001, 1e-5, True)],
+)
+def test_a_tolerance_is_for_rounding_alone(factor, tolerance, fails):
+    def around(graph, run):
+        return lambda windows: [r and (r[0] * r[0].dtype.type(factor), r[1]) for r in run(windows)]
+
+    cases = laws.graphs_of("exp", [laws.Sample((np.array([0.5, 1, 2]),))])
+    own = Around("inexact", around)
+    if fails:
+        with pytest.raises(laws.LawError, match="B3"):
+            laws.check_backend(own, cases, tolerance=tolerance)
+    else:
+        laws.check_backend(own, cases, tolerance=tolerance)
+
+
+def test_a_tolerance_is_not_for_integers():
+    def around(graph, run):
+        return lambda windows: [r and (r[0] + 1, r[1]) for r in run(windows)]
+
+    cases = laws.graphs_of("add", [laws.Sample((np.array([10**9]), np.array([2])))])
+    with pytest.raises(laws.LawError, match="B3"):
+        laws.check_backend(Around("one off", around), cases, tolerance=1e-5)
 
 
 class Around:

@@ -17,6 +17,7 @@ import attrs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from aotlite import options
 from tests.mutation.programs import (
     alias_program,
     alias_program_again,
@@ -27,6 +28,8 @@ from tests.mutation.programs import (
 )
 
 Check = Callable[[int], None]
+
+options.DEFAULT_BACKEND = "reference"  # as in the suite: bits are compared, no file is compiled
 
 
 @attrs.frozen

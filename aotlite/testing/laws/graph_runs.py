@@ -21,7 +21,7 @@ from aotlite.ir.role import Offset, Seed
 from aotlite.ir.verify import verify
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken
-from aotlite.testing.laws.running import same_bits
+from aotlite.testing.laws.running import close, same_bits
 from aotlite.verification import DRAWS, Draw, Drawing, Inputs
 
 __all__ = [
@@ -205,14 +205,21 @@ def run(graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
 
 
 def same_results(
-    names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any]
+    names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any], tolerance: float = 0.0
 ) -> Broken | None:
-    """What to raise where results differ in a bit; None where they are equal."""
+    """What to raise where results differ in a bit, or floats by more than a tolerance; or None."""
     for name, mine, its in zip(names, expected, got, strict=True):
         a, b = _plain(mine), _plain(its)
-        if (a is None) != (b is None) or (a is not None and not same_bits(a, b)):
+        if (a is None) != (b is None) or (a is not None and not _are_equal(a, b, tolerance)):
             return broken(f"{name} is {_text(b)}, expected {_text(a)}")
     return None
+
+
+def _are_equal(a: Any, b: Any, tolerance: float) -> bool:
+    if same_bits(a, b):
+        return True
+    kinds = {np.asarray(each).dtype for each in (a, b)}
+    return bool(tolerance) and len(kinds) == 1 and kinds.pop().kind in "fc" and close(a, b, tolerance)
 
 
 def _plain(value: Any) -> Any:
