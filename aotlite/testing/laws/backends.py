@@ -84,7 +84,7 @@ def check_backend(
     found = backend_from(backend)
     subject = f"backend {found.name!r}"
     cases = _default_cases() if graphs is None else cases_of(graphs)
-    cases = [attrs.evolve(case, tolerance=tolerance) for case in cases] if tolerance else cases
+    cases = tuple([attrs.evolve(case, tolerance=max(case.tolerance, tolerance)) for case in cases])
     refused = [case.name for case in map(copied, cases) if not _obeys(found, subject, case)]
     if len(refused) == len(cases):
         raise ArgumentError(
@@ -194,9 +194,7 @@ def _gives_values(backend: Backend, case: GraphCase) -> None:
         expected = _expected(case, inputs)
         for _ in range(CALLS):
             got = _called(run, case.graph, inputs.fresh())
-            _fail(
-                _off(case.graph.output_roles, expected.results, got.results, case), case, inputs
-            )
+            _fail(_off(case.graph.output_roles, expected.results, got.results, case), case, inputs)
 
 
 def _writes_what_the_graph_writes(backend: Backend, case: GraphCase) -> None:

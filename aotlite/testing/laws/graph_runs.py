@@ -218,8 +218,8 @@ def same_results(
 def _are_equal(a: Any, b: Any, tolerance: float) -> bool:
     if same_bits(a, b):
         return True
-    kinds = {np.asarray(each).dtype for each in (a, b)}
-    return bool(tolerance) and len(kinds) == 1 and kinds.pop().kind in "fc" and close(a, b, tolerance)
+    mine, its = (np.asarray(each).dtype for each in (a, b))
+    return tolerance > 0 and mine == its and mine.kind in "fc" and close(a, b, tolerance)
 
 
 def _plain(value: Any) -> Any:
