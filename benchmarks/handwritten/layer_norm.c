@@ -59,20 +59,28 @@ static void backward_part(void *context, int64_t chunk)
         G x = c->x + row * n, g = c->tangent + row * n;
         F to = c->to_x + row * n;
         float mean = c->left[2 * row], inverse = c->left[2 * row + 1];
-        float sum[LANES] = {0}, dot[LANES] = {0};
+        V sum[4] = {0}, dot[4] = {0};
+        float rest_sum = 0.0f, rest_dot = 0.0f;
         int64_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            for (int j = 0; j < LANES; j++) {
-                float h = (x[i + j] - mean) * inverse, a = g[i + j] * scale[i + j];
+        for (; i + 32 <= n; i += 32)
+            for (int j = 0; j < 4; j++) {
+                V a = load(g + i + 8 * j) * load(scale + i + 8 * j);
                 sum[j] += a;
-                dot[j] += a * h;
+                dot[j] += a * (load(x + i + 8 * j) - mean);
             }
         for (; i < n; i++) {
-            sum[0] += g[i] * scale[i];
-            dot[0] += g[i] * scale[i] * (x[i] - mean) * inverse;
+            rest_sum += g[i] * scale[i];
+            rest_dot += g[i] * scale[i] * (x[i] - mean);
         }
-        float of_a = lanes_sum(sum) / (float)n, of_ah = lanes_sum(dot) / (float)n;
-        for (i = 0; i < n; i++) {
+        float of_a = (folded_sum(sum) + rest_sum) / (float)n;
+        float of_ah = (folded_sum(dot) + rest_dot) * inverse / (float)n;
+        for (i = 0; i + 8 <= n; i += 8) {
+            V by = load(g + i), h = (load(x + i) - mean) * inverse;
+            store(to + i, (by * load(scale + i) - of_a - h * of_ah) * inverse, 0);
+            store(by_scale + i, load(by_scale + i) + by * h, 0);
+            store(by_shift + i, load(by_shift + i) + by, 0);
+        }
+        for (; i < n; i++) {
             float h = (x[i] - mean) * inverse;
             to[i] = inverse * (g[i] * scale[i] - of_a - h * of_ah);
             by_scale[i] += g[i] * h;

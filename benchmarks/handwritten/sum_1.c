@@ -1,7 +1,6 @@
 /* The sum of each row of a matrix. */
 #include "common.h"
 
-#define LANES 64
 #define CHUNKS 16
 
 typedef struct {
@@ -16,14 +15,14 @@ static void some_rows(void *context, int64_t chunk)
     int64_t n = c->columns, end = part(c->rows, 1, chunk + 1, CHUNKS);
     for (int64_t row = part(c->rows, 1, chunk, CHUNKS); row < end; row++) {
         G x = c->x + row * n;
-        float partial[LANES] = {0};
+        V partial[8] = {0};
+        float rest = 0.0f;
         int64_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            for (int j = 0; j < LANES; j++) partial[j] += x[i + j];
-        for (; i < n; i++) partial[0] += x[i];
-        for (int half = LANES / 2; half; half /= 2)
-            for (int j = 0; j < half; j++) partial[j] += partial[j + half];
-        c->result[row] = partial[0];
+        for (; i + 64 <= n; i += 64)
+            for (int j = 0; j < 8; j++) partial[j] += load(x + i + 8 * j);
+        for (; i < n; i++) rest += x[i];
+        for (int j = 0; j < 4; j++) partial[j] += partial[j + 4];
+        c->result[row] = folded_sum(partial) + rest;
     }
 }
 
