@@ -241,27 +241,36 @@ def _odd(name: str, words: str, of: Real, high: Any, degree: int, dtype: str) ->
 
 
 def _erf_near(degree: int) -> Fit:
+    middle = mp.mpf("0.375")
+
+    def quotient(y: Any) -> Any:
+        x = mp.sqrt(y + middle)
+        return mp.erf(x) / x
+
     return Fit(
         "ERF_NEAR",
-        "erf(x) = x + x P(x^2), |x| <= 0.93",
-        lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
-        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)),
-        mp.mpf(0),
-        mp.mpf("0.93") ** 2,
+        "erf(x) = x + x P(x^2 - 0.375), 0 < x <= 0.98",
+        lambda y: quotient(y) - 1,
+        lambda y: 1 / quotient(y),
+        -middle,
+        mp.mpf("0.98") ** 2 - middle,
         degree,
     )
 
 
 def _erf_far(degree: int) -> Fit:
-    return Fit(
-        "ERF_FAR",
-        "erf(x) = 1 - exp(x P(x)), 0.92 <= x <= 4",
-        lambda x: mp.log(mp.erfc(x)) / x,
-        lambda x: x * mp.erfc(x) / mp.erf(x),
-        mp.mpf("0.92"),
-        mp.mpf(4),
-        degree,
-    )
+    """The error counts twice at 0.97, since roundings add most to it there; at 3 once."""
+    middle, low = mp.mpf("1.125"), mp.mpf("0.97")
+
+    def of(y: Any) -> Any:
+        return mp.root(mp.erfc(y + middle), 4)
+
+    def weight(y: Any) -> Any:
+        more = mp.exp(-(y + middle - low) / mp.mpf("0.4"))
+        return (1 + more) * 4 * of(y) ** 3 / mp.erf(y + middle)
+
+    words = "erf(x) = 1 - P(x - 1.125)^4, 0.97 <= x <= 3.9"
+    return Fit("ERF_FAR", words, of, weight, low - middle, mp.mpf("3.9") - middle, degree)
 
 
 FITS = (
@@ -285,7 +294,7 @@ FITS = (
     _odd("TANH_32", "tanh", mp.tanh, "1.0", 6, "float32"),
     _odd("ATAN_64_SHORT", "atan", mp.atan, "1.0", 11, "float64"),
     _erf_near(5),
-    _erf_far(6),
+    _erf_far(8),
 )
 
 

@@ -22,7 +22,6 @@ from aotlite.backends.loops.functions.terms import (
     BIAS,
     F32,
     F64,
-    INF,
     above,
     below,
     horner,
@@ -42,31 +41,32 @@ _EXP = {F32: EXP_32, F64: EXP_64}
 _LIFTED = {F32: 100, F64: 600}  # makes the least result and 1 normal numbers
 _DENORMAL = {F32: -104.0, F64: -746.0}  # exp rounds to 0
 _OVERFLOWS = {F32: 89.0, F64: 710.0}
+_MOST = {F32: 129, F64: 1025}
+"""A power of two that times any result of a polynomial here is infinite."""
 
 
-def reduced(x: Scalar, more: int) -> tuple[Scalar, Scalar]:
-    """(r, k + more): x = k log(2) + r and |r| is at most half of log(2), or a trifle more."""
-    n, k = whole(x * LOG2_E, more)
+def reduced(x: Scalar, more: int, most: int | None = None) -> tuple[Scalar, Scalar]:
+    """(r, k + more): x = k log(2) + r and |r| is at most half of log(2), or a trifle more.
+
+    Where k would be above `most` it is `most`, and r the larger for it.
+    """
+    n, k = whole(x * LOG2_E, more, most)
     high, low = LOG_2[x.dtype]
     return x - n * high - n * low, k
 
 
-def _limited(x: Scalar, found: Scalar, low: float, high: float) -> Scalar:
-    """The result, 0 below one number and infinite above another.
-
-    Limits of x instead would cost more: gcc 12 makes four comparisons of two.
-    """
-    return where(x > high, INF, where(x < low, 0.0, found))
-
-
 def _near_one(r: Scalar) -> Scalar:
-    """exp(r), |r| at most half of log(2)."""
+    """exp(r), |r| at most half of log(2); of larger r > 0 it is larger, or infinite."""
     return horner(r, (*_EXP[r.dtype], 1.0, 1.0))
 
 
 def _exp(x: Scalar) -> Scalar:
-    r, k = reduced(x, 2 * BIAS[x.dtype])
-    return _limited(x, scaled(_near_one(r), k), _DENORMAL[x.dtype], _OVERFLOWS[x.dtype])
+    """No limits of x: gcc 12 makes seven instructions of two, since nan is to stay.
+
+    What is too large has the largest k and a large r, and overflows by itself.
+    """
+    r, k = reduced(x, 2 * BIAS[x.dtype], _MOST[x.dtype])
+    return where(x < _DENORMAL[x.dtype], 0.0, scaled(_near_one(r), k))
 
 
 def bounded_exp(x: Scalar) -> Scalar:
@@ -87,20 +87,20 @@ def _exp_nonpositive(x: Scalar) -> Scalar:
     return where(x < _DENORMAL[x.dtype], 0.0, found)
 
 
-def _exp2(x: Scalar, coefficients: tuple[float, ...], low: float, high: float) -> Scalar:
-    n, k = whole(x, 2 * BIAS[x.dtype])
-    r = x - n
-    return _limited(x, scaled(r * horner(r, coefficients) + 1.0, k), low, high)
+def _exp2(x: Scalar, coefficients: tuple[float, ...], low: float) -> Scalar:
+    n, k = whole(x, 2 * BIAS[x.dtype], _MOST[x.dtype])
+    found = scaled(horner(x - n, (*coefficients, 1.0)), k)
+    return where(x < low, 0.0, found)
 
 
 @declare("exp2", is_f32, ulp=1.5)
 def _exp2_32(x: Scalar) -> Scalar:
-    return _exp2(x, EXP2_32, -151.0, 129.0)
+    return _exp2(x, EXP2_32, -151.0)
 
 
 @declare("exp2", is_f64, ulp=1.5)
 def _exp2_64(x: Scalar) -> Scalar:
-    return _exp2(x, EXP2_64, -1076.0, 1025.0)
+    return _exp2(x, EXP2_64, -1076.0)
 
 
 _NEAR = 0.52

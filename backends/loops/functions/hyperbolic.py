@@ -13,6 +13,7 @@ from aotlite.backends.loops.functions.registry import declare, is_f32, is_f64
 from aotlite.backends.loops.functions.terms import (
     INF,
     NAN,
+    at_most,
     below,
     call,
     eq,
@@ -27,12 +28,12 @@ from aotlite.backends.loops.functions.terms import (
 
 @declare("tanh", is_f32, ulp=1.5)
 def _tanh32(x: Scalar) -> Scalar:
-    """Of |x|, so that zeros keep their sign."""
-    positive = below(size(x), 20.0)
+    """Of |x|, so that zeros keep their sign; nan is near."""
+    positive = size(x)
     squares = positive * positive
     near = squares * positive * horner(squares, TANH_32) + positive
-    far = 1.0 - 2.0 / (bounded_exp(positive * 2.0) + 1.0)
-    return with_sign(where(positive < 1.0, near, far), x)
+    far = 1.0 - 2.0 / (bounded_exp(at_most(positive, 20.0) * 2.0) + 1.0)
+    return with_sign(where(positive >= 1.0, far, near), x)
 
 
 @declare("tanh", is_f64, ulp=2.5)

@@ -7,6 +7,7 @@ units before AVX-512 have none), shifts to the right of unsigned numbers only.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,6 +105,25 @@ def below(x: Scalar, limit: float) -> Scalar:
     return where(x > limit, limit, x)
 
 
+def at_most(x: Scalar, limit: float) -> Scalar:
+    """x, or the limit where x is more; x is at least 0, and nan becomes the limit.
+
+    As integers, whose order is the same: gcc 12 makes a comparison and a choice of `below`, since
+    nan is to stay, and of this one instruction.
+    """
+    return bits(_lesser(signed(x), bits_of(limit, x.dtype)), x.dtype)
+
+
+def _lesser(x: Scalar, limit: int) -> Scalar:
+    return where(x < limit, x, limit)
+
+
+def bits_of(number: float, dtype: DType) -> int:
+    """The bits of a float32 or float64, as a signed integer."""
+    kinds = ("<d", "<q") if dtype is F64 else ("<f", "<i")
+    return int(struct.unpack(kinds[1], struct.pack(kinds[0], number))[0])
+
+
 # -------------------------------------------------------------------------------------------- bits
 def signed(x: Scalar) -> Scalar:
     """The bits of a float as a signed integer."""
@@ -146,15 +166,19 @@ def halves(x: Scalar) -> tuple[Scalar, Scalar]:
     return high, x - high
 
 
-def whole(x: Scalar, more: int = 0) -> tuple[Scalar, Scalar]:
+def whole(x: Scalar, more: int = 0, most: int | None = None) -> tuple[Scalar, Scalar]:
     """The nearest whole number, as a float and, plus `more`, in an integer's last bits.
 
     |x| < 2^22 (2^51). The integer is 2^9 (2^12) times something too large. Of nan and of larger x
-    it is arbitrary.
+    it is arbitrary; but of those above `most`, which includes infinity, both are of `most`.
     """
     magic = MAGIC[x.dtype] + more
     shifted = x + magic
-    return shifted - magic, signed(shifted)
+    k = signed(shifted)
+    if most is not None:
+        k = _lesser(k, bits_of(magic + most, x.dtype))
+        shifted = bits(k, x.dtype)
+    return shifted - magic, k
 
 
 def power_of_two(k: Scalar, dtype: DType) -> Scalar:
