@@ -58,12 +58,12 @@ class Expr:
         if self.op == "symbol":
             return str(self.args[0])
         parts = [str(a) for a in self.args]
-        if self.op in _INFIX:
-            return f"({parts[0]} {_INFIX[self.op]} {parts[1]})"
+        if self.op in INFIX:
+            return f"({parts[0]} {INFIX[self.op]} {parts[1]})"
         return f"{self.op}({', '.join(parts)})"
 
 
-_INFIX = {
+INFIX = {
     "add": "+",
     "sub": "-",
     "mul": "*",
@@ -75,6 +75,7 @@ _INFIX = {
     "eq": "==",
     "ne": "!=",
 }
+"""The signs of operations that are written between their operands."""
 
 _OF_ONE = (
     "neg abs sign exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh "

@@ -66,8 +66,8 @@ def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, Printed
         for stem, program in programs.items()
     }
     bodies = {stem: printer.body() for stem, printer in printers.items()}
-    head = _head(library)
-    text = "\n".join([*head, *[line for lines in bodies.values() for line in indented(lines)], ""])
+    kernels = [line for lines in bodies.values() for line in indented(lines)]
+    text = "\n".join([*preamble(library), *kernels, ""])
     return text, {stem: printer.record(text) for stem, printer in printers.items()}
 
 
@@ -88,7 +88,7 @@ class _ProgramPrinter:
     def printed(self) -> Printed:
         """The whole text."""
         body = self.body()
-        return self.record("\n".join([*_head(self.library), *indented(body), ""]))
+        return self.record("\n".join([*preamble(self.library), *indented(body), ""]))
 
     def record(self, text: str) -> Printed:
         """The text with what the caller needs to know."""
@@ -266,7 +266,8 @@ def indented(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def _head(library: Library) -> list[str]:
+def preamble(library: Library) -> list[str]:
+    """What stands before kernels: types, and the functions that they call."""
     lines = [declarations(), PRELUDE, DIVISIONS]
     if dtypes.float16 in library.dtypes:
         lines.append(FLOAT16)

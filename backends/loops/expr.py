@@ -18,6 +18,7 @@ import attrs
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar import INFIX
 
 LEAVES = ("const", "load", "axis", "name", "parameter")
 """const(value), load(buffer, address), axis(k), name(k) of a statement, parameter(k) of a function.
@@ -306,16 +307,7 @@ def with_operands(value: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
 
 # --------------------------------------------------------------------------------------- printing
 _INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
+    **INFIX,
     "and": "&&",
     "or": "||",
     "bit_and": "&",
