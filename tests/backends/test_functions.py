@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,51 @@ def test_errors_of_every_float32_are_within_the_bound(function: Function, run: C
     slow = function.op in ("erf", "erfc", "lgamma")  # whose reference is Python's, a number a call
     found = functions.worst(function, run, 257 if slow else 1)
     assert found is None or found.ulp <= function.ulp, found
+
+
+@pytest.mark.long
+@needs_compiler
+def test_errors_of_erf_are_within_the_bound_at_every_float32(run: Compiled) -> None:
+    """From where it is a product on, to where it is 1; negative ones differ by their sign."""
+    function = find("erf", (float32,))
+    first, last = np.array([2.0**-14, 4.0], np.float32).view(np.uint32).tolist()
+    exact = functions.reference("erf", float32)
+    assert exact is not None
+    for start in range(first, last, 1 << 20):
+        x = np.arange(start, min(start + (1 << 20), last), dtype=np.uint32).view(np.float32)
+        found = functions.errors(run(function, x), np.asarray(exact(x)))
+        assert found.max() <= function.ulp, x[found.argmax()]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("op", ["erf", "exp", "exp2", "expm1", "tanh"])
+def test_nan_of_either_sign_passes_limits(op: str, dtype: DType, run: Compiled) -> None:
+    """Some limits compare integers, which are large for one nan and negative for the other."""
+    function, x = find(op, (dtype,)), np.full(64, np.nan, dtype.numpy)
+    for given in (x, -x):
+        assert np.isnan(evaluated(function, given)).all()
+        assert np.isnan(run(function, given)).all()
+
+
+@needs_compiler
+def test_erf_is_one_from_where_it_rounds_to_one(run: Compiled) -> None:
+    function = find("erf", (float32,))
+    x = np.array([3.92, 3.9375, 4, 5, 1e10, 3e38, np.inf], np.float32)
+    for given, one in ((x, 1.0), (-x, -1.0)):
+        assert (evaluated(function, given) == one).all()
+        assert (run(function, given) == one).all()
+
+
+@needs_compiler
+def test_exp_is_infinite_and_zero_where_it_should_be(run: Compiled) -> None:
+    """Whatever is left of x when its power of two is limited."""
+    function = find("exp", (float32,))
+    large = np.array([88.723, 88.8, 89.5, 90, 91, 200, 1e9, 1e30, np.inf], np.float32)
+    both: list[Callable[..., Any]] = [evaluated, run]
+    for compute in both:
+        assert np.isposinf(compute(function, large)).all()
+        assert (compute(function, -large[5:]) == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
