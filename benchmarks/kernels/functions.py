@@ -7,10 +7,13 @@ outputs and gradients are made anew at each call, by each library in its own way
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+import attrs
 import numpy as np
 
 from benchmarks.kernels.libraries import Jax, TorchLike
@@ -19,6 +22,26 @@ from benchmarks.kernels.rows import BOTH, FORWARD, STEP, Row
 Action = Callable[[], list[Any]]
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Compiles a function, or leaves it as it is."""
+
+
+@attrs.define
+class Aside:
+    """Time that went into what the benchmark does within an action, in seconds."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Adds what its block takes."""
+        start, cpu_start = time.perf_counter(), time.process_time()
+        yield
+        self.seconds += time.perf_counter() - start
+        self.cpu_seconds += time.process_time() - cpu_start
+
+
+ASIDE = Aside()
+"""Of this process: what first calls do not count."""
 
 
 def tangent_like(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -55,7 +78,8 @@ def _with_gradients(module: Any, run: Any, tensors: Any, wanted: Any, dtype: str
     def action() -> list[Any]:
         result = run(*tensors)
         if not tangents:  # only now is its shape known
-            tangents.append(module.from_numpy(tangent_like(tuple(result.shape), dtype)))
+            with ASIDE.counted():
+                tangents.append(module.from_numpy(tangent_like(tuple(result.shape), dtype)))
         return [result, *grad(result, wanted, tangents[0])]
 
     return action
