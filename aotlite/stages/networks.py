@@ -1,34 +1,32 @@
 """Minimum cuts of networks whose vertices stand in execution order, reduced before they are solved.
 
-Each value is a vertex of two halves, joined by an edge with the value's capacity; from a value to
-its users lead edges without limit. A value may start at the source, and may end at the sink. The
-reductions are exact: parallel edges add up, edges in series are the smaller one, and each edge that
-is left knows the values that cutting it cuts. What a solver sees is what then is left, often
-nothing. It knows no graphs: `s8_mincut.py` says what values cost. Spec: `specs/s8_mincut.md`.
+What a solver sees is what the exact reductions of `reductions.py` leave, most often nothing:
+importing networkx takes longer than all else that a compilation does. It knows no graphs:
+`s8_mincut.py` says what values cost. Spec: `specs/s8_mincut.md`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
 
 from aotlite.ir.errors import ArgumentError, noted
-
-SOURCE, SINK = "source", "sink"
-UNLIMITED = math.inf
-
-Vertex = int | str
-Capacity = int | float
-"""A whole number, or UNLIMITED."""
-Tree = Any
-"""The values that an edge stands for: a number, or a pair of trees."""
-Edges = dict[Vertex, tuple[Capacity, Tree]]
-"""Edges into one vertex, by where they come from."""
-Carried = tuple[Vertex, Capacity, Tree]
-"""The edge that leads out of a value, its head still open."""
+from aotlite.stages.reductions import (
+    SINK,
+    SOURCE,
+    UNLIMITED,
+    Capacity,
+    Edges,
+    Link,
+    Network,
+    Tree,
+    Vertex,
+    cut_by_a_path,
+    leaves,
+    reduced,
+)
 
 Solver = Callable[[Any, Vertex, Vertex], tuple[Any, tuple[Any, Any]]]
 """(networkx.DiGraph, source, sink) to (value of the cut, (source side, sink side))."""
@@ -40,21 +38,6 @@ ALGORITHMS = (
     "shortest_augmenting_path",
 )
 """Names of networkx's algorithms that stand for a solver."""
-
-
-@attrs.frozen(eq=False)
-class Network:
-    """Values numbered in execution order. Those that are not `live` are not part of it."""
-
-    inputs: Sequence[Sequence[int]]
-    capacities: Sequence[Capacity]
-    live: Sequence[int]
-    starts: Sequence[int]
-    """Whether each value hangs on the source: then what it reads does not matter."""
-    ends: Sequence[int]
-    """Whether the sink reads it."""
-    users: Sequence[int]
-    """How many live values that do not hang on the source read it."""
 
 
 @attrs.frozen
@@ -71,14 +54,27 @@ def minimum_cut(network: Network, solver: Solver | str = ALGORITHMS[0]) -> Cut:
 
     There must be one of limited weight (`unlimited_path`).
     """
-    into = _simplified(_collapsed(network))
+    into = reduced(network)
     fixed = into[SINK].pop(SOURCE, None)
     cut = [] if fixed is None else [fixed]
-    edges = sum(map(len, into.values()))
-    if edges:
-        cut += _solved(into, solver)
-    values = tuple(sorted({value for _, tree in cut for value in _leaves(tree)}))
-    return Cut(sum(capacity for capacity, _ in cut), values, edges)
+    edges = 0
+    if any(into.values()):
+        more, edges = _solved(into, solver)
+        cut += more
+    values = {value for _, tree in cut for value in leaves(tree)}
+    if not all(network.capacities[i] for i in values):
+        values = _needed(network, values)
+    return Cut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), edges)
+
+
+def _needed(network: Network, values: set[int]) -> set[int]:
+    """The values of a cut without those of no bytes that only other values of it lead to."""
+    passed: set[int] = set()
+    needed: set[int] = set()
+    for i, is_live in enumerate(network.live):
+        if is_live and (network.starts[i] or not passed.isdisjoint(network.inputs[i])):
+            (needed if i in values else passed).add(i)
+    return needed
 
 
 def unlimited_path(network: Network) -> list[int]:
@@ -105,128 +101,35 @@ def _backwards(i: int | None, before: dict[int, int | None]) -> Iterator[int]:
         i = before[i]
 
 
-# ------------------------------------------------------------------------------------ reductions
-def _collapsed(network: Network) -> dict[Vertex, Edges]:
-    """The edges into each vertex that is left after one walk in execution order.
-
-    Chains become one edge, as do parallel edges that meet. Vertex 2i is where edges into value i
-    meet, 2i + 1 is where edges out of it part.
-    """
-    into: dict[Vertex, Edges] = {SINK: {}}
-    carried: list[Carried | None] = [None] * len(network.capacities)
-    start: Carried = (SOURCE, UNLIMITED, None)
-    capacities, starts, ends, users = (
-        network.capacities,
-        network.starts,
-        network.ends,
-        network.users,
-    )
-    for i, is_live in enumerate(network.live):
-        if not is_live:
-            continue
-        read = network.inputs[i]
-        if starts[i]:
-            arriving: Carried | None = start
-        elif len(read) == 1:
-            arriving = carried[read[0]]
-        else:
-            arriving = _joined(into, 2 * i, [carried[p] for p in read])
-        if arriving is None:
-            continue
-        origin, limit, tree = arriving
-        if capacities[i] <= limit:
-            limit, tree = capacities[i], i
-        if ends[i]:
-            _add(into[SINK], origin, limit, tree)
-        elif users[i] == 1:
-            carried[i] = (origin, limit, tree)
-        else:
-            into[2 * i + 1] = {origin: (limit, tree)}
-            carried[i] = (2 * i + 1, UNLIMITED, None)
-    return into
-
-
-def _joined(
-    into: dict[Vertex, Edges], vertex: Vertex, arriving: list[Carried | None]
-) -> Carried | None:
-    """The one edge that these are; a vertex is made where they come from several."""
-    edges: Edges = {}
-    for each in arriving:
-        if each is not None:
-            _add(edges, *each)
-    if len(edges) > 1:
-        into[vertex] = edges
-        return (vertex, UNLIMITED, None)
-    for origin, (limit, tree) in edges.items():
-        return (origin, limit, tree)
-    return None
-
-
-def _add(edges: Edges, origin: Vertex, capacity: Capacity, tree: Tree) -> None:
-    """Parallel edges add up, and are cut together."""
-    before = edges.get(origin)
-    if before is None:
-        edges[origin] = (capacity, tree)
-    else:
-        edges[origin] = (before[0] + capacity, (before[1], tree))
-
-
-def _simplified(into: dict[Vertex, Edges]) -> dict[Vertex, Edges]:
-    """Contracts every vertex with one edge in and one out, until there is none (in place)."""
-    users: dict[Vertex, dict[Vertex, None]] = {}
-    for vertex, edges in into.items():
-        for origin in edges:
-            users.setdefault(origin, {})[vertex] = None
-    work = [vertex for vertex in into if vertex != SINK]
-    while work:
-        vertex = work.pop()
-        edges = into.get(vertex, {})
-        if len(edges) != 1 or len(users.get(vertex, ())) != 1:
-            continue
-        ((origin, (limit, tree)),) = into.pop(vertex).items()
-        (user,) = users.pop(vertex)
-        capacity, later = into[user].pop(vertex)
-        if capacity <= limit:
-            limit, tree = capacity, later
-        _add(into[user], origin, limit, tree)
-        del users[origin][vertex]
-        users[origin][user] = None
-        work += [each for each in (origin, user) if each in into and each != SINK]
-    return into
-
-
-def _leaves(tree: Tree) -> Iterator[int]:
-    stack = [tree]
-    while stack:
-        each = stack.pop()
-        if type(each) is tuple:
-            stack += each
-        else:
-            yield each
-
-
 # --------------------------------------------------------------------------------------- solving
-Link = tuple[Vertex, Vertex]
+Pair = tuple[Vertex, Vertex]
 """An edge by its ends."""
-Shape = tuple[tuple[Vertex, Vertex, Capacity], ...]
+Shape = tuple[Link, ...]
 """Edges between vertices that are numbered as they appear."""
 
 
-def _solved(into: dict[Vertex, Edges], solver: Solver | str) -> list[tuple[Capacity, Tree]]:
-    """The edges of a minimum cut. Parts that are joined by source and sink alone are solved one by
-    one, and parts of one shape, as layers make them, once.
+def _solved(
+    into: dict[Vertex, Edges], solver: Solver | str
+) -> tuple[list[tuple[Capacity, Tree]], int]:
+    """The edges of a minimum cut, and of how many a solver chose them.
+
+    Parts that are joined by source and sink alone are solved one by one, and parts of one shape, as
+    layers make them, once.
     """
-    known: dict[Shape, list[int]] = {}
-    cut = []
+    known: dict[Shape, tuple[list[int], int]] = {}
+    cut, asked = [], 0
     for part in _parts(into):
         shape = _shape(into, part)
         if shape not in known:
-            known[shape] = _cut_of(shape, solver)
-        cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, known[shape])]
-    return cut
+            told = cut_by_a_path(shape)
+            known[shape] = (_cut_of(shape, solver), len(shape)) if told is None else (told, 0)
+        places, edges = known[shape]
+        cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]
+        asked += edges
+    return cut, asked
 
 
-def _parts(into: dict[Vertex, Edges]) -> list[list[Link]]:
+def _parts(into: dict[Vertex, Edges]) -> list[list[Pair]]:
     links = [(origin, vertex) for vertex, edges in into.items() for origin in edges]
     near: dict[Vertex, list[Vertex]] = {}
     for origin, vertex in links:
@@ -244,13 +147,13 @@ def _parts(into: dict[Vertex, Edges]) -> list[list[Link]]:
                 part_of[vertex] = count
                 stack += near[vertex]
         count += 1
-    parts: list[list[Link]] = [[] for _ in range(count)]
+    parts: list[list[Pair]] = [[] for _ in range(count)]
     for origin, vertex in links:
         parts[part_of[vertex if origin == SOURCE else origin]].append((origin, vertex))
     return parts
 
 
-def _shape(into: dict[Vertex, Edges], part: list[Link]) -> Shape:
+def _shape(into: dict[Vertex, Edges], part: list[Pair]) -> Shape:
     numbers: dict[Vertex, Vertex] = {SOURCE: SOURCE, SINK: SINK}
     for link in part:
         for vertex in link:

@@ -71,7 +71,7 @@ def waves(draw: Callable[[Any], Any], max_steps: int = 12) -> Wave:
     return Wave(tuple(steps), outputs, draw(st.integers(0, 3)) == 0)
 
 
-HARD = (
+CONTRACTED = (
     Wave((("add", 0, 1), ("add", 0, 0), ("tanh", 1), ("tanh", 4), ("mul", 5, 3)), (7,)),
     Wave(
         (
@@ -85,6 +85,48 @@ HARD = (
         (8,),
     ),
     Wave((("add", 1, 0), ("add", 1, 3), ("matmul", 3, 4), ("sin", 4)), (6, 6)),
+)
+"""Functions whose networks are solved where vertices on one side of the cut become one."""
+
+HARD = (
+    Wave(
+        (
+            ("matmul", 0, 0),
+            ("add", 1, 3),
+            ("matmul", 2, 1),
+            ("mul", 4, 4),
+            ("mask", 6),
+            ("add", 5, 6),
+        ),
+        (8, 7),
+    ),
+    Wave(
+        (
+            ("matmul", 1, 1),
+            ("transpose", 2),
+            ("add", 1, 3),
+            ("mul", 5, 0),
+            ("matmul", 4, 0),
+            ("half_sum", 6),
+            ("half_sum", 6),
+            ("mul", 6, 7),
+        ),
+        (10,),
+    ),
+    Wave(
+        (
+            ("add", 1, 0),
+            ("matmul", 3, 2),
+            ("double", 1),
+            ("matmul", 5, 0),
+            ("mul", 5, 3),
+            ("matmul", 6, 0),
+            ("add", 6, 0),
+            ("add", 6, 7),
+            ("mul", 10, 8),
+        ),
+        (11,),
+    ),
 )
 """Functions whose networks do not reduce to nothing."""
 

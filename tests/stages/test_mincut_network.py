@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aotlite.ir.errors import ArgumentError
@@ -26,12 +26,12 @@ from aotlite.stages.networks import (
 @st.composite
 def networks(draw: Callable[[Any], Any]) -> Network:
     """Of up to 14 values, a few of them without limit; all that are live lead to the sink."""
-    count = draw(st.integers(1, 14))
+    count, most = draw(st.integers(1, 14)), draw(st.integers(1, 3))
     limits = st.integers(0, 9) if draw(st.booleans()) else st.sampled_from((1, 2, 7, UNLIMITED))
     capacities = [draw(limits) for _ in range(count)]
     starts = [i == 0 or draw(st.integers(0, 4)) == 0 for i in range(count)]
     inputs = [
-        sorted({draw(st.integers(0, i - 1)) for _ in range(2)}) if i else [] for i in range(count)
+        sorted({draw(st.integers(0, i - 1)) for _ in range(most if i else 0)}) for i in range(count)
     ]
     ends = [i == count - 1 or draw(st.integers(0, 3)) == 0 for i in range(count)]
     return network_of(inputs, capacities, starts, ends)
@@ -91,6 +91,53 @@ def test_reduced_networks_have_the_cuts_of_the_whole_ones(network: Network, solv
     assert expected == sum(network.capacities[i] for i in found.values)
 
 
+def next_to_the_sink(network: Network) -> tuple[int, ...]:
+    """The values that networkx cuts of the whole network, but for those that nothing leads to.
+
+    Such are values of no bytes behind others of the cut.
+    """
+    _, (near, far) = networkx.minimum_cut(whole(network), SOURCE, SINK)
+    cut = {i for i in range(len(network.capacities)) if 2 * i in near and 2 * i + 1 in far}
+    reached, needed = set(), []
+    for i, is_live in enumerate(network.live):
+        if is_live and (network.starts[i] or any(p in reached for p in network.inputs[i])):
+            if i in cut:
+                needed.append(i)
+            else:
+                reached.add(i)
+    return tuple(needed)
+
+
+# Cuts that weigh the same, of which one is nearer to the sink: of values that several lead to, and
+# behind the one value that all comes through.
+TWO_OR_TWO = network_of([[], [0], [0, 1], [1]], [3, 2, 2, 2], [1, 1, 0, 0], [0, 0, 1, 1])
+FIRST_OR_FOURTH = network_of(
+    [[], [0], [0, 1], [1, 2], [3], [3, 4], [4, 5], [4, 5]],
+    [7, 7, 7, 7, 9, 9, 9, 9],
+    [1, 0, 0, 0, 0, 0, 0, 0],
+    [0, 0, 0, 0, 0, 0, 1, 1],
+)
+
+# Behind the value that is cut lies one without bytes.
+NOTHING_MORE = network_of(
+    [[], [0], [0, 1], [0, 1], [1, 3], [0], [4], [1, 2, 4], [0], [2, 5], [6], [4, 8], [7, 9]],
+    [4, 3, 0, 2, 5, 5, 3, 6, 2, 5, 2, 2, 5],
+    [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1],
+)
+
+
+@settings(max_examples=300)
+@given(networks())
+@example(NOTHING_MORE)
+@example(TWO_OR_TWO)
+@example(FIRST_OR_FOURTH)
+def test_reductions_do_not_choose(network: Network) -> None:
+    """Of cuts of equal weight it is the one that networkx gives for the whole network."""
+    if not unlimited_path(network):
+        assert next_to_the_sink(network) == minimum_cut(network).values
+
+
 @settings(max_examples=200)
 @given(networks())
 def test_algorithms_agree_on_the_values(network: Network) -> None:
@@ -138,6 +185,27 @@ def test_long_chains_need_no_solver_and_no_stack() -> None:
     found = minimum_cut(network_of(inputs, [9] * steps, starts, ends), "no solver")
     assert (9, (steps - 1,), 0) == (found.weight, found.values, found.edges)
     assert (0,) == minimum_cut(ladder(steps), "no solver").values
+
+
+def silu(first: int, last: int) -> Network:
+    """What x * sigmoid(x) makes: all goes through the first and the last value."""
+    inputs = [[], [0], [0, 1], [1, 2], [3]]
+    return network_of(inputs, [first, 7, 7, 7, last], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1])
+
+
+def test_one_wide_path_tells_a_cut_through_which_all_goes() -> None:
+    assert (3, (0,)) == minimum_cut_unsolved(silu(3, 7))
+    assert (7, (4,)) == minimum_cut_unsolved(silu(7, 7))
+    assert (6, (4,)) == minimum_cut_unsolved(silu(7, 6))
+
+
+def minimum_cut_unsolved(network: Network) -> tuple[Any, tuple[int, ...]]:
+    found = minimum_cut(network, refuses)
+    return found.weight, found.values
+
+
+def refuses(digraph: Any, source: Any, sink: Any) -> Any:
+    raise AssertionError("a solver is asked")
 
 
 def crossed() -> Network:
