@@ -46,6 +46,7 @@ _PURPOSES = {
     "4 joint": "the tape continued: forward and backward in one imperative graph",
     "6 functionalize": "no op writes any more: input writes are outputs",
     "7 simplify": "without dead code and repeated computations",
+    "pass 'opened'": "normalisations in simpler ops, for a cut that keeps a number a row of them",
     "8 partition": "what is saved for the backward, and why",
     "8 partition, forward": "what a call runs",
     "8 partition, backward": "what the first backward through its results runs",

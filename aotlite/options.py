@@ -89,10 +89,12 @@ class Options:
 
         A backend that fuses computes cheap values again for less than it costs to keep them.
         """
+        return _partition("min_cut") if self.cuts_for_fusion() else self.partition
+
+    def cuts_for_fusion(self) -> bool:
+        """Whether joint graphs are divided as it is best for a backend that fuses."""
         is_open = self.partition is None and "partition" not in self.stages
-        if is_open and _fuses(self.backward_backend()):
-            return _partition("min_cut")
-        return self.partition
+        return is_open and _fuses(self.backward_backend())
 
 
 def _fuses(backend: Backend) -> bool:

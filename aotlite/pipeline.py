@@ -42,7 +42,7 @@ from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s3_convention import convention
 from aotlite.stages.s4_joint import joint
 from aotlite.stages.s6_functionalize import functionalize
-from aotlite.stages.s7_simplify import simplify
+from aotlite.stages.s7_simplify import normalisations, opened, simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_backward import plan_backward
@@ -151,7 +151,7 @@ class _Journey:
         for each in self.options.passes:
             simple = self._apply(each, simple)
         if meta.training:
-            partition = self._packed(self._partition(simple))
+            partition = self._packed(self._partition(self._opened(simple)))
         else:
             partition, meta = self._whole(meta, simple)
         world = _world(request, captured, meta, calling, partition)
@@ -187,6 +187,12 @@ class _Journey:
         self._check(pass_name(each), result, functional=True)
         self._compare(pass_name(each), result, exact=False)
         return result
+
+    def _opened(self, graph: Graph) -> Graph:
+        """The graph as it is cut for a backend that fuses (PART-38)."""
+        if self.options.cuts_for_fusion() and normalisations(graph):
+            return self._apply(opened, graph)
+        return graph
 
     def _whole(self, meta: FunctionMeta, graph: Graph) -> tuple[Partition, FunctionMeta]:
         """A graph without backward; it may write its inputs itself (FUN-21)."""

@@ -124,7 +124,7 @@ def _seen(joint: Numbered, marks: list[int], traits: list[int]) -> _Seen:
             continue
         forward = mark & _FORWARD
         away = distance[i] = distance[i] + 1 if forward else 0
-        fused = trait & _FUSES
+        fused = trait & _FUSES or _picks(joint.graph.nodes[i])
         for p in joint.inputs[i]:
             if away < distance[p]:
                 distance[p] = away
@@ -193,9 +193,20 @@ def _is_lasting(node: Node) -> bool:
     """A result of a quarter of the operands' bytes is cheap to keep; one that is as large as they
     are is no fold: a normalisation, a running sum, a sort.
     """
-    read = _bytes([value.meta for value in node.args if type(value) is Node])
-    made = _bytes(node.meta)
-    return 4 * made < read or made >= read
+    return _is_small(node) or _bytes(node.meta) >= _read(node)
+
+
+def _is_small(node: Node) -> bool:
+    return 4 * _bytes(node.meta) < _read(node)
+
+
+def _read(node: Node) -> int:
+    return _bytes([value.meta for value in node.args if type(value) is Node])
+
+
+def _picks(node: Node) -> bool:
+    """PART-19: a gather of little computes what it takes rather than have all of it in memory."""
+    return node.op == "call" and node.target.cost is Cost.INDEXING and _is_small(node)
 
 
 def _bytes(meta: Any) -> int:

@@ -3,17 +3,19 @@
 Input and output: a pure graph. In linear time. Nodes whose memory the caller comes to hold are
 merged with nothing: two results are two memories, and a saved value must not become a result that
 the caller may write (PART-15). The window rules are in `stages/windows.py` and
-`stages/dead_writes.py`. Rules: TRC-10, PART-15, SIM-7. Spec: `specs/s7_simplify.md`.
+`stages/dead_writes.py`. Rules: TRC-10, PART-15, PART-38, SIM-7. Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir.graph import Graph, Node, map_nodes, output_node
+from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output
 from aotlite.stages.dead_writes import drop_dead_writes
+from aotlite.stages.decompose import Table, decompose
 from aotlite.stages.windows import has_windows, see_through_scatters
 
 _ROUNDS = 4
@@ -62,8 +64,11 @@ def eliminate_dead_code(graph: Graph) -> Graph:
     return graph if len(kept) == len(graph.nodes) else Graph(tuple(kept), graph.name)
 
 
-def eliminate_common_subexpressions(graph: Graph) -> Graph:
-    """The graph with equal pure calls computed once."""
+def eliminate_common_subexpressions(graph: Graph, again: set[Node] | None = None) -> Graph:
+    """The graph with equal pure calls computed once.
+
+    `again` gets the nodes of the forward that stand for some of the backward, too.
+    """
     escaping = _escaping(graph)
     new: dict[Node, Node] = {}
     """For nodes that are not in the result: those that stand for them."""
@@ -78,6 +83,8 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
             found = seen.setdefault(key, node)
             if found is not node:
                 new[old] = found
+                if again is not None and node.phase is not found.phase:
+                    again.add(found)
                 continue
         if node is not old:
             new[old] = node
@@ -133,3 +140,54 @@ def _literal(value: Any) -> Any:
 
 
 _INT = frozenset((int,))
+
+
+# ----------------------------------------------------------------- for backends that fuse (PART-38)
+def normalisations(graph: Graph) -> Table:
+    """What the normalisations of a graph are in simpler ops: empty if it has none.
+
+    Those that are wished to be kept or to be computed again stay as they are.
+    """
+    found = {node.target: node.target.expands for node in graph.calls if _is_normalisation(node)}
+    for node in graph.calls if found else ():
+        if node.recompute is not None:
+            found.pop(node.target, None)
+    return found
+
+
+def opened(graph: Graph) -> Graph:
+    """The graph with its normalisations written out; what is computed twice then is shared.
+
+    A normalisation is not computed again as one op: its whole result would be kept. From its
+    operand and a number a row, its maximum, mean or logarithm, it is computed again at once.
+    """
+    table = normalisations(graph)
+    if not table:
+        return graph
+    again: set[Node] = set()
+    simpler = eliminate_dead_code(decompose(graph, table))
+    return _of_backward(eliminate_common_subexpressions(simpler, again), again)
+
+
+def _of_backward(graph: Graph, again: set[Node]) -> Graph:
+    """The graph with these nodes as of the backward, which reads what they read (PART-37)."""
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        args = map_nodes(node.args, new.__getitem__)
+        if node not in again and args is node.args:
+            new[node] = node
+            continue
+        new[node] = node.with_args(args, node.meta)
+        if node in again:
+            new[node].phase = Phase.BACKWARD
+    return Graph(tuple(new.values()), graph.name) if again else graph
+
+
+def _is_normalisation(node: Node) -> bool:
+    """Whether it reduces what it reads, gives as much, and says what it is in simpler ops."""
+    op = node.target
+    if type(op) is not PureOp or op.cost is not Cost.REDUCTION or op.expands is None:
+        return False
+    made = node.meta[0] if type(node.meta) is tuple else node.meta
+    read = node.args[0].meta if type(node.args[0]) is Node else None
+    return read is not None and made.shape == read.shape  # type: ignore[union-attr]

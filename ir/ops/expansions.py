@@ -46,11 +46,11 @@ def over(x: Any, count: Any) -> Any:
 
 def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
     """The operand with mean 0 and variance 1 over these dimensions, and what these were."""
-    count = count_of(x, dims)
-    mean = over(x.sum(dims, True), count)
+    # In the words of the formulas of gradients, so that a backward can share what is computed.
+    mean = x.mean(dims, True)
     centered = x - mean
-    var = over((centered * centered).sum(dims, True), count)
-    return centered * (var + eps).sqrt().reciprocal(), mean, var
+    var = (centered * centered).mean(dims, True)
+    return centered * (var + eps).rsqrt(), mean, var
 
 
 def affine(unit: Any, weight: Any, bias: Any) -> Any:

@@ -128,7 +128,7 @@ def _layer_norm_expanded(
     bias: Any = None,
     eps: float = 1e-05,
 ) -> Any:
-    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    dims = tuple(range(-len(normalized_shape), 0))
     unit = expansions.standard(widened(input), dims, eps)[0]
     return expansions.affine(unit, weight, bias).to(input.dtype)
 

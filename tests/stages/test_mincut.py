@@ -240,6 +240,18 @@ def test_weights_are_bytes_by_distance_and_memory() -> None:
     assert expected == weights_of(joint_with(function, al.ones(4, 4), leaf(4, 4)))
 
 
+@pytest.mark.parametrize(("rows", "weight"), [(1, 280), (4, 140)])
+def test_a_gather_of_little_does_not_ask_for_its_operand_in_memory(rows: int, weight: int) -> None:
+    """PART-19: who takes one of eight rows of `sin` computes that row."""
+    index = al.zeros(rows, dtype=al.int64)
+
+    def function(x: Any) -> Any:
+        value = x.sin()
+        return value.index_select(0, index).sum() + (value * value).sum()
+
+    assert weight == weights_of(joint_with(function, leaf(8, 4)))["sin"]
+
+
 def weights_of(graph: Graph) -> dict[str, float]:
     """The weights of the candidates, by name."""
     network = costs_of(numbered(graph)).network
