@@ -92,6 +92,7 @@ def _direct() -> list[Family]:
         Family("small programs", 300, small_programs),
         *(Family(f"overlap {name}", 16, partial(_overlap, name, n)) for name, n in _OVERLAP),
         Family("laws of stages", 30, _stage_laws),
+        Family("written views", 14, _written_views),
         *_exhaustive(),
     ]
 
@@ -190,6 +191,12 @@ def _overlap(name: str, count: int, seed: int) -> None:
     getattr(test_ali_overlap, name)(seed, count)
 
 
+def _written_views(number: int) -> None:
+    from tests.stages.test_few_nodes import check_written_views
+
+    check_written_views(number)
+
+
 def _stage_laws(seed: int) -> None:
     """The laws of single stages, on the journeys of a few random programs."""
     from tests.mutation.programs import some_journeys
@@ -285,6 +292,23 @@ _EXHAUSTIVE = {
         "test_hooks_on_views_are_run_however_far_the_result_is_from_its_base",
         "test_a_history_for_memory_that_overlaps_itself_is_refused_wherever_it_stands",
         "test_a_gradient_is_asked_for_inside_of_what_is_computed_inside",
+        "test_what_is_written_with_a_history_on_new_memory_is_the_arguments",
+        "test_counts_of_memory_that_tensors_of_its_own_were_put_onto_are_eagers",
+        "test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_kin",
+        "test_views_of_a_leaf_on_memory_that_gets_a_history_have_the_one_that_they_had",
+    ),
+    "tests.stages.test_few_nodes": (
+        "test_what_is_copied_is_cast_and_expanded_only_where_it_differs",
+        "test_each_result_of_an_op_with_several_is_memory_of_its_own",
+        "test_windows_on_written_memory_are_refused_if_they_leave_it",
+        "test_writes_are_dropped_behind_views_through_which_later_ones_go",
+        "test_no_two_views_show_the_same",
+        "test_two_views_that_show_the_same_are_one_where_nothing_else_is_to_do",
+        "test_what_is_copied_from_a_result_does_not_come_to_lie_in_it",
+        "test_parts_of_complex_numbers_are_told_apart_from_other_numbers",
+        "test_gaps_are_not_looked_through",
+        "test_the_record_of_a_partition_has_the_gradients_that_there_are",
+        "test_the_record_of_a_view_says_in_which_mode_it_was_taken",
     ),
     "tests.stages.test_lean_graphs": (
         "test_windows_on_memory_and_copies_for_strides_are_made_only_where_the_program_asks",

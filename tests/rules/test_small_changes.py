@@ -205,7 +205,89 @@ def test_a_view_of_a_leaf_in_another_window_is_refused() -> None:
         assert refusal(body, lambda: [numbers()]) is None
 
 
+@pytest.mark.rules("FUN-18", "TEN-26")
+def test_what_is_written_with_a_history_on_new_memory_is_the_arguments() -> None:
+    """Whatever is returned beside it, and of whatever the memory was made."""
+    results: tuple[Callable[[Any, Any], Any], ...] = (
+        lambda x, w: w * 2,
+        lambda x, w: x,
+        lambda x, w: x[:2],
+        lambda x, w: x * 3,
+    )
+    for result, made, part in product(results, (False, True), (False, True)):
+
+        def body(x: Any, w: Any, result: Any = result, made: bool = made, p: bool = part) -> Any:
+            put(x, (w * 5).detach() if made else numbers(4, 3))
+            (x[1:] if p else x).mul_(w[1:] if p else w)
+            return result(x, w)
+
+        assert refusal(body, lambda: [numbers(), leaf()], (0, 1)) is None
+
+
+@pytest.mark.rules("TEN-26")
+def test_counts_of_memory_that_tensors_of_its_own_were_put_onto_are_eagers() -> None:
+    """Onto the argument's memory, that of a result, or both; the argument was written before."""
+    for order, count, write in product(product("xr-", repeat=2), (0, 5), (False, True)):
+
+        def body(x: Any, order: Any = order, write: bool = write) -> Any:
+            result, other = x * 2, x * 1
+            for name in order:
+                if name != "-":
+                    put(other, x if name == "x" else result)
+            if write:
+                result.mul_(2)
+            return result, other
+
+        def make(count: int = count) -> list[Any]:
+            x = numbers()
+            for _ in range(count):
+                x.mul_(1)
+            return [x]
+
+        assert refusal(body, make) is None
+
+
+@pytest.mark.rules("TEN-26", "GEN-2")
+def test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_kin() -> None:
+    """With a gradient; the argument and a view of it, or another tensor, are passed."""
+    for tracked, beside, moves in product((False, True), repeat=3):
+
+        def body(x: Any, y: Any, moves: bool = moves) -> Any:
+            view = x[:2]
+            if moves:
+                put(x, numbers(3, 5))
+            return view, y * 1
+
+        def make(tracked: bool = tracked) -> list[Any]:
+            x = numbers().requires_grad_(tracked)
+            return [x, x[1:], numbers(3)]
+
+        reason = refusal(body, make, (0, 1 if beside else 2))
+        assert (reason is not None) == (tracked and beside and moves), reason
+        assert reason is None or "views of, too" in reason
+
+
 # ---------------------------------------------------------------------------------------- histories
+@pytest.mark.rules("TEN-23", "META-8")
+def test_views_of_a_leaf_on_memory_that_gets_a_history_have_the_one_that_they_had() -> None:
+    """Taken before the write, or after it, of the leaf or of a view of it."""
+    takes: tuple[Callable[[Any], Any], ...] = (lambda v: v[:2], lambda v: v[:])
+    for take, which in product(takes, ("before", "after", "both")):
+
+        def body(base: Any, part: Any, w: Any, take: Any = take, which: str = which) -> Any:
+            taken = take(part)
+            base.mul_(w)
+            before = [] if which == "after" else [taken, taken[:1]]
+            after = [] if which == "before" else [part[:2], part[1:][:1]]
+            return [*before, *after, w * 1]
+
+        def make() -> list[Any]:
+            base = numbers(6)
+            return [base, base[:4].requires_grad_(), leaf(6)]
+
+        assert refusal(body, make, (0, 1, 2)) is None
+
+
 @pytest.mark.rules("META-8")
 def test_a_view_of_what_detach_gave_is_refused_only_without_it() -> None:
     """Both are written through one of them, with a history."""
