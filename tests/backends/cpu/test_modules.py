@@ -52,7 +52,7 @@ def made(make: Callable[[], Any]) -> Any:
 def trained(module: Any, run: Any, shape: tuple[int, ...], steps: int = 3) -> dict[str, Any]:
     """Outputs of some steps of gradient descent, and the state after them."""
     al.manual_seed(11)
-    found = {}
+    found: dict[str, Any] = {}
     for step in range(steps):
         x = al.randn(*shape).requires_grad_()
         y = run(x)
