@@ -208,7 +208,7 @@ def test_what_is_copied_from_a_result_does_not_come_to_lie_in_it() -> None:
 
 @pytest.mark.rules("SIM-2", "SIM-3", "FUN-8")
 def test_parts_of_complex_numbers_are_told_apart_from_other_numbers() -> None:
-    """Both ways of counting places: in complex numbers, and in the numbers that they are made of."""
+    """Places are counted in complex numbers, and in the numbers that these are made of."""
     parts: tuple[Body, ...] = (
         lambda z: z[1:].real,
         lambda z: z[:2].imag,
