@@ -24,7 +24,7 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
 
     Members of a synthetic base are no inputs of the graph: the runtime writes them (SYN-11).
     """
-    given = {node.role for node in graph.placeholders}
+    given = {node.role: node for node in graph.placeholders}
     kept = {each.role for each in meta.inputs if may_stay(each) and each.role in given}
     inputs = tuple([attrs.evolve(i, in_graph=True) if i.role in kept else i for i in meta.inputs])
     build = Builder(graph.name)
@@ -35,7 +35,7 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
         if not isinstance(role, MutatedInput) or role.of not in kept:
             results.append((role, value))
             continue
-        target = graph.input_with(role.of)
+        target = given[role.of]
         if value is not target:  # an input that gets its own value needs no copy
             assert type(value) is Node
             build.source = value  # the copy is of the line that made the value

@@ -195,7 +195,7 @@ class _Writer:
 
     # --- outputs
     def _outputs(self) -> None:
-        shapes = self._shapes()
+        shapes = self._shapes
         for buffer in self.program.buffers:
             if buffer.kind is Kind.OUTPUT:
                 name = self.arrays[buffer.number] = f"o{buffer.number}"
@@ -215,6 +215,7 @@ class _Writer:
         self.scope[new] = self.allocator(shape, dtype)
         self.lines.append(f"{name} = {new}()")
 
+    @cached_property
     def _shapes(self) -> dict[int, Sequence[int]]:
         """The shapes of outputs that are the whole of their buffers, in order."""
         return {
@@ -246,6 +247,6 @@ class _Writer:
 
     def _is_whole(self, placed: Placed, buffer: Buffer) -> bool:
         """Whether the buffer's array is the result."""
-        shape = self._shapes().get(placed.buffer)
+        shape = self._shapes.get(placed.buffer)
         alike = placed.meta.dtype is buffer.dtype and placed.meta.numel == buffer.size
         return alike and placed.start == 0 and shape == placed.meta.shape
