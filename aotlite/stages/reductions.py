@@ -153,6 +153,8 @@ def _joined(
 
 
 # -------------------------------------------------------------------------------- contractions
+_FEW = 8
+"""So many edges into a vertex are looked at one by one."""
 _ENDLESS = 1 << 200
 """What an edge without limit counts in sums, more than all others together."""
 
@@ -200,7 +202,7 @@ class _Contracted:
 
         It follows what it reads if an edge from there carries all that leaves it: to cut what
         leaves costs no more, and is nearer to the sink. It goes before its user if an edge to there
-        carries more than what enters it.
+        carries more than what arrives at it.
         """
         into, users = self.into.get(vertex), self.users.get(vertex)
         if not into:
@@ -211,9 +213,16 @@ class _Contracted:
         if origin is not None and into[origin][0] >= self.leaving[vertex]:
             return origin
         user = _decisive(users, SINK)
-        if user is not None and self.into[user][vertex][0] > self.entering[vertex]:
+        if user is not None and self.into[user][vertex][0] > self._arriving(vertex, into):
             return user
         return None
+
+    def _arriving(self, vertex: Vertex, into: Edges) -> int:
+        """At most so much arrives: through an edge no more than enters where it begins."""
+        if len(into) > _FEW:
+            return self.entering[vertex]
+        amounts = [(_amount(into[origin][0]), origin) for origin in into]
+        return sum([min(amount, self.entering.get(origin, amount)) for amount, origin in amounts])
 
     def _degree(self, vertex: Vertex) -> int:
         return len(self.into.get(vertex, ())) + len(self.users.get(vertex, ()))

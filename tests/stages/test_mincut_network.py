@@ -150,7 +150,7 @@ def test_random_networks_have_something_to_solve() -> None:
     """The laws above are not about networks that all reduce to nothing."""
     solved = []
 
-    @settings(max_examples=200)
+    @settings(max_examples=400)
     @given(networks())
     def collect(network: Network) -> None:
         if not unlimited_path(network):
