@@ -267,6 +267,26 @@ def test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_kin()
         assert reason is None or "views of, too" in reason
 
 
+@pytest.mark.rules("SYN-3", "FUN-12", "RT-4")
+def test_what_is_copied_from_memory_that_is_written_later_is_what_was_there() -> None:
+    """Of a view, seen beyond its elements or beside one that overlaps it, in every order."""
+    for order, start, keep in product(permutations(range(3)), (None, 0, 1, 2), (False, True)):
+
+        def body(*given: Any, order: Any = order, start: Any = start) -> Any:
+            part, other, x = (given[order.index(i)] for i in range(3))
+            x.copy_(part if start is None else part.as_strided((2,), (1,), start))
+            part.copy_(x * 9)
+            return other * 1
+
+        found = []
+        for run in (body, al.compile(body, keep_inference_input_mutations=keep)):
+            memory, x = numbers(8), numbers(2, 30)
+            values = memory[1:3], memory[2:5], x
+            result = run(*[values[i] for i in order])
+            found.append((memory.tolist(), x.tolist(), result.tolist()))
+        assert found[0] == found[1], (order, start, keep)
+
+
 # ---------------------------------------------------------------------------------------- histories
 @pytest.mark.rules("TEN-23", "META-8")
 def test_views_of_a_leaf_on_memory_that_gets_a_history_have_the_one_that_they_had() -> None:
