@@ -333,3 +333,17 @@ def test_elementwise_strides_of_several_operands_equal_pytorchs(torch):
             assert total.stride() == ours, (first, second)
         chosen = torch.where(empty(torch, b, torch.bool), empty(torch, a), empty(torch, c))
         assert chosen.stride() == elementwise_strides([b, a, c], a[0]), (b, a, c)
+
+
+def test_strides_do_not_depend_on_which_objects_sizes_are():
+    """Python has one object for each small number, and many for a large one."""
+    sizes, found = (1, 300, 301), set()
+    for shape in itertools.product(sizes, repeat=3):
+        for order in itertools.permutations(range(3)):
+            layout = shape, permuted_strides(shape, order)
+            other = shape[1:], contiguous_strides(shape[1:])
+            anew = tuple(int(str(size)) for size in shape)
+            same = elementwise_strides([layout, other], shape)
+            assert same == elementwise_strides([layout, other], anew), (layout, other)
+            found.add(same == contiguous_strides(shape))
+    assert found == {True, False}

@@ -51,7 +51,7 @@ def shapes(draw, ranks=RANKS):
     """A table, and a shape of ints, symbols, and symbols less 2, which may be 0 and 1."""
     table = SymbolTable()
     symbols = [table.size(draw(st.integers(2, 5))) for _ in range(2)]
-    choices = [0, 1, 3, *symbols, *(symbol - 2 for symbol in symbols), symbols[0] * symbols[1]]
+    choices = [0, 1, 2, 3, *symbols, *(symbol - 2 for symbol in symbols), symbols[0] * symbols[1]]
     rank = draw(ranks)
     return table, tuple(draw(st.lists(st.sampled_from(choices), min_size=rank, max_size=rank)))
 

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aotlite.ir import overlap
-from aotlite.ir.box_equation import is_solvable
+from aotlite.ir.box_equation import _outward, is_solvable
 from aotlite.ir.overlap import has_internal_overlap, overlaps, overlaps_bytes
 
 PATIENCE = 2.0
@@ -307,3 +307,38 @@ def test_the_equation_is_solved_for_numbers_of_any_size():
         terms = [(rng.randint(1, largest), rng.randint(1, count)) for _ in range(rng.randint(3, 6))]
         target = sum(stride * rng.randint(0, most) for stride, most in terms)
         assert is_solvable(terms, target), (terms, target)
+
+
+@pytest.mark.rules("ALI-5")
+def test_the_equation_is_solved_at_the_ends_of_its_bounds_for_numbers_of_any_size():
+    """There rounding would cut solutions off, were directions longer than need be."""
+    rng = random.Random(1)
+    for _ in range(400):
+        largest, count = 10 ** rng.choice((9, 18, 60, 100)), rng.choice((1, 3, 10, 10**6))
+        terms = [(rng.randint(1, largest), rng.randint(1, count)) for _ in range(rng.randint(4, 6))]
+        target = sum(s * rng.choice((0, most, rng.randint(0, most))) for s, most in terms)
+        assert is_solvable(terms, target), (terms, target)
+
+
+@pytest.mark.rules("ALI-5")
+def test_a_search_visits_each_step_of_a_range():
+    for low, high, middle in product(range(-3, 4), repeat=3):
+        found = list(_outward(low, high, middle))
+        assert len(set(found)) == len(found)
+        assert set(range(low, high + 1)).issubset(found), (low, high, middle)
+
+
+@pytest.mark.rules("ALI-5", "TEN-8")
+def test_beyond_rank_six_a_search_that_is_short_is_exact():
+    """A window of seven dimensions and the same one moved; and whether it meets itself."""
+    rng = random.Random(2)
+    found = []
+    for _ in range(150):
+        shape = tuple(rng.randint(2, 3) for _ in range(7))
+        stride = nested(rng, rank=7, size=3, largest=9)[1]
+        twice = tuple(2 * step for step in stride)
+        a, b = (shape, twice, 0), (shape, twice, rng.randint(1, 60))
+        assert share(a, b) == overlaps(a, b), (a, b)
+        assert repeats(shape, stride) == has_internal_overlap(shape, stride), (shape, stride)
+        found += [share(a, b), repeats(shape, stride)]
+    assert 30 < sum(found) < len(found) - 30
