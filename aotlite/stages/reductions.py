@@ -9,7 +9,7 @@ and each edge that is left knows the values that cutting it cuts. Spec: `specs/s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -157,6 +157,8 @@ _FEW = 8
 """So many edges into a vertex are looked at one by one."""
 _ENDLESS = 1 << 200
 """What an edge without limit counts in sums, more than all others together."""
+_SWEEPS, _GROUP = 20, 32
+"""So often, and so many vertices at once, are groups looked at: what is left is a solver's."""
 
 
 def contracted(into: dict[Vertex, Edges]) -> dict[Vertex, Edges]:
@@ -169,6 +171,9 @@ def contracted(into: dict[Vertex, Edges]) -> dict[Vertex, Edges]:
         for origin, edge in edges.items():
             left.add(origin, vertex, *edge)
     left.contract()
+    for _ in range(_SWEEPS):
+        if not (left.join_the_sink() or left.join_the_source()):
+            break
     return {SINK: {}, **{vertex: edges for vertex, edges in left.into.items() if edges}}
 
 
@@ -196,6 +201,70 @@ class _Contracted:
             if other not in (SOURCE, SINK) and self._degree(vertex) > self._degree(other):
                 vertex, other = other, vertex
             self._merge(vertex, other)
+
+    def join_the_sink(self) -> bool:
+        """Merges groups with the sink, if there are any.
+
+        A vertex cannot be on the sink's side without all from which edges without limit lead to it.
+        If its edge to the sink carries more than what enters this group, it is there.
+        """
+        found = False
+        for vertex in list(self.into.get(SINK, ())):
+            edge = self.into[SINK].get(vertex)
+            if vertex == SOURCE or edge is None:
+                continue
+            group = self._group(vertex, self._read_without_limit)
+            entering = sum(
+                _amount(self.into[each][origin][0])
+                for each in group
+                for origin in self.into.get(each, ())
+                if origin not in group
+            )
+            if group and edge[0] > entering:
+                self._join(group, SINK)
+                found = True
+        return found
+
+    def join_the_source(self) -> bool:
+        """The same for groups that a vertex on the source's side takes along."""
+        found = False
+        for vertex in list(self.users.get(SOURCE, ())):
+            edge = self.into[vertex].get(SOURCE)
+            if vertex == SINK or edge is None:
+                continue
+            group = self._group(vertex, self._used_without_limit)
+            leaving = sum(
+                _amount(self.into[user][each][0])
+                for each in group
+                for user in self.users.get(each, ())
+                if user not in group
+            )
+            if group and edge[0] >= leaving:
+                self._join(group, SOURCE)
+                found = True
+        return found
+
+    def _join(self, group: set[Vertex], end: Vertex) -> None:
+        for each in group:
+            self._merge(each, end)
+        self.contract()
+
+    def _group(self, vertex: Vertex, near: Callable[[Vertex], list[Vertex]]) -> set[Vertex]:
+        """The vertex with its near ones, and theirs; empty where these are many."""
+        group, stack = {vertex}, [vertex]
+        while stack and len(group) <= _GROUP:
+            more = [each for each in near(stack.pop()) if each not in group]
+            group.update(more)
+            stack += more
+        return group if len(group) <= _GROUP else set()
+
+    def _read_without_limit(self, vertex: Vertex) -> list[Vertex]:
+        into = self.into.get(vertex, {})
+        return [o for o, (limit, _) in into.items() if limit == UNLIMITED and o != SOURCE]
+
+    def _used_without_limit(self, vertex: Vertex) -> list[Vertex]:
+        users = self.users.get(vertex, ())
+        return [u for u in users if self.into[u][vertex][0] == UNLIMITED and u != SINK]
 
     def _on_one_side(self, vertex: Vertex) -> Vertex | None:
         """What the vertex is on one side of the cut with, where that can be told.

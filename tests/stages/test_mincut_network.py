@@ -21,19 +21,27 @@ from aotlite.stages.networks import (
     minimum_cut,
     unlimited_path,
 )
+from aotlite.stages.reductions import Edges, Vertex, contracted, leaves
 
 
 @st.composite
 def networks(draw: Callable[[Any], Any]) -> Network:
-    """Of up to 14 values, a few of them without limit; all that are live lead to the sink."""
-    count, most = draw(st.integers(1, 14)), draw(st.integers(1, 3))
-    limits = st.integers(0, 9) if draw(st.booleans()) else st.sampled_from((1, 2, 7, UNLIMITED))
+    """Of up to 14 values, a few of them without limit; all that are live lead to the sink.
+
+    Several that begin and several that end, all of one size, are what is hardest to reduce.
+    """
+    count, most, wide = draw(st.integers(1, 14)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    limits = draw(
+        st.sampled_from(
+            (st.integers(0, 9), st.integers(6, 9), st.sampled_from((1, 2, 7, UNLIMITED)))
+        )
+    )
     capacities = [draw(limits) for _ in range(count)]
-    starts = [i == 0 or draw(st.integers(0, 4)) == 0 for i in range(count)]
+    starts = [i < wide or draw(st.integers(0, 4)) == 0 for i in range(count)]
     inputs = [
         sorted({draw(st.integers(0, i - 1)) for _ in range(most if i else 0)}) for i in range(count)
     ]
-    ends = [i == count - 1 or draw(st.integers(0, 3)) == 0 for i in range(count)]
+    ends = [i >= count - wide or draw(st.integers(0, 3)) == 0 for i in range(count)]
     return network_of(inputs, capacities, starts, ends)
 
 
@@ -157,10 +165,10 @@ def test_random_networks_have_something_to_solve() -> None:
             solved.append(minimum_cut(network).edges > 0)
 
     collect()
-    assert sum(solved) > 20
+    assert sum(solved) > 8
 
 
-@settings(max_examples=200)
+@settings(max_examples=400)
 @given(networks())
 def test_paths_without_limit_lead_from_source_to_sink(network: Network) -> None:
     path = unlimited_path(network)
@@ -199,6 +207,21 @@ def test_one_wide_path_tells_a_cut_through_which_all_goes() -> None:
     assert (6, (4,)) == minimum_cut_unsolved(silu(7, 6))
 
 
+def test_groups_that_hang_together_are_on_one_side() -> None:
+    """What norms and their backward make: two values that several cheaper ones lead to."""
+    into: dict[Vertex, Edges] = {
+        0: {SOURCE: (10, 0), 2: (UNLIMITED, None)},
+        1: {SOURCE: (10, 1), 3: (279, 2)},
+        2: {SOURCE: (139, 3)},
+        3: {SOURCE: (169, 4), 2: (UNLIMITED, None)},
+        SINK: {0: (230, 5), 1: (230, 6)},
+    }
+    left = contracted(into)
+    assert {SINK: {SOURCE}} == {vertex: set(edges) for vertex, edges in left.items()}
+    weight, tree = left[SINK][SOURCE]
+    assert (328, [0, 1, 3, 4]) == (weight, sorted(leaves(tree)))
+
+
 def minimum_cut_unsolved(network: Network) -> tuple[Any, tuple[int, ...]]:
     found = minimum_cut(network, refuses)
     return found.weight, found.values
@@ -223,7 +246,7 @@ def test_parts_are_solved_one_by_one_and_equal_ones_once() -> None:
     """Three layers that only the source joins, two of them alike."""
     inputs: list[list[int]] = []
     capacities: list[int] = []
-    for k, weights in enumerate(([3, 3, 2, 5], [9, 9, 1, 5], [3, 3, 2, 5])):
+    for k, weights in enumerate(([3, 3, 2, 5], [9, 9, 8, 5], [3, 3, 2, 5])):
         at = 4 * k
         inputs += [[], [], [at, at + 1], [at, at + 1]]
         capacities += weights
@@ -235,7 +258,7 @@ def test_parts_are_solved_one_by_one_and_equal_ones_once() -> None:
 
     layers = network_of(inputs, capacities, [1, 1, 0, 0] * 3, [0, 0, 1, 1] * 3)
     found = minimum_cut(layers, solve)
-    assert (18, (0, 1, 6, 7, 8, 9)) == (found.weight, found.values)
+    assert (25, (0, 1, 6, 7, 8, 9)) == (found.weight, found.values)
     assert [6, 6] == asked
 
 
