@@ -304,6 +304,7 @@ _EXHAUSTIVE = {
         "test_windows_are_refused_on_memory_from_before_it_grew_and_on_no_other",
         "test_reading_what_was_taken_before_is_refused_only_with_a_write_after_growing",
         "test_a_leaf_that_is_switched_off_and_on_is_the_leaf_that_it_was",
+        "test_a_view_with_a_history_does_not_become_a_leaf",
         "test_a_view_is_of_the_argument_as_it_was_when_it_was_taken",
         "test_windows_on_the_memory_that_an_argument_was_put_onto",
         "test_windows_on_what_grew_of_one_element_for_all",

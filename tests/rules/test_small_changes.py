@@ -118,6 +118,28 @@ def test_a_leaf_that_is_switched_off_and_on_is_the_leaf_that_it_was() -> None:
         assert bool(compiled.meta.inputs[0].changes) == bool(switches % 2)
 
 
+@pytest.mark.rules("TEN-14", "TEN-21", "FUN-36")
+def test_a_view_with_a_history_does_not_become_a_leaf() -> None:
+    """Of a leaf or not, whose history is to be made anew since its geometry changed."""
+    for turned, of_leaf in product((False, True), repeat=2):
+
+        def body(x: Any, turned: bool = turned) -> Any:
+            with al.no_grad():
+                if turned:
+                    x.t_()
+            return x.requires_grad_() * 2
+
+        def make(of_leaf: bool = of_leaf) -> list[Any]:
+            base = al.ones(2, 3, dtype=al.float64).requires_grad_()
+            base = base if of_leaf else base * 1
+            return [base, base[:2]]
+
+        assert refusal(body, make, (1,)) is None
+        compiled = al.compile(body)
+        compiled(make()[1])
+        assert not compiled.meta.inputs[0].changes
+
+
 @pytest.mark.rules("FUN-36", "FUN-18")
 def test_a_view_is_of_the_argument_as_it_was_when_it_was_taken() -> None:
     """A change, a write and a view, in every order; twice, with the other kind of change."""

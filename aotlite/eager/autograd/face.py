@@ -228,7 +228,10 @@ class Differentiable(Operand):
 
     def _leads_nowhere(self) -> bool:
         """Whether no gradient goes anywhere from here: as from a view under no_grad (TEN-21)."""
-        return not self.requires_grad or (self._node is None and self._kind is not None)
+        from aotlite.eager.autograd.history import CreationKind
+
+        of_no_grad = self._node is None and self._kind is CreationKind.NO_GRAD
+        return of_no_grad or not self.requires_grad
 
     @property
     def retains_grad(self) -> bool:
