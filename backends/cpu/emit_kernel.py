@@ -32,7 +32,7 @@ from aotlite.backends.cpu.emit_segments import parts, with_chosen_addresses
 from aotlite.backends.cpu.emit_splitting import Loop, Splitter
 from aotlite.backends.cpu.emit_staging import Stager
 from aotlite.backends.cpu.emit_tiles import TILE
-from aotlite.backends.loops.expr import COMPARISONS, Scalar, walk
+from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -52,6 +52,8 @@ FEW = 80
 """Scalars up to which a loop in lanes is printed for each part between moving places."""
 CHOICES = frozenset(("where", *COMPARISONS))
 """Operations of kernels whose loops may be split."""
+FETCHED = 1 << 20
+"""Bytes from which memory is asked for before it is needed."""
 TOGETHER = 8
 """Inner points that are added to partial results at once, where those lie in an array."""
 
@@ -68,6 +70,7 @@ class KernelPrinter:
         self._set_axes(body)
         room = SCRATCH // max(self.loops.points * self.loops.width, 1)
         self.passes: Passes = passes(body, facts, room)
+        self.lane_passes = 0
         self.function = Scope(None)
         self.row = Scope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
@@ -252,6 +255,7 @@ class KernelPrinter:
         """As many points at once as there are partial results."""
         k = self.loops.inner[-1]
         lanes = max([reduce.lanes for reduce in work.reduces])
+        self.lane_passes += 1
 
         def loop(part: Work, outside: Scope, place: Range) -> None:
             if isinstance(place[0], int) and isinstance(place[1], int):
@@ -274,8 +278,32 @@ class KernelPrinter:
             inside = Scope(parent)
             self._lane_loop(work, inside, "base", (0, lanes))
             head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
-            parent.lines += [head, *inside.lines, "}"]
+            parent.lines += [head, *self._fetches(work, lanes), *inside.lines, "}"]
         self._lane_loop(work, parent, str(last), (0, end - last))
+
+    def _fetches(self, work: Work, lanes: int) -> list[str]:
+        """Lines that ask for the next row's memory: in the second pass, which finds its own row in
+        a cache and computes, while memory is idle.
+        """
+        if self.lane_passes != 2 or len(self.loops.inner) != 1 or not self.loops.outer:
+            return []
+        found: dict[str, int] = {}
+        k = self.loops.outer[-1]
+        for load in [value for value in walk(work.roots) if value.op == "load"]:
+            address: Affine = load.args[1]
+            size = load.dtype.itemsize
+            if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
+                continue
+            if self.loops.units * self.loops.points * size < FETCHED:
+                continue
+            next_row = [f"i{j} * {address.coefficients[j]}" for j in self.loops.outer]
+            start = address.start + address.coefficients[k]
+            place = " + ".join([*next_row, str(start), "base", "ahead"])
+            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1)
+        return [
+            f"for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) __builtin_prefetch({place});"
+            for place, step in found.items()
+        ]
 
     def _moved_lane_loops(self, work: Work, parent: Scope, place: Range, lanes: int) -> None:
         """The same where bounds are known when the kernel runs."""

@@ -13,9 +13,19 @@ import numpy as np
 import pytest
 
 from aotlite.backends.cpu import emit_staging
+from aotlite.backends.cpu.emit import print_program
+from aotlite.backends.loops import expr
 from aotlite.backends.loops.expr import Affine, load
-from aotlite.backends.loops.program import Kind, Program, Statement, Store
-from aotlite.ir.dtypes import uint8
+from aotlite.backends.loops.program import (
+    Buffer,
+    Kernel,
+    Kind,
+    Program,
+    Reduce,
+    Statement,
+    Store,
+)
+from aotlite.ir.dtypes import float32, uint8
 from tests.backends.cpu.chosen_kernels import CHOSEN
 from tests.backends.cpu.chosen_kernels import program as kernel_program
 from tests.backends.cpu.drawn_kernels import Drawn, numbers
@@ -134,3 +144,22 @@ for cases in (chosen(), drawn(range(60))):
     assert not differences(cases, contract=False, sanitize="address,undefined")
 print("equal")
 """
+
+
+def test_the_second_pass_over_a_row_asks_for_the_next_row() -> None:
+    def text(rows: int) -> str:
+        x = load(0, Affine((1024, 1)), float32)
+        centered = x - expr.name(0, float32)
+        body = (
+            Reduce((0,), "sum", (x,), lanes=32),
+            Reduce((1,), "sum", (centered * centered,), lanes=32),
+            Store(1, Affine((1, 0)), expr.name(1, float32), each_row=True),
+        )
+        sizes = (1024 * rows, rows)
+        kinds = (Kind.INPUT, Kind.OUTPUT)
+        buffers = tuple(Buffer(k, float32, sizes[k], kind) for k, kind in enumerate(kinds))
+        kernel = Kernel("spread", (rows, 1024), 1, body, vector=1)
+        return print_program(Program("p", buffers, (kernel,), (0,), ())).text
+
+    assert "__builtin_prefetch(&b0[i0 * 1024 + 1024 + base + ahead])" in text(1024)
+    assert "prefetch" not in text(8)
