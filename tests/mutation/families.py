@@ -293,6 +293,9 @@ _EXHAUSTIVE = {
         "test_a_member_is_seen_in_its_base_by_the_views_by_which_it_was_taken",
         "test_a_leaf_is_written_by_a_backward_only_with_grad_mode_off",
         "test_memory_that_a_backward_writes_overlaps_nothing_by_ndarrays",
+        "test_memory_that_was_saved_is_watched_where_it_is_left_behind",
+        "test_writes_are_not_counted_of_inference_tensors_that_are_put_elsewhere",
+        "test_what_is_put_onto_new_memory_has_the_history_that_is_written_there",
     ),
     "tests.rules.test_small_programs": (
         "test_copies_between_arguments_and_values_are_eagers",

@@ -147,14 +147,20 @@ def test_the_source_of_a_run_time_function_is_what_python_finds() -> None:
 class Recorded:
     """A library of arrays that is not NumPy."""
 
+    def __init__(self) -> None:
+        self.copies = 0
+
     def copy(self, target: Any, array: Any) -> None:
+        self.copies += 1
         np.copyto(target, array)
 
 
 @pytest.mark.rules("RT-4")
 def test_the_line_that_writes_an_array_writes_it_with_any_library() -> None:
-    for library, shape in product((NUMPY, Recorded()), ((), (0,), (3,), (2, 3))):
+    for kind, shape in product((None, Recorded), ((), (0,), (3,), (2, 3))):
+        library: Any = NUMPY if kind is None else kind()
         source, target = Source(), np.zeros(shape)
         line = copy_line(source, library, "target", "array")
         exec(line, {**source.scope, "target": target, "array": np.ones(shape)})
         assert np.ones(shape).tolist() == target.tolist(), line
+        assert kind is None or library.copies == 1, line

@@ -366,3 +366,62 @@ def test_memory_that_a_backward_writes_overlaps_nothing_by_ndarrays() -> None:
         else:
             compiled(x, *parts, first).sum().backward()
             assert [3.0, 3.0] == parts[not first].tolist()
+
+
+def _reads_what_was_left(x: Any, y: Any, w: Any, *others: Any) -> Any:
+    before = x.view(3)
+    x.set_(y)
+    return sum([other * w for other in others], before * w)
+
+
+@pytest.mark.rules("SAV-2", "TEN-5")
+def test_memory_that_was_saved_is_watched_where_it_is_left_behind() -> None:
+    """A write to the memory in its place is none; of few that are saved, and of many."""
+    for count, written in product((0, 1, 20), (None, 0, 1)):
+        for run in (_reads_what_was_left, al.compile(_reads_what_was_left)):
+            w = al.ones(3, requires_grad=True)
+            given = [al.ones(3), al.full((3,), 2.0)]
+            result = run(*given, w, *[al.ones(3) for _ in range(count)])
+            if written is not None:
+                given[written].add_(1)
+            result.sum().backward()
+            assert w.grad is not None
+            assert [count + 1.0] * 3 == w.grad.tolist(), (count, written)
+
+
+MOVES: dict[str, Function] = {
+    "put": lambda x, y: x.set_(y),
+    "written, put": lambda x, y: x.mul_(2).set_(y),
+    "put, written": lambda x, y: x.set_(y).mul_(2),
+    "onto what was written": lambda x, y: x.set_(y.mul_(2)),
+    "made to grow": lambda x, y: x.resize_(9),
+}
+
+
+@pytest.mark.rules("TEN-22", "TEN-26")
+def test_writes_are_not_counted_of_inference_tensors_that_are_put_elsewhere() -> None:
+    for name, move in MOVES.items():
+        compiled = al.compile(lambda x, y, move=move: (move(x, y), None)[1])
+        with al.inference_mode():
+            x, y = al.ones(3), al.ones(3)
+            given = (x, y, x.view(3), y.view(3))
+            none = type(x.storage.version)
+            compiled(x, y)
+        assert [none] * 4 == [type(each.storage.version) for each in given], name
+
+
+@pytest.mark.rules("FUN-18")
+def test_what_is_put_onto_new_memory_has_the_history_that_is_written_there() -> None:
+    for steps in range(1, 4):
+
+        def body(x: Any, y: Any, w: Any, steps: int = steps) -> None:
+            x.set_(y.neg())
+            for _ in range(steps):
+                x.mul_(w)
+
+        for run in (body, al.compile(body)):
+            x, y, w = al.ones(2), al.ones(2), al.full((2,), 3.0).requires_grad_()
+            run(x, y, w)
+            x.sum().backward()
+            assert w.grad is not None
+            assert [-steps * 3.0 ** (steps - 1)] * 2 == w.grad.tolist()
