@@ -258,6 +258,7 @@ _EXHAUSTIVE = {
         "test_the_equation_is_solved_at_the_ends_of_its_bounds_for_numbers_of_any_size",
         "test_a_search_visits_each_step_of_a_range",
         "test_beyond_rank_six_a_search_that_is_short_is_exact",
+        "test_of_one_dtype_bytes_overlap_where_elements_do_beyond_rank_six_too",
     ),
     "tests.rules.test_cap_places": (
         "test_a_tensor_that_cannot_be_found_again_is_refused",
@@ -296,6 +297,7 @@ _EXHAUSTIVE = {
         "test_memory_that_was_saved_is_watched_where_it_is_left_behind",
         "test_writes_are_not_counted_of_inference_tensors_that_are_put_elsewhere",
         "test_what_is_put_onto_new_memory_has_the_history_that_is_written_there",
+        "test_places_are_named_as_a_program_reaches_them",
     ),
     "tests.rules.test_small_programs": (
         "test_copies_between_arguments_and_values_are_eagers",

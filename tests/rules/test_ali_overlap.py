@@ -342,3 +342,11 @@ def test_beyond_rank_six_a_search_that_is_short_is_exact():
         assert repeats(shape, stride) == has_internal_overlap(shape, stride), (shape, stride)
         found += [share(a, b), repeats(shape, stride)]
     assert 30 < sum(found) < len(found) - 30
+
+
+@pytest.mark.rules("ALI-5")
+def test_of_one_dtype_bytes_overlap_where_elements_do_beyond_rank_six_too():
+    """Also where the work is limited: the answer is one and the same."""
+    a, b = missing(random.Random(7), 50, 10**9, rank=7)
+    for itemsize in (1, 2, 8):
+        assert overlaps(a, b) == overlaps_bytes(a, itemsize, b, itemsize)

@@ -14,7 +14,7 @@ import pytest
 import aotlite as al
 from aotlite import inspect, nn
 from aotlite.eager.facts import facts_of
-from aotlite.stages.places import PlaceIndex
+from aotlite.stages.places import Place, PlaceIndex
 
 Function = Callable[..., Any]
 
@@ -425,3 +425,13 @@ def test_what_is_put_onto_new_memory_has_the_history_that_is_written_there() -> 
             x.sum().backward()
             assert w.grad is not None
             assert [-steps * 3.0 ** (steps - 1)] * 2 == w.grad.tolist()
+
+
+@pytest.mark.rules("CAP-4")
+def test_places_are_named_as_a_program_reaches_them() -> None:
+    """What wraps a function has that function's name."""
+    root = Place(None, _add_all)
+    for key in ("__self__", "args", "keywords", "__wrapped__"):
+        assert f"_add_all.{key}" == str(root.then("member", key))
+    for key in ("__func__", "func"):
+        assert "_add_all" == str(root.then("member", key))
