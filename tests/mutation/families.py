@@ -298,6 +298,7 @@ _EXHAUSTIVE = {
         "test_writes_are_not_counted_of_inference_tensors_that_are_put_elsewhere",
         "test_what_is_put_onto_new_memory_has_the_history_that_is_written_there",
         "test_places_are_named_as_a_program_reaches_them",
+        "test_beside_many_tensors_outside_another_form_of_an_argument_is_named_alone",
     ),
     "tests.rules.test_small_programs": (
         "test_copies_between_arguments_and_values_are_eagers",

@@ -435,3 +435,14 @@ def test_places_are_named_as_a_program_reaches_them() -> None:
         assert f"_add_all.{key}" == str(root.then("member", key))
     for key in ("__func__", "func"):
         assert "_add_all" == str(root.then("member", key))
+
+
+@pytest.mark.rules("GRD-4")
+def test_beside_many_tensors_outside_another_form_of_an_argument_is_named_alone() -> None:
+    outside = [al.ones(3) for _ in range(3)]
+    for shape, tracked in product(((2,), (1, 3), ()), (False, True)):
+        compiled = al.compile(lambda x: sum(outside, x))
+        compiled(al.ones(3))
+        failure = compiled.entries[0].entry.why_not([al.ones(*shape, requires_grad=tracked)])
+        assert failure is not None
+        assert f"argument 0 is {al.ones(*shape).meta}, expected f32[3]" == failure.text
