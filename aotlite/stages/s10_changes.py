@@ -20,6 +20,7 @@ from aotlite.stages.facts import (
     AliasOfOutput,
     FunctionMeta,
     InputMeta,
+    InputRole,
     MemoryStep,
     Plain,
 )
@@ -31,11 +32,19 @@ from aotlite.stages.s10_source import Source
 class ChangeWriter:
     """Writes the changes of inputs, in order, and the results that were taken in between."""
 
-    def __init__(self, source: Source, meta: FunctionMeta, values: dict[Any, str]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        meta: FunctionMeta,
+        values: dict[Any, str],
+        storages: dict[InputRole, Storage],
+    ) -> None:
         self.source = source
         self.meta = meta
         self.values = values
         """Variables of what the forward returned, by role."""
+        self.storages = storages
+        """Those that inputs lie on at entry."""
         self._has_detached = False
         self.put = [e for e in meta.inputs if e.writes_storage or e.resizes_storage]
 
@@ -119,8 +128,11 @@ class ChangeWriter:
         for number, owner in enumerate(plan.owners):
             self.source.add(f"c{number} = {self._storage(owner)}")
             before = plan.totals[number]
-            if before and isinstance(owner, (Primal, Hidden)):  # new memory is not counted yet
+            is_given = isinstance(owner, (Primal, Hidden))
+            if before and is_given:  # new memory is not counted yet
                 self.source.add(f"c{number}.version -= {before}")
+            if type(before) is not int and not is_given:  # made in inference mode (TEN-22)
+                self.source.add(f"c{number}.version = {self.count(before)}")
         for step in plan.steps:
             old, new = f"c{step.old}", f"c{step.new}"
             for name, writes in ((old, step.old_writes), (new, step.new_writes)):
@@ -159,9 +171,11 @@ class ChangeWriter:
     def storage(self, owner: Any) -> str | None:
         """The variable of an owner's storage, where the owner may have left it."""
         plan = self.meta.count_plan
-        if plan is None or owner not in plan.owners:
-            return None
-        return f"c{plan.owners.index(owner)}"
+        mine = self.storages.get(owner)
+        for number, other in enumerate(() if plan is None else plan.owners):
+            if owner == other or mine is not None and mine is self.storages.get(other):
+                return f"c{number}"
+        return None
 
 
 def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[int, AliasOfInput]]:

@@ -150,7 +150,8 @@ class _Writer:
         }
         self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
-        self.changes = ChangeWriter(source, plan.meta, self.values)
+        storages = {role: tensor.storage for role, tensor in self.tensors.items()}
+        self.changes = ChangeWriter(source, plan.meta, self.values, storages)
 
     def write(self) -> None:
         self._check_writable()

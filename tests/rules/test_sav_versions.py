@@ -137,3 +137,33 @@ def test_a_version_that_is_not_checked_is_no_error():
             y.sum().backward()
             found.append(x.grad.tolist())
         assert found[0] == found[1]
+
+
+@pytest.mark.rules("SAV-2", "TEN-26")
+@pytest.mark.parametrize("written", ["argument", "its view", "the other", "nothing"])
+@pytest.mark.parametrize("saved", [0, 1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_saved_memory_that_an_argument_has_left_is_watched(
+    written: str, saved: int, swapped: bool
+) -> None:
+    """Whichever argument leaves it, and whichever names it."""
+
+    def body(x: Any, view: Any, y: Any, w: Any) -> Any:
+        given = (x, view)
+        product = given[saved] * w if saved != swapped else None
+        given[swapped].set_(y)
+        return given[saved] * w if product is None else product
+
+    found = []
+    for run in (body, al.compile(body)):
+        x, y, w = al.ones(3), al.full((3,), 2.0), al.ones(3).requires_grad_()
+        view = x.view(3)
+        result = run(x, view, y, w)
+        {"argument": x, "its view": view, "the other": y, "nothing": al.ones(3)}[written].add_(1)
+        try:
+            result.sum().backward()
+            assert w.grad is not None
+            found.append(w.grad.tolist())
+        except al.AutogradError:
+            found.append("written")
+    assert found[0] == found[1]

@@ -60,7 +60,7 @@ def _equal(count: int, *, hashed: bool) -> list[Any]:
 
 @pytest.mark.rules("DUP-5")
 def test_modules_are_told_apart_by_what_they_are_not_by_what_they_equal() -> None:
-    for count, hashed in product((2, 3), (True, False)):
+    for count, hashed in product((2, 3, 4, 5), (True, False)):
         compiled = al.compile(lambda x, *parts: _sum(x, parts))
         parts = _equal(count, hashed=hashed)
         for order in (parts, parts[::-1], parts):
@@ -395,6 +395,8 @@ MOVES: dict[str, Function] = {
     "put, written": lambda x, y: x.set_(y).mul_(2),
     "onto what was written": lambda x, y: x.set_(y.mul_(2)),
     "made to grow": lambda x, y: x.resize_(9),
+    "onto new memory": lambda x, y: x.set_(y * 2),
+    "onto new memory, written": lambda x, y: x.set_(y * 2).mul_(2),
 }
 
 
