@@ -228,7 +228,7 @@ class _Guards:
         if len(names) > 1:
             pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
             test = " and ".join([f"{a} is not {b}" for a, b in pairs])
-            if len(names) > 3:  # users' classes say what equals them, and tensors are hashed quickly
+            if len(names) > 3:  # a class says what equals its objects; tensors are hashed quickly
                 objects = [f"id({name})" for name in names] if users else names
                 test = f"len({{{', '.join(objects)}}}) == {len(names)}"
             self.check(test, _ONE_OBJECT, None, "none")
