@@ -239,6 +239,23 @@ def test_first_calls_are_judged_by_medians():
     assert judged == [(0.5, FAILED), (0.5, PASSED), (pytest.approx(1.5), FAILED)]
 
 
+def test_an_interrupt_leaves_the_first_calls_that_were_measured():
+    """Of each row the repeats of which every column ran; rows take turns."""
+    calls = []
+
+    def run(job, **caches):
+        calls.append(f"{job.row}: {job.column}")
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return {"seconds": float(len(calls))}
+
+    columns = ("aotlite", "torch.compile")
+    found = first_call_report.measure(["gelu 2^14", "MLP"], columns, 5, "auto", run)
+    lengths = {row: {column: len(of) for column, of in each.items()} for row, each in found.items()}
+    every = ["aotlite", first_call_report.WARM, "torch.compile"]
+    assert {"gelu 2^14": dict.fromkeys(every, 2), "MLP": dict.fromkeys(every, 1)} == lengths
+
+
 def test_the_demo_is_judged_by_times_by_one_step_and_by_accuracy():
     run = {
         "seconds": {OURS: 1.0, demo_report.OURS_EAGER: 3.0, "torch.compile": 0.8},

@@ -6,6 +6,7 @@ aotlite then finds what the first one left there.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -34,16 +35,25 @@ Found = dict[str, dict[str, list[dict[str, Any]]]]
 def measure(
     rows: Sequence[str], columns: Sequence[str], repeats: int, backend: str, run: Run
 ) -> Found:
-    """By turns, so that all columns meet the same machine."""
-    found: Found = {row: {} for row in rows}
+    """By turns, so that all columns meet the same machine.
+
+    An interrupt ends it early, with the repeats that were measured till then.
+    """
+    found: Found = {}
     with progress() as bar:
         task = bar.add_task("", total=len(rows) * repeats)
-        for row in rows:
-            for _ in range(repeats):
-                bar.update(task, description=f"first call of {row}")
+        try:
+            for repeat, row in itertools.product(range(repeats), rows):
+                bar.update(task, description=f"first call of {row}, {repeat + 1} of {repeats}")
+                turn: dict[str, list[dict[str, Any]]] = {}
                 for column in columns:
-                    _once(found[row], FirstCall(row, column, backend), run)
+                    _once(turn, FirstCall(row, column, backend), run)
+                of = found.setdefault(row, {})
+                for column, each in turn.items():
+                    of.setdefault(column, []).extend(each)
                 bar.advance(task)
+        except KeyboardInterrupt:
+            bar.console.print("interrupted: what follows is incomplete")
     return found
 
 
