@@ -6,7 +6,7 @@ Rules: FUN-18, FUN-36, RT-5, TEN-5, TEN-26. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotlite.eager.memory import grow_to, take_place, tell_apart
@@ -20,7 +20,6 @@ from aotlite.stages.facts import (
     AliasOfOutput,
     FunctionMeta,
     InputMeta,
-    InputRole,
     MemoryStep,
     Plain,
 )
@@ -37,7 +36,7 @@ class ChangeWriter:
         source: Source,
         meta: FunctionMeta,
         values: dict[Any, str],
-        storages: dict[InputRole, Storage],
+        storages: Mapping[Any, Storage],
     ) -> None:
         self.source = source
         self.meta = meta
