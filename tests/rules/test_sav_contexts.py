@@ -55,8 +55,10 @@ def test_programs_under_hooks_that_lose_nothing_are_eagers(seed: int, hooks: Hoo
             continue
         if (its.backward, mine.backward) == (None, "AutogradError"):
             assert "AutogradError" == played(program, number, body, None).backward
-        elif differences(mine, its):  # by hidden writes, which nobody counts
-            assert [] == differences(mine, played(program, number, body, None))
+        elif any(step.op == "hidden_alias" for step in program.body) and differences(mine, its):
+            assert [] == differences(mine, played(program, number, body, None))  # not counted
+        else:
+            assert [] == differences(mine, its)
 
 
 def gradients(run: Any, *, twice: bool) -> Any:
