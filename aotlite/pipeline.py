@@ -254,8 +254,15 @@ class _Journey:
         compact = fast and hasattr(run, "compact") and getattr(compiler, "is_compact", False)
         lower_backward = self._shown(partial(lowering, backend=compiler))
         leaves = {i.role for i in meta.inputs if fast and i.is_leaf and i.requires_grad}
-        joined = meta.families
-        plan = plan_backward(backward, lower_backward, both, leaves, joined, is_compact=compact)
+        plan = plan_backward(
+            backward,
+            lower_backward,
+            both,
+            leaves,
+            meta.families,
+            is_compact=compact,
+            lent=partition.lent,
+        )
         return {
             "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
             "inputs": calling.inputs,

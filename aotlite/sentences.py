@@ -366,7 +366,8 @@ def _kept(partition: Partition) -> Iterator[tuple[SavedValue, int, str]]:
         memory = storage_root(node)
         held = _holder(value)
         if held:
-            yield value, 0, f" (memory of {held})"
+            lent = ", copied if that is written before" * value.lent
+            yield value, 0, f" (memory of {held}{lent})"
         elif memory in first:
             yield value, 0, f" (memory of saved_{first[memory]})"
         else:

@@ -72,7 +72,11 @@ def told(backend: Backend, count: int, partition: Partition) -> Backend:
     if not isinstance(backend, ArrayFunctionBackend):
         return backend
     static: set[Role] = {Primal(index) for index in range(count)}
-    saved = [Saved(i) for i, value in enumerate(partition.saved) if value.owner in static]
+    saved = [
+        Saved(i)
+        for i, value in enumerate(partition.saved)
+        if value.owner in static and not value.lent
+    ]
     return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
 
 

@@ -1,11 +1,13 @@
 """`Storage`: a buffer shared by any number of tensors, and its version counter.
 
-Rules: TEN-1, TEN-10.
+A storage can lend its bytes to tape nodes, which copy them before they change.
+Rules: TEN-1, TEN-10, PART-37.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 from aotlite.eager.state import STATE
 from aotlite.ir.arrays import Buffer
@@ -24,10 +26,17 @@ class NoCount(int):
 NO_COUNT = NoCount()
 
 
+class Borrower(Protocol):
+    """Who reads the bytes of storages later, as they are now."""
+
+    def keep(self, storage: Storage) -> None:
+        """Copies what it borrowed of a storage, whose bytes are about to change."""
+
+
 class Storage:
     """A buffer of a device's array library; `None` in a fake, which has identity but no data."""
 
-    __slots__ = ("__weakref__", "buffer", "capture", "exported", "version", "writable")
+    __slots__ = ("__weakref__", "buffer", "capture", "exported", "loans", "version", "writable")
 
     def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
         self.buffer = buffer
@@ -37,14 +46,42 @@ class Storage:
         """The buffer is, or can be, the memory of an ndarray that the user holds."""
         self.capture = capture
         """The recorder whose fake this is; None for a storage with data."""
+        self.loans: WeakSet[Borrower] | None = None
+        """Who has borrowed the bytes; None if nobody. Whoever writes them calls `settle` before."""
 
     def twin(self) -> Storage:
         """Another storage on this memory, with a count of writes of its own (TEN-5)."""
         # Both are told from memory of others by bounds, as ndarrays are, and neither may move.
-        self.exported = True
+        self.export()
         twin = Storage(self.buffer, writable=self.writable, capture=self.capture)
         twin.exported = True
         return twin
+
+    def lend(self, borrower: Borrower) -> None:
+        """Has the borrower told before the bytes change; at once where that could go unnoticed."""
+        if self.exported:
+            borrower.keep(self)
+        elif self.loans is None:
+            self.loans = WeakSet((borrower,))
+        else:
+            self.loans.add(borrower)
+
+    def settle(self) -> None:
+        """Has borrowers copy what they borrowed: the bytes are about to change."""
+        for borrower in list(self.loans or ()):
+            borrower.keep(self)
+        self.loans = None
+
+    def export(self) -> None:
+        """Notes that the user comes to hold the buffer, and may write it without our noticing."""
+        self.settle()
+        self.exported = True
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What copies and pickles are made of: nobody has borrowed them."""
+        made: Any = super().__reduce_ex__(max(int(protocol), 2))
+        make, args, (own, slots), *rest = made
+        return make, args, (own, {**slots, "loans": None}), *rest
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
         memo[id(self)] = twin = Storage(self.buffer.copy())  # copies can be written

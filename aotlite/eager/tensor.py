@@ -125,7 +125,7 @@ class Tensor(Differentiable):
         array = self.array
         if not isinstance(array, np.ndarray):
             raise DeviceError(f"numpy: the tensor is on {self.device}, expected NumPy's memory")
-        self.storage.exported = True
+        self.storage.export()
         return array
 
     def new_tensor(
@@ -355,7 +355,7 @@ def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
     storage.version = 0
     storage.writable = True
     storage.exported = False
-    storage.capture = None
+    storage.capture = storage.loans = None
     made = _new_tensor(Tensor)
     made.storage = storage
     made.meta = made.facts = meta

@@ -274,14 +274,15 @@ def _drop_wished(joint: Numbered, live: list[int]) -> None:
 
 
 def _copied(joint: Numbered, reach: _Reach) -> set[int]:
-    """PART-37, PART-31: values in memory that the caller may write without eager's backward
-    noticing, or that the call itself overwrites.
+    """PART-31, PART-37: values in memory that the call itself overwrites, or that the caller may
+    write without eager's backward noticing and that cannot be lent.
     """
     held, written = joint.callers_memory
     found = set()
     for i, root in enumerate(joint.roots):
         if reach.live[i] and root in held:
-            if root in written or reach.needs[i] & ~reach.reads[root]:
+            unchecked = reach.needs[i] & ~reach.reads[root]
+            if root in written or (unchecked and root not in joint.lendable):
                 found.add(i)
     return found
 

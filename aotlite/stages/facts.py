@@ -456,6 +456,8 @@ class SavedValue(Record):
     owner: InputRole | Output | MutatedInput | IntermediateBase | None
     """The caller's tensor whose memory this is a window of; None for memory nobody else sees."""
     reason: str
+    lent: bool = False
+    """The owner may write that memory before the backward: it is copied before (PART-37)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -472,6 +474,11 @@ class Partition(Record):
         if self.backward is None:
             return ()
         return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
+
+    @property
+    def lent(self) -> tuple[tuple[int, Any], ...]:
+        """Numbers of the saved values that are lent, each with its owner (PART-37)."""
+        return tuple([(i, value.owner) for i, value in enumerate(self.saved) if value.lent])
 
     @property
     def donated(self) -> tuple[Saved, ...]:

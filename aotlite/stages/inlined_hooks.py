@@ -109,8 +109,9 @@ class _Inlining:
         """The role of one part, which is noted."""
         before = self.old.saved[each.role.index]
         name = before.name if len(each.parts) == 1 else f"{before.name}_{place}"
-        owner = before.owner if storage_root(part) is storage_root(value) else None
-        self.saved.append(SavedValue(name, part.meta, owner, before.reason))  # type: ignore[arg-type]
+        is_there = storage_root(part) is storage_root(value)
+        owner, lent = (before.owner, before.lent) if is_there else (None, False)
+        self.saved.append(SavedValue(name, part.meta, owner, before.reason, lent))  # type: ignore[arg-type]
         return Saved(len(self.saved) - 1, name)
 
     # --- the backward

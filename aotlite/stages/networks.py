@@ -24,6 +24,7 @@ from aotlite.stages.reductions import (
     Tree,
     Vertex,
     cut_by_a_path,
+    cut_by_trying,
     leaves,
     reduced,
 )
@@ -122,6 +123,8 @@ def _solved(
         shape = _shape(into, part)
         if shape not in known:
             told = cut_by_a_path(shape)
+            if told is None and solver in ALGORITHMS:
+                told = cut_by_trying(shape)
             known[shape] = (_cut_of(shape, solver), len(shape)) if told is None else (told, 0)
         places, edges = known[shape]
         cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]

@@ -11,14 +11,18 @@ from functools import cached_property
 import attrs
 
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.op import Cost
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
+    Current,
+    Hidden,
     IntermediateBase,
     MutatedInput,
     Offset,
     Output,
+    Primal,
     Role,
     Saved,
     Seed,
@@ -60,6 +64,13 @@ class Numbered:
     def callers_memory(self) -> tuple[set[int], set[int]]:
         """Roots that are memory of the caller's after the call: all, and the overwritten ones."""
         return _callers_memory(self)
+
+    @cached_property
+    def lendable(self) -> set[int]:
+        """Roots that the backward may read though eager's does not: they are copied before
+        somebody writes them. None where the backward runs code, which may be what writes.
+        """
+        return _lendable(self)
 
 
 def numbered(graph: Graph) -> Numbered:
@@ -126,3 +137,22 @@ def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
         elif isinstance(role, MutatedInput) and role.of in inputs:
             written.add(inputs[role.of])
     return held, written
+
+
+def _lendable(joint: Numbered) -> set[int]:
+    nodes = joint.graph.nodes
+    if any(map(_is_code, nodes, joint.tangents)):
+        return set()
+    held, written = joint.callers_memory
+    taken = {joint.roots[i] for role, i in joint.results if type(role) is MutatedInput}
+    return {
+        i
+        for i in held - written - taken
+        if nodes[i].op == "call" or isinstance(nodes[i].role, (Primal, Hidden))
+    }
+
+
+def _is_code(node: Node, tangents: int) -> bool:
+    """Whether the node is late memory of the backward, or an op of it that is no known kernel."""
+    is_opaque = node.op == "call" and node.target.cost is Cost.OPAQUE
+    return type(node.role) is Current or bool(is_opaque and tangents)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import combinations, count
 from typing import Any
 
 import attrs
@@ -93,6 +93,28 @@ def _widest(links: Sequence[Link], start: Vertex, end: Vertex) -> Capacity:
                 width[vertex] = wide
                 heappush(work, (-wide, next(turns), vertex))
     return 0
+
+
+_TRIED = 5
+"""With so many vertices, the sides that they can be on are looked at one by one."""
+
+
+def cut_by_trying(links: Sequence[Link]) -> list[int] | None:
+    """The positions of the edges of the minimum cut of a network that has few vertices.
+
+    Of several the one next to the sink: it has the most vertices on the source's side.
+    """
+    ends = dict.fromkeys([end for origin, vertex, _ in links for end in (origin, vertex)])
+    vertices = [end for end in ends if end not in (SOURCE, SINK)]
+    if len(vertices) > _TRIED:
+        return None
+    found: list[tuple[Capacity, int, list[int]]] = []
+    for size in range(len(vertices) + 1):
+        for chosen in combinations(vertices, size):
+            near = {SOURCE, *chosen}
+            cut = [k for k, (o, v, _) in enumerate(links) if o in near and v not in near]
+            found.append((sum([links[k][2] for k in cut]), -size, cut))
+    return min(found)[2]
 
 
 # ---------------------------------------------------------------------------------- in one walk

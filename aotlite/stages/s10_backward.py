@@ -30,7 +30,7 @@ from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.s10_late import LateWriter, Shown, refuse_history
-from aotlite.stages.s10_packed import pack, saved_metas, unpack
+from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_source import MANY, Source, listed
 
 Absent = frozenset[ResultRole]
@@ -66,6 +66,8 @@ class BackwardPlan:
     """Of the compilation (GEN-9)."""
     memory: tuple[LateMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31)."""
+    lent: tuple[tuple[int, Any], ...] = ()
+    """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -83,7 +85,23 @@ class CompiledBackward(TapeNode):
     leaves; elsewhere it is None, and `edges` are given.
     """
 
-    __slots__ = ("_edges", "_packed", "ends", "links", "memory", "plan", "saved", "shown")
+    __slots__ = (
+        "_edges",
+        "_lock",
+        "_packed",
+        "ends",
+        "lenders",
+        "links",
+        "memory",
+        "plan",
+        "saved",
+        "shown",
+    )
+
+    _lock: threading.RLock
+    """Held while the backward reads what is lent, and while that is copied; not there without."""
+    lenders: Sequence[Storage]
+    """For each of the plan's `lent` the storage; not there without."""
 
     _packed: Any
     """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
@@ -108,6 +126,8 @@ class CompiledBackward(TapeNode):
         self.links = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
+        if plan.lent:
+            self._lock = threading.RLock()
         if STATE.watch is not None:
             self._note(STATE.watch)
 
@@ -116,7 +136,8 @@ class CompiledBackward(TapeNode):
         if watch.pack is not None and self.saved and self.plan.variants is not None:
             metas = saved_metas(self.plan.variants.graph)
             windows = [type(value) is tuple for value in self.saved]
-            self._packed = pack(self.saved, metas, watch.pack), metas, windows
+            saved = with_copies(self.saved, metas, [index for index, _ in self.plan.lent])
+            self._packed = pack(saved, metas, watch.pack), metas, windows
             self.saved = None
 
     @property
@@ -165,7 +186,20 @@ class CompiledBackward(TapeNode):
         step = variants.whole
         if step is None or absent:
             step = variants.step(absent, self.plan)
-        return step(self, grads)
+        if not self.plan.lent:
+            return step(self, grads)
+        with self._lock:
+            return step(self, grads)
+
+    def keep(self, storage: Storage) -> None:
+        """PART-37: copies the saved values in this memory, which is about to change."""
+        variants = self.plan.variants
+        with self._lock:
+            if self.saved is None or variants is None:
+                return
+            pairs = zip(self.plan.lent, self.lenders, strict=True)
+            lent = [index for (index, _), lender in pairs if lender is storage]
+            self.saved = with_copies(self.saved, saved_metas(variants.graph), lent)
 
     def _unpacked(self, grads: list[Any]) -> list[Any]:
         """`gradients` with what saved-tensor hooks unpack; without such, it has been released."""
@@ -384,6 +418,7 @@ def plan_backward(
     families: Sequence[FamilyMeta],
     *,
     is_compact: bool,
+    lent: tuple[tuple[int, Any], ...] = (),
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable.
 
@@ -398,6 +433,7 @@ def plan_backward(
         "links": links,
         "memory": both.memory,
         "new_leaves": both.new_leaves,
+        "lent": lent,
     }
     if graph is None:
         dead = tuple(both.layouts.items())

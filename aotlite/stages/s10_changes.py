@@ -201,7 +201,7 @@ def keep_in_place(source: Source, meta: FunctionMeta, values: dict[Any, str]) ->
         for index, base in enumerate(meta.bases)
         if base.shares_outside
     ]
-    source.add(*[f"{name}.storage.exported = True" for name in names])
+    source.add(*[f"{name}.storage.export()" for name in names])
 
 
 def hide(view: Tensor, version: int) -> Tensor:

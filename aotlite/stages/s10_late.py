@@ -114,6 +114,7 @@ class LateWriter:
                 place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
+                self.source.add(f"{name}.storage.settle()")
 
     def put_back(self, first: int) -> None:
         """Writes what the backward left in memory; its results from number `first` on are that."""

@@ -1,6 +1,6 @@
-"""Saved-tensor hooks on what a compiled call saves: packed at its end, unpacked on the way back.
+"""What a compiled call saves in another form: packed by saved-tensor hooks, or copied.
 
-Used by stage 10 alone. Rules: TEN-42, SAV-7. Spec: `specs/s10_runtime.md`.
+Used by stage 10 alone. Rules: TEN-42, SAV-7, PART-37. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from aotlite.backends.values import Value
 from aotlite.eager.autograd.node import Packed
 from aotlite.eager.tensor import tensor_over
+from aotlite.ir.arrays import copied
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Saved
@@ -19,6 +20,23 @@ from aotlite.ir.role import Saved
 def saved_metas(graph: Graph) -> list[TensorMeta]:
     """The metas of the saved values that a backward takes, in order."""
     return [node.meta for node in graph.placeholders if isinstance(node.role, Saved)]  # type: ignore[misc]
+
+
+def with_copies(
+    values: Sequence[Value], metas: Sequence[TensorMeta], indices: Sequence[int]
+) -> list[Value]:
+    """The values, copies of those with these numbers among them."""
+    found = list(values)
+    for i in indices:
+        found[i] = _copied(found[i], metas[i])
+    return found
+
+
+def _copied(value: Value, meta: TensorMeta) -> Value:
+    arrays, layout = meta.device.arrays, (meta.dtype, meta.shape, meta.stride)
+    if type(value) is tuple:
+        return copied(arrays, arrays.strided(value[0], *layout, value[1]), meta), 0
+    return arrays.strided(copied(arrays, value, meta), *layout, 0)
 
 
 def pack(values: Sequence[Value], metas: Sequence[TensorMeta], hooks: Any) -> list[Packed]:

@@ -72,6 +72,7 @@ from aotlite.stages.s10_effects import (
 from aotlite.stages.s10_guards import World, name_of, write_guards
 from aotlite.stages.s10_inputs import InputTexts, copy_line
 from aotlite.stages.s10_late import keep_forms, keep_memory
+from aotlite.stages.s10_links import write_links, write_loans
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_source import MANY, Source, chain_words, listed
 from aotlite.stages.synthetic import BaseInput
@@ -178,6 +179,8 @@ class _Writer:
                 place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name_of(each.role)}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
+                self.source.add(f"if {name_of(each.role)}.storage.loans is not None:")
+                self.source.add(f"    {name_of(each.role)}.storage.settle()")
 
     def _edges(self) -> str:
         """Where the inputs' gradients go; asked before anything runs, since asking may raise.
@@ -319,24 +322,16 @@ class _Writer:
                 self.source.add(f"{name}._index = {index}")
 
     def _link(self) -> None:
-        """Notes the versions of the memory of inputs and results that gradients read (SAV-2)."""
+        """Tells the tape node whose memory the backward reads."""
         backward = self.plan.backward
-        if backward is not None and backward.memory:
-            keep_memory(self.source, backward.memory, self._lasting())
-        if backward is None or not backward.links:
+        if backward is None:
             return
-        owners = [each.owner for each in backward.links]
-        found = {owner: self._variable(owner) for owner in owners}
-        if len(owners) > MANY and self.meta.count_plan is None:
-            self.source.add(f"storages = [t.storage for t in {listed([found[o] for o in owners])}]")
-            self.source.add("node.links = [(s, s.version) for s in storages]")
-            return
-        names = {owner: f"s{i}" for i, owner in enumerate(found)}
-        for owner, name in names.items():
-            storage = self.changes.storage(owner) or f"{found[owner]}.storage"
-            self.source.add(f"{name} = {storage}")
-        pairs = [f"({names[o]}, {names[o]}.version)" for o in owners]
-        self.source.add(f"node.links = {listed(pairs)}")
+        keep_memory(self.source, backward.memory, self._lasting())
+        write_loans(self.source, backward.lent, self._storage)
+        write_links(self.source, backward.links, self._storage)
+
+    def _storage(self, owner: Any) -> str:
+        return self.changes.storage(owner) or f"{self._variable(owner)}.storage"
 
     def _variable(self, owner: Any) -> str:
         """The variable of a tensor on an owner's memory; of a hidden alias that is a result."""

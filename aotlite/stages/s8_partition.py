@@ -70,16 +70,14 @@ def cut(
     order = [i for i, is_kept in enumerate(kept) if is_kept and needed[i]]
     names = graph.names
     saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
-    copied = _unchecked(joint, needed, kept)
-    forward, owners = _forward(joint, order, list(saving.values()), copied)
+    unchecked = _unchecked(joint, needed, kept)
+    forward, owners = _forward(joint, order, list(saving.values()), unchecked)
     backward = _backward(graph, saving, list(_in_time(joint, needed, kept)))
-    values = tuple(
-        [
-            SavedValue(role.name, node.meta, owner, reasons[node])  # type: ignore[arg-type]
-            for (node, role), owner in zip(saving.items(), owners, strict=True)
-        ]
-    )
-    return Partition(forward, backward, values)
+    values = [
+        SavedValue(role.name, node.meta, owner, reasons[node], owner is not None and i in unchecked)  # type: ignore[arg-type]
+        for i, (node, role), owner in zip(order, saving.items(), owners, strict=True)
+    ]
+    return Partition(forward, backward, tuple(values))
 
 
 def _needed(joint: Numbered, kept: list[bool]) -> list[bool]:
@@ -142,7 +140,7 @@ def _times(joint: Numbered, kept: list[bool] | None) -> list[int]:
 
 # -------------------------------------------------------------------------------------- forward
 def _forward(
-    joint: Numbered, saved: list[int], saving: list[Saved], copied: set[int]
+    joint: Numbered, saved: list[int], saving: list[Saved], unchecked: set[int]
 ) -> tuple[Graph, list[Any]]:
     """The forward, and whose memory each saved value is."""
     graph = joint.graph
@@ -161,7 +159,8 @@ def _forward(
         node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
         owner = root.role if type(root.role) in (Primal, Hidden) else owners.get(root)
         # PART-31: the memory of a written input holds the new value when the backward runs.
-        if i in copied or owner in written or type(root.role) is SyntheticBase:
+        is_written = owner in written or type(root.role) is SyntheticBase
+        if is_written or (i in unchecked and joint.roots[i] not in joint.lendable):
             build.source = node
             node, owner = _copied(build, node), None
         values.append(node)

@@ -17,7 +17,7 @@ from aotlite.ir.op import Cost
 from aotlite.ir.role import Gradient, Offset, Primal, Role, Saved, Seed, Tangent
 from aotlite.partition import Partition, cut, min_cut, min_cut_rematerialization_partition
 from aotlite.stages.costs import TRAITS, costs_of
-from aotlite.stages.networks import UNLIMITED
+from aotlite.stages.networks import ALGORITHMS, UNLIMITED, solver_of
 from aotlite.stages.numbered import numbered
 from tests.end_to_end.cases import Case, cases
 from tests.end_to_end.worlds import check
@@ -135,11 +135,12 @@ def test_two_runs_cut_alike(wave: Wave) -> None:
 
 
 def test_hard_functions_have_something_to_solve() -> None:
-    """The laws above are not about graphs that all reduce to nothing."""
+    """The laws above are not about graphs that all reduce to nothing; but to few edges."""
     for wave in HARD:
         graph = joint_of(wave)
         assert graph is not None
-        assert min_cut(graph).edges > 0
+        assert min_cut(graph, solver=solver_of(ALGORITHMS[0])).edges > 0
+        assert min_cut(graph).edges == 0
 
 
 def test_most_graphs_need_no_solver() -> None:
@@ -259,13 +260,21 @@ def weights_of(graph: Graph) -> dict[str, float]:
     return {graph.names[node]: capacity for node, capacity, is_live in pairs if is_live}
 
 
-def test_a_copy_of_the_callers_memory_weighs_twice() -> None:
-    """PART-18: so that here not `x` is saved, by a copy, but what the backward makes of `x * 2`."""
+def test_what_is_lent_weighs_once_and_a_copy_twice() -> None:
+    """PART-18: `x` is in memory, unless the call overwrites it and what was there is copied."""
     graph = joint_with(lambda x: (x * 2.0).sin().sum(), leaf(4))
     weights = weights_of(graph)
-    assert (38, 34) == (weights["primals_0"], weights["mul"])
-    assert weights_of(joint_with(lambda x: (x * 2.0 * x).sin().sum(), leaf(4)))["primals_0"] == 17
-    assert ["cos"] == [graph.names[node] for node in min_cut(graph).saved]
+    assert (19, 34) == (weights["primals_0"], weights["mul"])
+    assert ["primals_0"] == [graph.names[node] for node in min_cut(graph).saved]
+
+    def overwritten(x: Any, b: Any) -> Any:
+        y = ((x + b) * 2.0).sin().sum()
+        b.zero_()
+        return y
+
+    graph = joint_with(overwritten, leaf(4), al.ones(4))
+    assert 2 * weights_of(graph)["primals_0"] <= weights_of(graph)["primals_1"] + 1
+    assert "primals_1" not in [graph.names[node] for node in min_cut(graph).saved]
 
 
 def test_reasons_tell_all_values_apart() -> None:
@@ -300,7 +309,7 @@ def joint_with(function: Any, *args: Any) -> Graph:
 
 # ---------------------------------------------------------------------------- memory of the caller
 @pytest.mark.parametrize("partition", ["default", "min_cut", "inputs"])
-def test_memory_that_eager_does_not_check_is_copied(partition: str) -> None:
+def test_memory_that_eager_does_not_check_is_lent(partition: str) -> None:
     """PART-37: eager saves `x * 2`, so that writing `x` before the backward is no error."""
 
     def function(x: Any) -> Any:
@@ -322,7 +331,7 @@ def test_memory_that_eager_does_not_check_is_copied(partition: str) -> None:
     function(expected).backward()
     assert expected.grad.tolist() == x.grad.tolist()
     (each,) = compiled.partition.saved
-    assert each.owner is None
+    assert each.lent == (each.owner == Primal(0)) == (partition != "default")
 
 
 def result_is_read(x: Any) -> Any:

@@ -19,6 +19,7 @@ from aotlite.stages.networks import (
     UNLIMITED,
     Network,
     minimum_cut,
+    solver_of,
     unlimited_path,
 )
 from aotlite.stages.reductions import Edges, Vertex, contracted, leaves
@@ -151,7 +152,8 @@ def test_reductions_do_not_choose(network: Network) -> None:
 def test_algorithms_agree_on_the_values(network: Network) -> None:
     """The cut next to the sink is one and the same for all of them (PART-7)."""
     if not unlimited_path(network):
-        assert 1 == len({minimum_cut(network, solver).values for solver in ALGORITHMS})
+        found = {minimum_cut(network, solver_of(name)).values for name in ALGORITHMS}
+        assert {minimum_cut(network).values} == found
 
 
 def test_random_networks_have_something_to_solve() -> None:
@@ -162,7 +164,7 @@ def test_random_networks_have_something_to_solve() -> None:
     @given(networks())
     def collect(network: Network) -> None:
         if not unlimited_path(network):
-            solved.append(minimum_cut(network).edges > 0)
+            solved.append(minimum_cut(network, solver_of(ALGORITHMS[0])).edges > 0)
 
     collect()
     assert sum(solved) > 8
@@ -237,9 +239,14 @@ def crossed() -> Network:
 
 
 def test_what_cannot_be_reduced_is_solved() -> None:
-    found = minimum_cut(crossed())
+    found = minimum_cut(crossed(), solver_of(ALGORITHMS[0]))
     assert (6, (0, 1)) == (found.weight, found.values)
     assert found.edges > 1
+
+
+def test_small_networks_are_solved_without_asking() -> None:
+    found = minimum_cut(crossed(), "edmonds_karp")
+    assert (6, (0, 1), 0) == (found.weight, found.values, found.edges)
 
 
 def test_parts_are_solved_one_by_one_and_equal_ones_once() -> None:
@@ -270,7 +277,8 @@ def test_a_solver_of_ones_own_is_asked() -> None:
         asked.append(sorted(map(str, digraph)))
         return networkx.minimum_cut(digraph, source, sink)
 
-    assert minimum_cut(crossed()) == minimum_cut(crossed(), solve)
+    found = minimum_cut(crossed(), solve)
+    assert minimum_cut(crossed()).values == found.values
     assert {"sink", "source"} <= set(asked[0])
 
 

@@ -124,6 +124,8 @@ def _is_plain(tensor: Tensor) -> bool:
 def _add_in_place(total: Tensor, grad: Tensor) -> None:
     """`total.add_(grad)` for plain tensors of one layout, which no dispatch need look at."""
     arrays = total.meta.device.arrays
+    if total.storage.loans is not None:
+        total.storage.settle()
     arrays.copy(total.array, arrays.quiet(arrays.namespace.add, total.array, grad.array))
     total.storage.version += 1
 
