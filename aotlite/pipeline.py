@@ -151,7 +151,8 @@ class _Journey:
         for each in self.options.passes:
             simple = self._apply(each, simple)
         if meta.training:
-            partition = self._packed(self._partition(self._opened(simple)))
+            told = attrs.evolve(self._opened(simple), exported=_exported(captured))
+            partition = self._packed(self._partition(told))
         else:
             partition, meta = self._whole(meta, simple)
         world = _world(request, captured, meta, calling, partition)
@@ -347,6 +348,13 @@ def _world(
         },
         kin=_kin(meta, calling, partition.backward),
     )
+
+
+def _exported(captured: Captured) -> frozenset[Any]:
+    """Inputs of which an ndarray of the user's shows the memory."""
+    real_of = captured.recorder.real_of
+    roles = {given.role: real_of(given.fake) for given in captured.inputs}
+    return frozenset([role for role, real in roles.items() if real.storage.exported])
 
 
 def _kin(meta: FunctionMeta, calling: Any, backward: Graph | None) -> tuple[Any, ...]:

@@ -151,6 +151,8 @@ class Graph:
     name: str = "graph"
     copies: tuple[Copy, ...] = attrs.field(default=(), kw_only=True)
     """The copies that the stage put in which made this graph; others may have more or fewer."""
+    exported: frozenset[Role] = attrs.field(default=frozenset(), kw_only=True)
+    """Inputs whose memory ndarrays of the user's show, too: told to partitioners (PART-37)."""
     _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
     _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)

@@ -68,7 +68,8 @@ class Numbered:
     @cached_property
     def lendable(self) -> set[int]:
         """Roots that the backward may read though eager's does not: they are copied before
-        somebody writes them. None where the backward runs code, which may be what writes.
+        somebody writes them. None where the backward runs code, which may be what writes; and not
+        what ndarrays show, which would have to be copied at each call, outside of any kernel.
         """
         return _lendable(self)
 
@@ -148,7 +149,11 @@ def _lendable(joint: Numbered) -> set[int]:
     return {
         i
         for i in held - written - taken
-        if nodes[i].op == "call" or isinstance(nodes[i].role, (Primal, Hidden))
+        if nodes[i].op == "call"
+        or (
+            isinstance(nodes[i].role, (Primal, Hidden))
+            and nodes[i].role not in joint.graph.exported
+        )
     }
 
 

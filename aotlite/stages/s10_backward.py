@@ -235,6 +235,7 @@ class CompiledBackward(TapeNode):
 
     def release(self) -> None:
         self.saved = self._packed = None
+        self.links = self.lenders = ()
 
 
 class DoubleBackward(TapeNode):

@@ -62,9 +62,9 @@ def tensor_action(
 ) -> Action:
     """The action by the optimizer of aotlite or PyTorch, which `options` are for."""
     half = len(row.shapes)
-    parameters = [module.from_numpy(each.copy()).requires_grad_() for each in arrays[:half]]
+    parameters = [module.tensor(each).requires_grad_() for each in arrays[:half]]
     for parameter, gradient in zip(parameters, arrays[half:], strict=True):
-        parameter.grad = module.from_numpy(gradient)
+        parameter.grad = module.tensor(gradient)
     adamw = import_module(f"{module.__name__}.optim").AdamW
     optimizer = adamw(parameters, lr=row.rate, weight_decay=row.decay, **options)
 

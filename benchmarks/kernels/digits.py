@@ -84,7 +84,7 @@ class Digits:
 def tensor_action(row: Digits, module: Any, wrap: Wrap, arrays: Sequence[np.ndarray]) -> Action:
     """The action in the words of aotlite or PyTorch: loss, then parameters and statistics."""
     functional = import_module(f"{module.__name__}.nn.functional")
-    tensors = [module.from_numpy(each.copy()) for each in arrays]
+    tensors = [module.tensor(each) for each in arrays]
     images, labels, parameters, statistics = row.parts(tensors)
     for each in parameters:
         each.requires_grad_()

@@ -62,7 +62,7 @@ def tensor_action(
         return row.body(lib, *xs)
 
     run = wrap(function)
-    tensors = [module.from_numpy(each) for each in arrays]
+    tensors = [module.tensor(each) for each in arrays]
     if direction == FORWARD:
         return lambda: [run(*tensors)]
     wanted = [tensors[place].requires_grad_() for place in row.with_grad]

@@ -9,6 +9,7 @@ import copy
 import gc
 import pickle
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,10 @@ Way = Callable[[Any], object]
 
 def doubled(x: Any) -> Any:
     return (x * 2.0).sin().sum()
+
+
+def summed(w: Any, b: Any) -> Any:
+    return (w + b).sin().sum()
 
 
 def keep_inputs(graph: Graph) -> Partition:
@@ -146,17 +151,22 @@ def test_what_is_lent_is_read_as_it_was(way: Way, backend: str) -> None:
     assert way in STAYING or before.tolist() != x.detach().tolist()
 
 
-def test_an_ndarray_that_the_user_has_already_is_copied_at_once() -> None:
-    for array_of in (lambda x: x.numpy(), np.asarray):
-        x = al.tensor([1.0, 2.0, 3.0])
-        array = array_of(x)
-        w = leaf()
-        y = al.compile(lambda x, w: (w + x).sin().sum(), partition=keep_inputs)(x, w)
-        array[:] = 9.0
-        y.backward()
-        v = leaf()
-        (v + al.tensor([1.0, 2.0, 3.0])).sin().sum().backward()
-        assert v.grad.tolist() == w.grad.tolist()
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("array_of", [lambda x: x.numpy(), np.asarray], ids=["numpy", "asarray"])
+def test_what_an_ndarray_shows_is_copied_at_once(array_of: Any, known: bool) -> None:
+    """By the forward, if it is known when that is compiled; else at the end of each call."""
+    compiled = al.compile(summed, partition=keep_inputs)
+    if not known:
+        compiled(leaf(), al.ones(3))
+    w, x = leaf(), al.tensor([1.0, 2.0, 3.0])
+    array = array_of(x)
+    y = compiled(w, x)
+    assert [True, not known] == [each.lent for each in compiled.partition.saved]
+    array[:] = 9.0
+    y.backward()
+    v = leaf()
+    summed(v, al.tensor([1.0, 2.0, 3.0])).backward()
+    assert v.grad.tolist() == w.grad.tolist()
 
 
 @pytest.mark.parametrize("adding", [lambda f: f, al.compile], ids=["eager", "compiled"])
@@ -240,6 +250,19 @@ def test_what_is_released_or_dropped_is_not_copied() -> None:
     with al.no_grad():
         x.zero_()
     assert x.storage.loans is None
+
+
+@pytest.mark.parametrize("function", [summed, al.compile(summed, partition=keep_inputs)])
+def test_memory_that_was_lent_is_free_after_the_backward(function: Any) -> None:
+    """As what eager saves is, though the result is still there."""
+    w, b = leaf(), al.ones(3)
+    memory = weakref.ref(b.untyped_storage())
+    y = function(w, b)
+    del b
+    y.backward()
+    gc.collect()
+    assert memory() is None
+    assert y.grad_fn is not None
 
 
 def test_each_call_has_the_values_of_its_time() -> None:
