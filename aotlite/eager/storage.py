@@ -7,7 +7,7 @@ Rules: TEN-1, TEN-10, PART-37.
 from __future__ import annotations
 
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import ref
 
 from aotlite.eager.state import STATE
 from aotlite.ir.arrays import Buffer
@@ -24,6 +24,10 @@ class NoCount(int):
 
 
 NO_COUNT = NoCount()
+
+
+_MANY_LOANS = 16
+"""From so many on, whenever their number has doubled, those that are gone are dropped."""
 
 
 class Borrower(Protocol):
@@ -46,8 +50,10 @@ class Storage:
         """The buffer is, or can be, the memory of an ndarray that the user holds."""
         self.capture = capture
         """The recorder whose fake this is; None for a storage with data."""
-        self.loans: WeakSet[Borrower] | None = None
-        """Who has borrowed the bytes; None if nobody. Whoever writes them calls `settle` before."""
+        self.loans: list[ref[Borrower]] | None = None
+        """Who has borrowed the bytes, if still there; None if nobody has. Whoever writes them calls
+        `settle` before.
+        """
 
     def twin(self) -> Storage:
         """Another storage on this memory, with a count of writes of its own (TEN-5)."""
@@ -62,14 +68,18 @@ class Storage:
         if self.exported:
             borrower.keep(self)
         elif self.loans is None:
-            self.loans = WeakSet((borrower,))
+            self.loans = [ref(borrower)]
         else:
-            self.loans.add(borrower)
+            self.loans.append(ref(borrower))
+            if len(self.loans) >= _MANY_LOANS and not len(self.loans) & len(self.loans) - 1:
+                self.loans = [each for each in self.loans if each() is not None]
 
     def settle(self) -> None:
         """Has borrowers copy what they borrowed: the bytes are about to change."""
-        for borrower in list(self.loans or ()):
-            borrower.keep(self)
+        for each in list(self.loans or ()):
+            borrower = each()
+            if borrower is not None:
+                borrower.keep(self)
         self.loans = None
 
     def export(self) -> None:
