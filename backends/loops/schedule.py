@@ -20,6 +20,10 @@ SHORT = 8
 """Points of an axis along which it does not matter how memory lies."""
 
 
+SHORT_ROW, MANY_ROWS = 32, 64
+"""Points of rows, and rows, from which on the former are computed side by side."""
+
+
 def scheduled(program: Program) -> Program:
     """The program with the vector axis of each kernel chosen."""
     steps = [
@@ -43,6 +47,7 @@ def vector_axis(kernel: Kernel) -> int:
 
     Of inner axes only the last can be: the order of reductions is that of the inner axes. What
     does not move along an axis costs nothing there, what moves with another stride costs most.
+    Short rows that fill no vectors are computed side by side.
     """
     count = len(kernel.extents)
     choices = [*range(min(kernel.space, count))]
@@ -53,7 +58,18 @@ def vector_axis(kernel: Kernel) -> int:
         _count(gains, value.args[1], value.dtype.itemsize, kernel.extents)
     for store in stores_of(kernel):
         _count(gains, store.address, 2 * store.value.dtype.itemsize, kernel.extents)
-    return max(choices, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
+    best = max(choices, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
+    if best >= kernel.space and _leaves_points_over(kernel):
+        rows = max(range(kernel.space), key=lambda k: (kernel.extents[k], k))
+        best = rows if kernel.extents[rows] >= MANY_ROWS else best
+    return best
+
+
+def _leaves_points_over(kernel: Kernel) -> bool:
+    """Whether rows are short, and their last points, computed one by one, much of the work."""
+    inner = kernel.extents[kernel.space :]
+    least = min([value.dtype.itemsize for value in loads_of(kernel)], default=1)
+    return kernel.space > 0 and math.prod(inner) < SHORT_ROW and inner[-1] % (32 // least) > 0
 
 
 def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple[int, ...]) -> None:

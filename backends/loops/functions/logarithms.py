@@ -22,6 +22,7 @@ from aotlite.backends.loops.functions.terms import (
     halves,
     horner,
     narrow,
+    size,
     unsigned,
     wide,
 )
@@ -112,7 +113,7 @@ def _log1p(x: Scalar) -> Scalar:
 def _is_linear(x: Scalar) -> Scalar:
     """Whether log1p(x) rounds to x: also zeros, whose sign is kept."""
     limit = 2.0**-25 if x.dtype is F32 else 2.0**-54
-    return (x < limit) & (x > -limit)
+    return size(x) < limit
 
 
 @declare("log1p", is_f32, ulp=1.5)

@@ -29,6 +29,7 @@ from aotlite.backends.loops.program import (
     loads_of,
     stores_of,
 )
+from aotlite.backends.loops.schedule import vector_axis
 from aotlite.backends.loops.split import split
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import DType, float32, int64
@@ -86,6 +87,20 @@ def test_dividing_reductions_changes_sums_by_rounding_only(monkeypatch: pytest.M
                 # Sums of up to 600 values of magnitude up to 1e4, in float32.
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-2, err_msg=f"seed {seed}")
     assert divided > 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "points", "vector"),
+    [(4096, 10, 0), (4096, 31, 0), (4096, 24, 1), (4096, 33, 1), (63, 10, 1)],
+)
+def test_short_rows_that_fill_no_vectors_are_computed_side_by_side(
+    rows: int, points: int, vector: int
+) -> None:
+    """FUS-15: ten classes took three times as long row by row."""
+    value = load(0, Affine((points, 1)), float32)
+    store = Store(1, Affine((1, 0)), name(0, float32), each_row=True)
+    kernel = Kernel("sum", (rows, points), 1, (Reduce((0,), "sum", (value,)), store))
+    assert vector == vector_axis(kernel)
 
 
 def test_a_full_sum_is_divided_and_a_row_sum_is_not() -> None:
