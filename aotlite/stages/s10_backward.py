@@ -234,6 +234,13 @@ class CompiledBackward(TapeNode):
                 )
 
     def release(self) -> None:
+        if not self.plan.lent:
+            self._let_go()
+            return
+        with self._lock:  # another thread may be copying what is lent
+            self._let_go()
+
+    def _let_go(self) -> None:
         self.saved = self._packed = None
         self.links = self.lenders = ()
 

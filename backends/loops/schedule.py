@@ -21,7 +21,8 @@ SHORT = 8
 
 
 SHORT_ROW, MANY_ROWS = 32, 64
-"""Points of rows, and rows, from which on the former are computed side by side."""
+"""Rows of fewer points than the first are computed side by side if they are as many as the second,
+or more, and fill no vectors."""
 
 
 def scheduled(program: Program) -> Program:

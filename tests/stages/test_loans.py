@@ -366,3 +366,15 @@ def test_backwards_and_writes_in_two_threads() -> None:
         y.backward()
         writer.join()
         assert np.allclose(np.cos(2.0), w.grad.numpy())
+
+
+def test_a_node_is_not_released_while_another_thread_copies() -> None:
+    """Else the copy would be kept by a node that nobody asks any more, or fail half-way."""
+    node = al.compile(doubled, partition=keep_inputs)(leaf()).grad_fn
+    releaser = threading.Thread(target=node.release)
+    with node._lock:
+        releaser.start()
+        releaser.join(0.05)
+        assert node.saved is not None
+    releaser.join()
+    assert node.saved is None
