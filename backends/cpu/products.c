@@ -1,10 +1,14 @@
 /* Matrix products: NumPy's own BLAS, called by pointer from the pool's threads, one thread a call.
    Spec: specs/cpu_runtime.md. Read with runtime.c in front. */
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, EDGE = 16, SHARES = 2 };
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, EDGE = 16 };
 
 /* Multiplications below which a product is not divided: dividing costs more. */
 static const double SMALL_PRODUCT = 1 << 18;
+
+/* Multiplications of a thread from which on it gets two parts, so that another one, which has been
+   held up, leaves it something to do. Every part packs its operands: of smaller ones one is faster. */
+static const double LARGE_SHARE = 1 << 27;
 
 typedef void (*sgemm32)(int, int, int, int32_t, int32_t, int32_t, float, const float *, int32_t,
                         const float *, int32_t, float, float *, int32_t);
@@ -181,7 +185,9 @@ static void multiply_chunk(void *context, int64_t chunk) {
 static void divide(division *d, int64_t threads) {
     const al_product *p = d->all->shape;
     double products = (double)d->batches * p->m * p->n * p->k, best = 0;
-    int64_t chunks = threads * SHARES, parts = (chunks + d->batches - 1) / d->batches;
+    int is_small = products < threads * LARGE_SHARE && d->batches < 2 * threads;
+    int64_t chunks = is_small ? threads : 2 * threads;
+    int64_t parts = (chunks + d->batches - 1) / d->batches;
     int own_threads = blas.library.sgemm && !blas.library.set_threads;
     if (threads < 2 || products < SMALL_PRODUCT || own_threads) return;
     d->groups = d->batches < chunks ? d->batches : chunks;
