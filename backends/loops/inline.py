@@ -17,6 +17,7 @@ from aotlite.backends.loops.conditions import executed
 from aotlite.backends.loops.cost import FLOP, LONG_ROW, MOST_BUFFERS, operations, points
 from aotlite.backends.loops.expr import Affine, Scalar, const, walk, with_operands
 from aotlite.backends.loops.facts import facts
+from aotlite.backends.loops.order import ordered_kernel
 from aotlite.backends.loops.program import (
     Kernel,
     Kind,
@@ -36,7 +37,7 @@ from aotlite.backends.loops.rewrite import (
     without_lets,
     without_unit_axes,
 )
-from aotlite.backends.loops.schedule import lies_across, vector_axis
+from aotlite.backends.loops.schedule import across, lies_across, vector_axis
 
 
 @attrs.frozen(eq=False)
@@ -189,7 +190,7 @@ class _Inliner:
         if forms is None or isinstance(forms, Split):
             return forms or value
         new = found.at(forms, len(kernel.extents))
-        if _jumps(new, kernel) or not self._is_unchanged(found, new, kernel, pull.place):
+        if _jumps(value, new, kernel) or not self._is_unchanged(found, new, kernel, pull.place):
             return value
         pull.streams |= found.loads
         pull.operations[found.buffer] = found.operations
@@ -211,13 +212,20 @@ def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
     return all({each.args[1]} == addresses for each in loads)
 
 
-def _jumps(value: Scalar, kernel: Kernel) -> bool:
-    """Whether a reduction would have to load across what a pointwise kernel can transpose."""
+def _jumps(value: Scalar, new: Scalar, kernel: Kernel) -> bool:
+    """Whether a reduction would have to load across what a pointwise kernel can transpose.
+
+    One that may go over its inner axes in another order does so where that helps.
+    """
     if kernel.space == len(kernel.extents) or points(kernel) <= LONG_ROW:
         return False
     vector = vector_axis(kernel)
-    loads = facts(value).loads
-    return any(lies_across(load.args[1], vector, kernel.extents) for load in loads)
+    loads = facts(new).loads
+    if not any(lies_across(load.args[1], vector, kernel.extents) for load in loads):
+        return False
+    body = replaced_body(kernel.body, {value: new})
+    changed = ordered_kernel(Kernel(kernel.name, kernel.extents, kernel.space, body))
+    return across(changed) > across(kernel)
 
 
 def _forms(

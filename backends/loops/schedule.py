@@ -50,20 +50,25 @@ def vector_axis(kernel: Kernel) -> int:
     does not move along an axis costs nothing there, what moves with another stride costs most.
     Short rows that fill no vectors are computed side by side.
     """
-    count = len(kernel.extents)
-    choices = [*range(min(kernel.space, count))]
-    if kernel.space < count:
-        choices.append(count - 1)
-    gains = dict.fromkeys(choices, 0)
-    for value in loads_of(kernel):
-        _count(gains, value.args[1], value.dtype.itemsize, kernel.extents)
-    for store in stores_of(kernel):
-        _count(gains, store.address, 2 * store.value.dtype.itemsize, kernel.extents)
-    best = max(choices, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
+    gains = neighbours(kernel)
+    best = max(gains, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
     if best >= kernel.space and _leaves_points_over(kernel):
         rows = max(range(kernel.space), key=lambda k: (kernel.extents[k], k))
         best = rows if kernel.extents[rows] >= MANY_ROWS else best
     return best
+
+
+def neighbours(kernel: Kernel) -> dict[int, int]:
+    """The bytes that move with stride 1 along each axis that could be the vector axis."""
+    count = len(kernel.extents)
+    gains = dict.fromkeys(range(min(kernel.space, count)), 0)
+    if kernel.space < count:
+        gains[count - 1] = 0
+    for value in loads_of(kernel):
+        _count(gains, value.args[1], value.dtype.itemsize, kernel.extents)
+    for store in stores_of(kernel):
+        _count(gains, store.address, 2 * store.value.dtype.itemsize, kernel.extents)
+    return gains
 
 
 def _leaves_points_over(kernel: Kernel) -> bool:
