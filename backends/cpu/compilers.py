@@ -16,6 +16,7 @@ ESSENTIAL = ("-fno-fast-math", "-O3", "-fPIC", "-shared")
 OPTIONAL: tuple[tuple[str, ...], ...] = (
     ("-std=gnu11", "-std=c11"),
     ("-march=native", "-mcpu=native"),
+    ("-mprefer-vector-width=512",),
     ("-fno-math-errno",),
     ("-fno-trapping-math",),
     ("-nostartfiles",),

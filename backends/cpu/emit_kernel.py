@@ -32,6 +32,7 @@ from aotlite.backends.cpu.emit_segments import parts, with_chosen_addresses
 from aotlite.backends.cpu.emit_splitting import Loop, Splitter
 from aotlite.backends.cpu.emit_staging import Stager
 from aotlite.backends.cpu.emit_tiles import TILE
+from aotlite.backends.cpu.emit_usual import UsualLoops
 from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk
 from aotlite.backends.loops.program import (
     Kernel,
@@ -74,6 +75,7 @@ class KernelPrinter:
         self.function = Scope(None)
         self.row = Scope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
+        self.usual = UsualLoops(self.body)
         self.splitter = Splitter(self.loops, facts, self.body, chooses=self.chooses)
         loaded = frozenset(load.args[0] for load in loads_of(kernel))
         self.stager = Stager(self.splitter, self.body, library, loaded)
@@ -249,7 +251,7 @@ class KernelPrinter:
             self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
             outside.lines += for_loop(k, place, scope)
 
-        self.stager.streamed(work, parent, (0, self.facts.extents[k]), loop)
+        self.stager.streamed(work, parent, (0, self.facts.extents[k]), self._in_two(k, loop))
 
     def _lanes(self, work: Work, parent: Scope) -> None:
         """As many points at once as there are partial results."""
@@ -264,7 +266,8 @@ class KernelPrinter:
                 self._moved_lane_loops(part, outside, place, lanes)
 
         few = len(self.facts.in_order(work.roots)) <= FEW
-        self.splitter.split(work, parent, (0, self.facts.extents[k]), loop, moving=few)
+        whole = (0, self.facts.extents[k])
+        self.splitter.split(work, parent, whole, self._in_two(k, loop), moving=few)
 
     def _lane_loops(self, work: Work, parent: Scope, place: tuple[int, int], lanes: int) -> None:
         """The points up to lane 0, then all lanes at once, then those that are left."""
@@ -357,7 +360,7 @@ class KernelPrinter:
         k, last = self.loops.innermost or 0, self.loops.inner[-1]
         if work.scans or work.saved or work.stores or self.splitter.switch(work) is not None:
             return False
-        if any(reduce.lanes > 1 for reduce in work.reduces):
+        if any(reduce.lanes > 1 for reduce in work.reduces) or self.usual.applies(work, k):
             return False
         split = self.chooses and any(
             len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed)
@@ -399,4 +402,12 @@ class KernelPrinter:
             self.body.point(work, scope, partial)
             outside.lines += for_loop(k, place, scope)
 
-        return loop
+        return self._in_two(k, loop)
+
+    def _in_two(self, k: int, loop: Loop) -> Loop:
+        """The loop along an axis, in two versions where functions have them."""
+
+        def both(work: Work, outside: Scope, place: Range) -> None:
+            self.usual.print(work, outside, place, k, loop)
+
+        return both

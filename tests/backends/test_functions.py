@@ -25,6 +25,7 @@ from aotlite.backends.loops.functions import (
     power_of_constant,
     power_of_number,
 )
+from aotlite.backends.loops.interpreter import evaluate
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64, from_numpy, int32
@@ -201,6 +202,21 @@ def test_errors_of_erf_are_within_the_bound_at_every_float32(run: Compiled) -> N
         x = np.arange(start, min(start + (1 << 20), last), dtype=np.uint32).view(np.float32)
         found = functions.errors(run(function, x), np.asarray(exact(x)))
         assert found.max() <= function.ulp, x[found.argmax()]
+
+
+@pytest.mark.parametrize("function", [f for f in EVERY if f.usual], ids=lambda f: f.name)
+def test_the_body_for_usual_numbers_gives_the_same_bits(function: Function) -> None:
+    assert function.usual is not None
+    rng = np.random.default_rng(0)
+    patterns = rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
+    near = [*10 ** rng.uniform(-3, 5, 1 << 16), 0.0, -0.0, 6431.9995, 6432.0]
+    x = np.concatenate([patterns, np.array(near, np.float32)])
+    with np.errstate(all="ignore"):
+        usual = evaluate(function.usual.condition, [x])
+        short = evaluate(function.usual.body, [x])
+    assert usual[np.abs(x) <= 1000].all()
+    assert not usual[~np.isfinite(x)].any()
+    assert short[usual].tobytes() == evaluated(function, x)[usual].tobytes()
 
 
 @needs_compiler

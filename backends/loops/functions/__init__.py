@@ -20,6 +20,7 @@ from aotlite.backends.loops.functions.number_bases import power_of_number
 from aotlite.backends.loops.functions.powers import power_of_constant
 from aotlite.backends.loops.functions.registry import (
     Function,
+    Usual,
     declared,
     expand,
     expanded_body,
@@ -30,6 +31,7 @@ from aotlite.backends.loops.functions.registry import (
 
 __all__ = [
     "Function",
+    "Usual",
     "declared",
     "expand",
     "expanded_body",

@@ -20,6 +20,14 @@ Accepts = Callable[[DType], bool]
 
 
 @attrs.frozen(eq=False)
+class Usual:
+    """A shorter body of a function, for most numbers: the same bits where the condition holds."""
+
+    condition: Scalar
+    body: Scalar
+
+
+@attrs.frozen(eq=False)
 class Function:
     """An operation as a tree of primitives over `parameter(k, parameters[k])`.
 
@@ -33,6 +41,7 @@ class Function:
     domain: str
     ulp: float
     arithmetic: DType
+    usual: Usual | None = None
 
     @property
     def result(self) -> DType:
@@ -59,6 +68,7 @@ class _Rule:
 
 
 _RULES: dict[str, list[_Rule]] = {}
+_USUAL: dict[tuple[str, Accepts], tuple[Callable[..., Scalar], Callable[..., Scalar]]] = {}
 
 
 # --------------------------------------------------------------------------------------- declaring
@@ -114,6 +124,18 @@ def declare(
     return enter
 
 
+def declare_usual(
+    op: str, accepts: Accepts, when: Callable[..., Scalar]
+) -> Callable[[Callable[..., Scalar]], Callable[..., Scalar]]:
+    """Enters a builder of the body that does where `when(*operands)` holds, of a declared one."""
+
+    def enter(build: Callable[..., Scalar]) -> Callable[..., Scalar]:
+        _USUAL[op, accepts] = (when, build)
+        return build
+
+    return enter
+
+
 # ----------------------------------------------------------------------------------------- finding
 def has(op: str, operands: Sequence[DType]) -> bool:
     """Whether `find` gives a function.
@@ -139,8 +161,11 @@ def _found(op: str, operands: tuple[DType, ...]) -> Function:
             f"functions: {op} is called with ({given}), expected one that the library has; "
             "ask has() before lowering an op to it"
         )
-    body = rule.build(*[parameter(k, dtype) for k, dtype in enumerate(operands)])
-    return Function(op, operands, body, rule.domain, rule.ulp, _widest(expand(body)))
+    parameters = [parameter(k, dtype) for k, dtype in enumerate(operands)]
+    body = rule.build(*parameters)
+    builders = _USUAL.get((op, rule.accepts))
+    usual = None if builders is None else Usual(*[make(*parameters) for make in builders])
+    return Function(op, operands, body, rule.domain, rule.ulp, _widest(expand(body)), usual)
 
 
 def _rule(op: str, operands: tuple[DType, ...]) -> _Rule | None:

@@ -1,9 +1,10 @@
 """sin, cos, tan: the quarter turn nearest to x, and a polynomial of what is left.
 
-float32 is reduced in float64: x - n pi/2 by three parts of pi/2, of which n times the first two is
-exact while n is below 2^29. Beyond, x is multiplied by 1 / (2 pi) in parts whose products are
-exact; whole turns are dropped from each product (Payne and Hanek's idea, without a table). Of
-float64 there is none: exact reduction of its largest numbers takes a thousand bits of pi.
+Usual numbers are reduced by n times pi/2 in parts (Cody and Waite), of which products with n are
+exact: sin and cos of |x| < 6432 in float32, tan of |x| < 2^29 in float64. Beyond, x is multiplied
+by 1 / (2 pi) in parts whose products are exact, and whole turns are dropped from each product
+(Payne and Hanek's idea, without a table). Of float64 there is none: exact reduction of its largest
+numbers takes a thousand bits of pi.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from aotlite.backends.loops.functions.coefficients import (
     SIN_64,
     SIN_64_SHORT,
 )
-from aotlite.backends.loops.functions.registry import declare, is_f32
+from aotlite.backends.loops.functions.registry import declare, declare_usual, is_f32
 from aotlite.backends.loops.functions.terms import (
     F32,
     F64,
@@ -45,6 +46,11 @@ _SECOND = float.fromhex("0x1.4442dp-24")
 _THIRD = float.fromhex("0x1.8469898cc5170p-48")
 _PER_QUARTER = 2 / math.pi
 _NEAR = 2.0**29
+
+_PARTS_32 = tuple(map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39")))
+"""pi / 2: three parts of at most 12 bits, and the rest."""
+_NEAR_32 = 6432.0
+"""2^12 quarter turns: as many bits of n."""
 
 _PER_TURN = tuple(
     map(
@@ -86,13 +92,25 @@ def _far_quarters(x: Scalar) -> tuple[Scalar, Scalar]:
     return ((coarse - n) + fine) * (math.pi / 2), k
 
 
-def _quarters(x: Scalar) -> tuple[Scalar, Scalar]:
-    """(r, n) of a float32; r is a float64, n an int32."""
-    x = wide(x)
-    near = size(x) < _NEAR
-    r, k = near_quarters(x)
-    far_r, far_k = _far_quarters(x)
-    return where(near, r, far_r), cast(where(near, k, far_k), dtypes.int32)
+def _near_quarters_32(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """(r, what r lacks, n) with x = n pi/2 + r, for float32 |x| < 6432.
+
+    x less the first two products is exact, and so is what the third leaves over: all are multiples
+    of 2^-34 of 24 bits at most, or the third is the smaller one.
+    """
+    first, second, third, rest = _PARTS_32
+    n, k = whole(x * _PER_QUARTER)
+    left = x - n * first - n * second
+    high = left - n * third
+    low = (left - high) - n * third - n * rest
+    r = high + low
+    return r, (high - r) + low, k
+
+
+def _in_two(r: Scalar) -> tuple[Scalar, Scalar]:
+    """A float64 as a float32 and what that lacks."""
+    high = narrow(r)
+    return high, narrow(r - wide(high))
 
 
 def _waves(r: Scalar) -> tuple[Scalar, Scalar]:
@@ -103,10 +121,8 @@ def _waves(r: Scalar) -> tuple[Scalar, Scalar]:
     return sine, cosine
 
 
-def _waves32(r: Scalar) -> tuple[Scalar, Scalar]:
-    """The same in float32, of a float64 r in two parts."""
-    high = narrow(r)
-    low = narrow(r - wide(high))
+def _waves32(high: Scalar, low: Scalar) -> tuple[Scalar, Scalar]:
+    """The same in float32, of r in two parts."""
     squares = high * high
     sine = (squares * high * horner(squares, SIN_32) + low) + high
     rest = squares * squares * horner(squares, COS_32) - high * low
@@ -136,9 +152,9 @@ def near_tan(x: Scalar) -> Scalar:
     return where(straight, sine, -cosine) / where(straight, cosine, sine)
 
 
-def _turned(r: Scalar, k: Scalar, sign: Scalar | None = None) -> Scalar:
+def _turned(r: tuple[Scalar, Scalar], k: Scalar, sign: Scalar | None = None) -> Scalar:
     """The sine k quarter turns further, with another sign where `sign` has its first bit set."""
-    sine, cosine = _waves32(r)
+    sine, cosine = _waves32(*r)
     found = where(eq(k & 1, 0), sine, cosine)
     turn = (k & 2) << 30
     if sign is not None:
@@ -146,26 +162,59 @@ def _turned(r: Scalar, k: Scalar, sign: Scalar | None = None) -> Scalar:
     return bits(bits(found, dtypes.int32) ^ turn, F32)
 
 
+def _is_near_32(x: Scalar) -> Scalar:
+    return size(x) < _NEAR_32
+
+
+@declare_usual("sin", is_f32, _is_near_32)
+def _near_sin32(x: Scalar) -> Scalar:
+    """Of |x|, so that zeros keep their sign."""
+    high, low, k = _near_quarters_32(size(x))
+    return _turned((high, low), k, x)
+
+
 @declare("sin", is_f32, ulp=1.5)
 def _sin32(x: Scalar) -> Scalar:
-    """Of |x|, so that zeros keep their sign."""
-    r, k = _quarters(size(x))
-    return _turned(r, k, x)
+    r, k = _far_quarters(wide(size(x)))
+    far = _turned(_in_two(r), cast(k, dtypes.int32), x)
+    return where(_is_near_32(x), _near_sin32(x), far)
+
+
+@declare_usual("cos", is_f32, _is_near_32)
+def _near_cos32(x: Scalar) -> Scalar:
+    high, low, k = _near_quarters_32(x)
+    return _turned((high, low), k + 1)
 
 
 @declare("cos", is_f32, ulp=1.5)
 def _cos32(x: Scalar) -> Scalar:
-    r, k = _quarters(x)
-    return _turned(r, k + 1)
+    r, k = _far_quarters(wide(x))
+    far = _turned(_in_two(r), cast(k, dtypes.int32) + 1)
+    return where(_is_near_32(x), _near_cos32(x), far)
+
+
+def _is_near_64(x: Scalar) -> Scalar:
+    return size(x) < _NEAR
+
+
+def _tangent(r: Scalar, k: Scalar, sign: Scalar) -> Scalar:
+    sine, cosine = _waves(r)
+    straight = eq(k & 1, 0)
+    tangent = where(straight, sine, -cosine) / where(straight, cosine, sine)
+    return flipped(narrow(tangent), sign)
+
+
+@declare_usual("tan", is_f32, _is_near_64)
+def _near_tan32(x: Scalar) -> Scalar:
+    r, k = near_quarters(wide(size(x)))
+    return _tangent(r, cast(k, dtypes.int32), x)
 
 
 @declare("tan", is_f32, ulp=0.6)
 def _tan32(x: Scalar) -> Scalar:
-    r, k = _quarters(size(x))
-    sine, cosine = _waves(r)
-    straight = eq(k & 1, 0)
-    tangent = where(straight, sine, -cosine) / where(straight, cosine, sine)
-    return flipped(narrow(tangent), x)
+    y = wide(size(x))
+    near, (r, k), (far_r, far_k) = _is_near_64(x), near_quarters(y), _far_quarters(y)
+    return _tangent(where(near, r, far_r), cast(where(near, k, far_k), dtypes.int32), x)
 
 
 # ---------------------------------------------------------------------------------------- inverses

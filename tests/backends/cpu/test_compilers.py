@@ -161,7 +161,8 @@ def test_flags_that_a_compiler_refuses_are_dropped(cache, tmp_path, monkeypatch)
     monkeypatch.setenv("CC", str(script(tmp_path, "cc", REFUSES.format(gcc=GCC))))
     options = find_compiler().options
     assert {"-std=gnu11", "-pipe", "-nostartfiles"}.isdisjoint(options)
-    assert ("-std=c11", "-march=native", "-fno-math-errno") == options[:3]
+    assert ("-std=c11", "-march=native") == options[:2]
+    assert "-fno-math-errno" in options
     assert compiled(DOUBLE).exists()
 
 
