@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.backends.c_family.emit_scalar import Library
+from aotlite.backends.c_family.emit_types import from_memory, memory_type, to_memory
 from aotlite.backends.cpu.emit import preamble
-from aotlite.backends.cpu.emit_scalar import Library
-from aotlite.backends.cpu.emit_types import from_memory, memory_type, to_memory
 from aotlite.backends.loops.expr import function as called
 from aotlite.backends.loops.expr import parameter
 from aotlite.backends.loops.functions import Function

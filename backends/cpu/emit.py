@@ -9,12 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from aotlite.backends.cpu.emit_gemm import gemm_lines
-from aotlite.backends.cpu.emit_kernel import KernelPrinter
-from aotlite.backends.cpu.emit_passes import cost
-from aotlite.backends.cpu.emit_scalar import Facts, Library
-from aotlite.backends.cpu.emit_tiles import TILES
-from aotlite.backends.cpu.emit_types import (
+from aotlite.backends.c_family.emit_passes import cost
+from aotlite.backends.c_family.emit_scalar import Facts, Library, indented
+from aotlite.backends.c_family.emit_types import (
     BFLOAT16,
     DIVISIONS,
     FLOAT16,
@@ -22,6 +19,9 @@ from aotlite.backends.cpu.emit_types import (
     STREAM,
     memory_type,
 )
+from aotlite.backends.cpu.emit_gemm import gemm_lines
+from aotlite.backends.cpu.emit_kernel import KernelPrinter
+from aotlite.backends.cpu.emit_tiles import TILES
 from aotlite.backends.cpu.printed import Printed
 from aotlite.backends.cpu.runtime import declarations
 from aotlite.backends.loops.expr import walk
@@ -254,16 +254,6 @@ def nanoseconds(kernel: Kernel) -> float:
     operations = sum(cost(scalar) for scalar in walk(roots))
     moved = sum(4 for _ in loads_of(kernel)) + 8 * len(stores_of(kernel))
     return points * (0.02 * operations + 0.03 * moved)
-
-
-def indented(lines: Iterable[str]) -> list[str]:
-    """Lines of C, set in by the braces around them."""
-    found, depth = [], 0
-    for line in lines:
-        closes = line.startswith("}")
-        found.append("    " * (depth - closes) + line if line else line)
-        depth += line.count("{") - line.count("}")
-    return found
 
 
 def preamble(library: Library) -> list[str]:

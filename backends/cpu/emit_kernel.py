@@ -11,8 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from aotlite.backends.cpu.emit_body import Body, Partial, Work
-from aotlite.backends.cpu.emit_geometry import geometry
+from aotlite.backends.c_family.emit_body import Body, Partial, Work
+from aotlite.backends.c_family.emit_geometry import TILE
+from aotlite.backends.c_family.emit_passes import (
+    Pass,
+    Passes,
+    of_no_points,
+    passes,
+    with_values,
+)
+from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.cpu.emit_loops import (
     Range,
     for_loop,
@@ -20,18 +28,10 @@ from aotlite.backends.cpu.emit_loops import (
     of_point,
     part_bounds,
 )
-from aotlite.backends.cpu.emit_passes import (
-    Pass,
-    Passes,
-    of_no_points,
-    passes,
-    with_values,
-)
-from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.cpu.emit_segments import parts, with_chosen_addresses
 from aotlite.backends.cpu.emit_splitting import Loop, Splitter
 from aotlite.backends.cpu.emit_staging import Stager
-from aotlite.backends.cpu.emit_tiles import TILE
+from aotlite.backends.cpu.emit_units import geometry
 from aotlite.backends.cpu.emit_usual import UsualLoops
 from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk
 from aotlite.backends.loops.program import (

@@ -5,7 +5,7 @@ Spec: `specs/c_printer.md`.
 
 from __future__ import annotations
 
-from aotlite.backends.cpu.emit_scalar import Scope
+from aotlite.backends.c_family.emit_scalar import Scope
 from aotlite.backends.cpu.emit_segments import Part
 
 Range = tuple[int | str, int | str]

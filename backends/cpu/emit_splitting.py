@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aotlite.backends.cpu.emit_body import Body, Work
-from aotlite.backends.cpu.emit_geometry import Geometry
+from aotlite.backends.c_family.emit_body import Body, Work
+from aotlite.backends.c_family.emit_geometry import Geometry
+from aotlite.backends.c_family.emit_scalar import Facts, Scope
 from aotlite.backends.cpu.emit_loops import Range, clipped
-from aotlite.backends.cpu.emit_scalar import Facts, Scope
 from aotlite.backends.cpu.emit_segments import FAR, Part, folded, parts
 from aotlite.backends.loops.expr import Scalar
 

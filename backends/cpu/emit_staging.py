@@ -5,13 +5,13 @@ Spec: `specs/c_printer.md`.
 
 from __future__ import annotations
 
-from aotlite.backends.cpu.emit_body import HIDDEN, Body, Work
-from aotlite.backends.cpu.emit_geometry import Geometry
+from aotlite.backends.c_family.emit_body import HIDDEN, Body, Work
+from aotlite.backends.c_family.emit_geometry import TILE, Geometry
+from aotlite.backends.c_family.emit_scalar import Facts, Library, Place, Scope
+from aotlite.backends.c_family.emit_types import from_memory, memory_type
 from aotlite.backends.cpu.emit_loops import Range, in_steps
-from aotlite.backends.cpu.emit_scalar import Facts, Library, Place, Scope
 from aotlite.backends.cpu.emit_splitting import Loop, Splitter
-from aotlite.backends.cpu.emit_tiles import ACROSS, LEAST, TILE, is_across, loads_across
-from aotlite.backends.cpu.emit_types import from_memory, memory_type
+from aotlite.backends.cpu.emit_tiles import ACROSS, LEAST, is_across, loads_across
 from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Store
 from aotlite.backends.loops.rewrite import replaced

@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Store, loads_of, stores_of
 
-TILE = 64
-"""Points of the axis along which operands across have stride 1."""
 ACROSS = 64
 """Points of the vector axis in a tile."""
 LEAST = 8

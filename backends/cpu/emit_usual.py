@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.backends.cpu.emit_body import HIDDEN, Body, Work
+from aotlite.backends.c_family.emit_body import HIDDEN, Body, Work
+from aotlite.backends.c_family.emit_scalar import Place, Scope
 from aotlite.backends.cpu.emit_loops import Range, for_loop, in_steps
-from aotlite.backends.cpu.emit_scalar import Place, Scope
 from aotlite.backends.cpu.emit_splitting import Loop
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
 from aotlite.backends.loops.functions import Usual, find, substituted

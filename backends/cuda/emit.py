@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from aotlite.backends.cpu.emit import indented
-from aotlite.backends.cpu.emit_scalar import Library
-from aotlite.backends.cpu.emit_types import BFLOAT16, DIVISIONS, SUPPORTED, memory_type
+from aotlite.backends.c_family.emit_scalar import Library, indented
+from aotlite.backends.c_family.emit_types import BFLOAT16, DIVISIONS, SUPPORTED, memory_type
 from aotlite.backends.cuda.emit_kernel import body_of
 from aotlite.backends.cuda.emit_types import FLOAT16, PRELUDE
 from aotlite.backends.loops.expr import walk

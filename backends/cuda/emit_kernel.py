@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from aotlite.backends.cpu.emit_body import Body, Partial, Work, array_type, from_array
-from aotlite.backends.cpu.emit_geometry import Geometry
-from aotlite.backends.cpu.emit_passes import Pass, of_no_points, passes
-from aotlite.backends.cpu.emit_scalar import ROW, Facts, Library, Scope
-from aotlite.backends.cpu.emit_types import value_type
+from aotlite.backends.c_family.emit_body import Body, Partial, Work, array_type, from_array
+from aotlite.backends.c_family.emit_geometry import Geometry
+from aotlite.backends.c_family.emit_passes import Pass, of_no_points, passes
+from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
+from aotlite.backends.c_family.emit_types import value_type
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import Affine, name
 from aotlite.backends.loops.program import (

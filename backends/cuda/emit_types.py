@@ -1,7 +1,7 @@
 """The prelude of CUDA texts: the names that printed expressions use, as CUDA C++ has them.
 
-Expressions are printed by `backends/cpu/emit_scalar.py`, in the part of C that C++ shares. What
-differs is defined here: types, bits, and float16 as a class, since NVRTC has no headers.
+Expressions are printed by `backends/c_family/emit_scalar.py`, in the part of C that C++ shares.
+What differs is defined here: types, bits, and float16 as a class, since NVRTC has no headers.
 Spec: `specs/cuda_printer.md`.
 """
 

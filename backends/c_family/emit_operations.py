@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotlite.backends.cpu.emit_types import SHORT, rounded, value_type
+from aotlite.backends.c_family.emit_types import SHORT, rounded, value_type
 from aotlite.backends.loops.expr import LEAVES, Scalar
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from aotlite.backends.cpu.emit_geometry import Geometry
-from aotlite.backends.cpu.emit_passes import with_values
-from aotlite.backends.cpu.emit_scalar import Facts, Library, Place, Scope, Writer
-from aotlite.backends.cpu.emit_types import from_memory, to_memory, value_type
+from aotlite.backends.c_family.emit_geometry import Geometry
+from aotlite.backends.c_family.emit_passes import with_values
+from aotlite.backends.c_family.emit_scalar import Facts, Library, Place, Scope, Writer
+from aotlite.backends.c_family.emit_types import from_memory, to_memory, value_type
 from aotlite.backends.loops.combiners import Combiner, combiner
 from aotlite.backends.loops.expr import Scalar, name, parameter
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import attrs
 
-from aotlite.backends.cpu.emit_scalar import Facts, unknown
+from aotlite.backends.c_family.emit_scalar import Facts, unknown
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, const, name, rebuilt, walk
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of

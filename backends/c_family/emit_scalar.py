@@ -12,8 +12,8 @@ from functools import cache
 
 import attrs
 
-from aotlite.backends.cpu.emit_operations import operation
-from aotlite.backends.cpu.emit_types import from_memory, literal, value_type
+from aotlite.backends.c_family.emit_operations import operation
+from aotlite.backends.c_family.emit_types import from_memory, literal, value_type
 from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter
 from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.program import Statement, Store
@@ -67,6 +67,16 @@ class Scope:
                 break
             scope = scope.parent
         return scope
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines of C, set in by the braces around them."""
+    found, depth = [], 0
+    for line in lines:
+        closes = line.startswith("}")
+        found.append("    " * (depth - closes) + line if line else line)
+        depth += line.count("{") - line.count("}")
+    return found
 
 
 @attrs.define
