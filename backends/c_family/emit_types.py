@@ -121,7 +121,14 @@ STREAM = """\
 #define PAST_CACHES(to, x) __builtin_nontemporal_store(x, to)
 #endif
 #endif
-#if !defined(PAST_CACHES) && defined(__AVX__)
+#if defined(__AVX512F__)
+#define AT_ONCE 64
+#else
+#define AT_ONCE 32
+#endif
+#if !defined(PAST_CACHES) && defined(__AVX512F__)
+#define PAST_CACHES(to, x) __builtin_ia32_movntps512((f32 *)(to), x)
+#elif !defined(PAST_CACHES) && defined(__AVX__)
 #define PAST_CACHES(to, x) __builtin_ia32_movntps256((f32 *)(to), x)
 #endif
 #if defined(__SSE__)
@@ -132,15 +139,15 @@ STREAM = """\
 INLINE void stream(void *to, const void *from, i64 bytes)
 {
 #ifdef PAST_CACHES
-    typedef f32 aligned __attribute__((vector_size(32), may_alias));
-    typedef f32 line __attribute__((vector_size(32), may_alias, aligned(1)));
+    typedef f32 aligned __attribute__((vector_size(AT_ONCE), may_alias));
+    typedef f32 line __attribute__((vector_size(AT_ONCE), may_alias, aligned(1)));
     /* Lines that are stored past the caches in parts cost more than they save. */
     const i64 before = least(-(u64)to & 63, bytes);
     const i64 end = before + ((bytes - before) & ~(i64)63);
     u8 *t = to;
     const u8 *f = from;
     if (before) __builtin_memcpy(t, f, before);
-    for (i64 k = before; k < end; k += 32) {
+    for (i64 k = before; k < end; k += AT_ONCE) {
         const aligned x = *(const line *)(f + k);
         PAST_CACHES((aligned *)(t + k), x);
     }

@@ -77,12 +77,15 @@ def _pow32(x: Scalar, y: Scalar) -> Scalar:
 
 # ---------------------------------------------------------------------------------------- integers
 def _by_squaring(base: Scalar, exponent: Scalar, steps: int) -> Scalar:
-    """The power of an exponent of so many bits, wrapped."""
+    """The power of an exponent of so many bits, wrapped.
+
+    From the first bit: squares of squares of the base itself, where it does not change in a loop,
+    are a formula to gcc 12, which it doubles with each (2^31 terms, until memory is gone).
+    """
     total = const(1, base.dtype)
-    for step in range(steps):
+    for step in reversed(range(steps)):
         taken = ne(exponent & (1 << step), 0)
-        total = where(taken, total * base, total)
-        base = base * base
+        total = where(taken, total * total * base, total * total)
     return total
 
 

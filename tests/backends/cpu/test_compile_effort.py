@@ -1,0 +1,67 @@
+"""What a compiler makes of kernels takes it little time and memory, whatever does not change in a
+loop: gcc 12 writes out what integers are there, and of 31 squares of squares that is 2^31 terms."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aotlite.backends.cpu.compilers import GCC_OPTIMIZE
+from aotlite.backends.cpu.emit import print_program
+from aotlite.backends.loops.expr import Affine, Scalar, function, load
+from aotlite.backends.loops.functions import declared, find
+from aotlite.backends.loops.program import Buffer, Kernel, Kind, Program, Store
+from aotlite.ir.dtypes import DTYPES
+from tests.backends.test_functions import EVERY
+
+gcc = shutil.which("gcc")
+SECONDS, MEMORY = 100, 1 << 31
+OPS = sorted({f.op for f in EVERY if not f.op.startswith("exp2_times")})
+
+
+def _kernels(op: str) -> Program:
+    """For each dtype of an op a kernel (i, j), and for each of its operands another one, in which
+    it is of i alone."""
+    buffers: list[Buffer] = []
+    kernels = []
+
+    def operand(k: int, kind: object, of_row: bool) -> Scalar:
+        buffers.append(Buffer(len(buffers), kind, 84, Kind.INPUT))  # type: ignore[arg-type]
+        steps = (1, 0) if of_row else (6, 1)
+        return load(buffers[-1].number, Affine(steps), kind)  # type: ignore[arg-type]
+
+    for kind, count in [
+        (dtype, n) for name, n, accepts in declared() if name == op for dtype in DTYPES
+        if accepts(dtype)
+    ]:  # fmt: skip
+        for still in range(count + 1):
+            given = [operand(k, kind, k == still) for k in range(count)]
+            result = find(op, (kind,) * count).result
+            value = function(op, result, *given)
+            buffers.append(Buffer(len(buffers), result, 84, Kind.OUTPUT))
+            store = Store(buffers[-1].number, Affine((6, 1)), value)
+            kernels.append(Kernel(f"{op}_{kind}_{still}", (14, 6), 2, (store,), vector=1))
+    return Program(op, tuple(buffers), tuple(kernels), (), ())
+
+
+@pytest.mark.skipif(gcc is None, reason="needs gcc, whose effort it is")
+@pytest.mark.parametrize("op", OPS)
+def test_a_function_of_what_does_not_change_is_compiled(op: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernels.c"
+    source.write_text(print_program(_kernels(op)).text)
+    flags = ("-std=gnu11", "-march=native", *GCC_OPTIMIZE, "-fPIC", "-shared")
+    command = [str(gcc), *flags, str(source), "-o", str(tmp_path / "kernels.so")]
+    limit = (MEMORY, MEMORY)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit),
+    )
+    assert 0 == done.returncode, done.stderr
