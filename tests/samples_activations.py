@@ -28,6 +28,7 @@ def _relu6(name: str) -> Iterable[Sample]:
 @register("elu", "celu", "leaky_relu", "softplus", "softshrink", "hardshrink")
 def _scaled_activation(name: str) -> Iterable[Sample]:
     yield from floats(name)
+    yield Sample((np.tile(special("float64"), 4),))  # fills two vector registers of any CPU
     options: dict[str, tuple[float, ...]] = {
         "elu": (0.5, 2.0, 1.5),
         "celu": (0.5,),

@@ -20,7 +20,7 @@ from aotlite.testing.laws.running import kernel_op, vjp_of
 from aotlite.testing.laws.scalar import WITHOUT_SCALAR
 from aotlite.testing.laws.symbolic import SPECIALIZES
 from aotlite.testing.laws.table import LAWS, PENDING, WITHOUT_SAMPLES, class_of, laws_of
-from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN
+from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, Difference
 
 PAGE = ROOT / "specs" / "ops.md"
 
@@ -131,10 +131,16 @@ def _exceptions() -> str:
 
 
 def _differences() -> str:
-    rows = [(", ".join(d.ops), d.aspect, d.reason) for d in DIFFERENCES]
+    rows = [(", ".join(d.ops), _what(d), d.reason) for d in DIFFERENCES]
     known = _section("Known differences from PyTorch", ("ops", "what", "reason"), rows)
     title = "Ops that are not compared with PyTorch"
     return known + "\n" + _section(title, ("op", "reason"), list(WITHOUT_TWIN.items()))
+
+
+def _what(difference: Difference) -> str:
+    where = "" if difference.everywhere else ", on some CPUs"
+    which = "" if difference.at is None else " of some elements"
+    return difference.aspect + which + where
 
 
 def _section(title: str, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

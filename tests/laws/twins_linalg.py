@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.laws.torch_twins import WITHOUT_TWIN, Difference, differences, twins
+from tests.laws.torch_twins import WITHOUT_TWIN, Difference, differences, neither_is_finite, twins
 
 
 def _linalg(name: str) -> Any:
@@ -83,6 +83,20 @@ def _overflows(sample: Any) -> bool:
     return a.dtype.kind in "fc" and not bool((np.abs(a) < 1e15).all())
 
 
+def _within_conditioning(sample: Any, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Where two solutions are no further apart than roundings lead: n units of |T^-1| |T| |x|.
+
+    Source: Higham, "Accuracy and Stability of Numerical Algorithms", theorem 8.5.
+    """
+    a, x = (array.astype(np.complex128) for array in (sample.args[0], theirs))
+    triangle, above = (np.triu, 1) if sample.kwargs["upper"] else (np.tril, -1)
+    is_unit = sample.kwargs.get("unitriangular", False)
+    t = triangle(a, above) + np.eye(a.shape[-1]) if is_unit else triangle(a)
+    inverse, t, x = np.abs(np.linalg.inv(t)), np.abs(t), np.abs(x)
+    sizes = inverse @ t @ x if sample.kwargs.get("left", True) else x @ t @ inverse
+    return np.abs(ours - theirs) <= a.shape[-1] * float(np.finfo(ours.dtype).eps) * sizes
+
+
 _POWERS = ("linalg_matrix_power", "matrix_power")
 differences(
     Difference(
@@ -122,6 +136,14 @@ differences(
         _has_tiny_diagonal,
     ),
     Difference(
+        ("linalg_solve_triangular",),
+        "values",
+        "of a matrix that magnifies roundings, theirs are magnified in the order of the CPU's BLAS",
+        lambda sample: _matrix(sample) is not None and not _has_tiny_diagonal(sample),
+        at=_within_conditioning,
+        everywhere=False,
+    ),
+    Difference(
         ("pinverse", "logdet", "slogdet"),
         "values",
         "of a matrix without full rank, what rounding leaves decides",
@@ -132,6 +154,8 @@ differences(
         "values",
         "where sums overflow, infinity or nan depends on the order of the summands",
         _overflows,
+        at=neither_is_finite,
+        everywhere=False,
     ),
     Difference(
         ("linalg_det",),

@@ -90,8 +90,13 @@ EXAMPLES = {
     ),
     excuses.NEGATED: program(
         [make(8), ["view_dtype", ["$0", "complex128"]]],
-        [["zero_", ["$0"]], ["neg_", ["$0"]], ["view_dtype", ["$0", "int64"]]],
-        ["$3"],
+        [
+            ["zero_", ["$0"]],
+            ["neg_", ["$0"]],
+            ["add_", ["$0", "$0"]],
+            ["view_dtype", ["$0", "int64"]],
+        ],
+        ["$4"],
         args=["$1"],
     ),
     excuses.TYPED: program(
