@@ -57,14 +57,20 @@ class UsualLoops:
         outside.lines += in_steps("y", place, BLOCK, part.lines)
 
     def _guarded(self, work: Work, axis: int) -> list[_Guarded]:
-        """Calls that are computed at each point of the loop and whose operands hold no other."""
+        """Calls that are computed at each point of the loop and whose operands hold no other, and
+        nothing that the loop itself goes along (scans)."""
         facts, found = self.body.facts, []
+        going = {number for scan in work.scans for number in scan.names}
         for scalar in facts.in_order(work.roots):
             if scalar.op in PRIMITIVES or not facts.axes(scalar) & 1 << axis:
                 continue
             usual = _usual(scalar)
-            inside = [each for each in walk(scalar.args) if each.op not in PRIMITIVES]
-            if usual is not None and not any(map(_usual, inside)):
+            if usual is None:
+                continue
+            inside = list(walk(scalar.args))
+            calls = [each for each in inside if each.op not in PRIMITIVES]
+            scanned = any(each.op == "name" and each.args[0] in going for each in inside)
+            if not scanned and not any(map(_usual, calls)):
                 found.append(_Guarded(scalar, usual))
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 
-from aotlite.backends.cpu import cpu, store
+from aotlite.backends.cpu import compilers, cpu, store
 from aotlite.backends.cpu.cache import key_of
 from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint
 from aotlite.backends.cpu.once import Once, tell_once
@@ -70,7 +70,9 @@ def _searched() -> Search:
 
 
 def _key(candidate: Candidate) -> str:
-    return key_of("compiler", fingerprint(candidate.command), cpu.identity())
+    # With what it would be asked for: another version of aotlite may ask for other flags.
+    asked = json.dumps([compilers.ESSENTIAL, compilers.OPTIONAL])
+    return key_of("compiler", fingerprint(candidate.command), cpu.identity(), asked)
 
 
 def _tried(candidate: Candidate) -> Compiler | str:

@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
+from aotlite.backends.loops.expr import (
+    Affine,
+    Scalar,
+    axis,
+    cast,
+    const,
+    function,
+    load,
+    make,
+    name,
+    where,
+)
+from aotlite.backends.loops.functions import has
 from aotlite.backends.loops.program import (
     Buffer,
     Kernel,
@@ -151,6 +163,9 @@ class Drawn:
     def _single(self, a: Scalar) -> Scalar:
         if not self.dtype.is_floating_point:
             return make(self.random.choice(("abs", "neg", "bit_not")), a)
+        call = self.random.choice(("sin", "cos", "tanh", "exp", ""))
+        if self.random.random() < 0.4 and has(call, (self.dtype,)):
+            return function(call, self.dtype, a)
         op = self.random.choice(("abs", "neg", "sqrt", "floor", "ceil", "trunc", "rint", "round"))
         if op == "round":
             return cast(cast(a, self.random.choice(FLOATS)), self.dtype)

@@ -149,6 +149,16 @@ def test_a_system_that_is_not_served_says_so(no_compiler, monkeypatch):
     assert (None, (why,)) == toolchain._searched()
 
 
+@compiles
+def test_another_version_that_asks_for_other_flags_asks_the_compiler_again(cache, monkeypatch):
+    before = find_compiler().options
+    forget()
+    asked = (*compilers.OPTIONAL, ("-fno-ident",))
+    for module in (compilers, probing):
+        monkeypatch.setattr(module, "OPTIONAL", asked)
+    assert (*before, "-fno-ident") == find_compiler().options
+
+
 # -------------------------------------------------------------------------------------------- flags
 REFUSES = """\
 case " $* " in *" -std=gnu11 "*|*" -pipe "*|*" -nostartfiles "*) echo no >&2; exit 1 ;; esac

@@ -28,6 +28,8 @@ FORMS: dict[str, Callable[[al.Tensor], al.Tensor]] = {
     "after a sum": lambda x: (x - x.sin().mean(1, True)).cos(),
     "of row level": lambda x: x[:, :1].sin() + x * 2.0,
     "summed along": lambda x: x.sin().cumsum(1),
+    "of what is summed along": lambda x: x.cumsum(1).sin() + (x * 2.0).cos(),
+    "of what is summed down": lambda x: (x.cumsum(0) * 2.0).sin().sum(1),
     "in half precision": lambda x: x.to(al.float16).sin(),
     "of few": lambda x: x[0, :3].sin(),
 }
