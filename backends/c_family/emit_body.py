@@ -63,6 +63,7 @@ class Body:
     ) -> None:
         self.loops, self.facts, self.kinds, self.row = loops, facts, kinds, row
         self.writer = Writer(facts, library)
+        self.writer.innermost = loops.innermost
         self.combining = Writer(Facts(), library, "c")
         self.hidden: dict[Scalar, Scalar] = {}
         """The names of what lies in local arrays."""

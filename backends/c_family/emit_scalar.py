@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.backends.c_family.emit_operations import operation
 from aotlite.backends.c_family.emit_types import from_memory, literal, value_type
-from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter
+from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, walk
 from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
@@ -246,6 +246,8 @@ class Writer:
         self.library = library
         self.stem = stem
         self.count = 0
+        self.innermost: int | None = None
+        """The axis of the innermost loop, where a printer tells."""
         self.places: dict[Scalar, Place] = {}
         """Values that lie in local arrays."""
 
@@ -323,8 +325,18 @@ class Writer:
         for head, value in zip((f"if ({condition}) {{", "} else {"), scalar.args[1:], strict=True):
             inside = Scope(home, branch=True)
             text = self.value(value, inside)
-            lines += [head, *inside.lines, f"{name} = {text};"]
+            apart = ["APART();"] if self._jumps(value) else []
+            lines += [head, *apart, *inside.lines, f"{name} = {text};"]
         home.lines += [f"{value_type(scalar.dtype)} {name};", *lines, "}"]
+
+    def _jumps(self, root: Scalar) -> bool:
+        """Whether loads of a branch are some way apart from point to point.
+
+        gcc 12 makes one load of two such ones, masked where the branch is not taken: it loses some.
+        """
+        k = self.innermost
+        addresses = [each.args[1] for each in walk([root]) if each.op == "load"]
+        return k is None or any(abs(each.coefficients[k]) > 1 for each in addresses)
 
     def _operation(self, scalar: Scalar, scope: Scope) -> str:
         if scalar.op == "load":

@@ -54,8 +54,11 @@ MEMORY(f32); MEMORY(f64);
 #define INLINE static inline __attribute__((always_inline, unused))
 #ifdef __clang__
 #define NEVER_INLINE __attribute__((noinline, unused))
+#define APART()
 #else
 #define NEVER_INLINE __attribute__((noinline, noclone, unused))
+/* Stands in branches and loops of which gcc is to make no vectors. */
+#define APART() __asm__ volatile("")
 #endif
 #define BITS(name, to, from) \\
     INLINE to name(from x) { to y; __builtin_memcpy(&y, &x, sizeof y); return y; }

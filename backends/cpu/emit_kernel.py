@@ -72,6 +72,9 @@ class KernelPrinter:
         room = SCRATCH // max(self.loops.points * self.loops.width, 1)
         self.passes: Passes = passes(body, facts, room)
         self.lane_passes = 0
+        every = walk([value for each in body for value in values_of(each)])
+        self.apart = ["APART();"] if any(map(facts.is_lazy, every)) else []
+        """What keeps loops around the innermost one from being vectors of points (`_jumps`)."""
         self.function = Scope(None)
         self.row = Scope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
@@ -137,7 +140,7 @@ class KernelPrinter:
         if digits:
             after.insert(0, f"++{digits[-1][0]};")
         head = "for (i64 unit = begin; unit < end; ++unit) {"
-        return [*start, head, *self._bounds(), *self.row.lines, *after, "}"]
+        return [*start, head, *self.apart, *self._bounds(), *self.row.lines, *after, "}"]
 
     def _bounds(self) -> list[str]:
         found = []
@@ -237,7 +240,7 @@ class KernelPrinter:
         for k in reversed(axes):
             inside = scopes.pop()
             head = f"for (i64 i{k} = 0; i{k} < {self.facts.extents[k]}; ++i{k}) {{"
-            scopes[-1].lines += [head, *inside.lines, "}"]
+            scopes[-1].lines += [head, *self.apart, *inside.lines, "}"]
 
     def _points(self, work: Work, parent: Scope) -> None:
         """One point after the other; partial results by the number of the point."""

@@ -87,7 +87,7 @@ class Splitter:
             inside = Scope(parent, branch=True)
             change = folded({condition: truth})
             self.unswitched(work.changed(change), inside, loop, depth + 1)
-            lines += [head, *inside.lines]
+            lines += [head, "APART();", *inside.lines]
         parent.lines += [*lines, "}"]
 
     def switch(self, work: Work) -> Scalar | None:

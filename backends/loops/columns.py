@@ -32,7 +32,14 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import moved, restricted, split_axis
 from aotlite.backends.loops.schedule import vector_axis
-from aotlite.backends.loops.split import SMALL, UNITS, chunks_for, is_divisible, reduces_of
+from aotlite.backends.loops.split import (
+    LONGEST_COLUMN,
+    SMALL,
+    UNITS,
+    chunks_for,
+    is_divisible,
+    reduces_of,
+)
 
 LONGEST = 4096
 """Columns whose partial results stay in the nearest cache while rows go by."""
@@ -107,7 +114,8 @@ class _Parts:
         assert type(column) is Kernel
         self.row, self.column = row, column
         self.buffers = buffers
-        self.chunks = chunks_for(row.extents[0], UNITS * threads)
+        wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
+        self.chunks = chunks_for(row.extents[0], wanted)
         self.left = row.extents[0] % self.chunks
         self.even = row.extents[0] - self.left
 

@@ -32,8 +32,8 @@ def ordered_kernel(kernel: Kernel) -> Kernel:
         return kernel
     loads = sorted(loads_of(kernel), key=lambda load: -_bytes(load, kernel.extents))
 
-    def strides(k: int) -> list[int]:
-        return [-abs(load.args[1].coefficients[k]) for load in loads]
+    def strides(k: int) -> list[float]:
+        return [-abs(load.args[1].coefficients[k]) or -math.inf for load in loads]
 
     inner = range(kernel.space, len(kernel.extents))
     changed = with_order(kernel, [*range(kernel.space), *sorted(inner, key=strides)])

@@ -12,7 +12,13 @@ import math
 import attrs
 
 from aotlite.backends.loops.affine import fixed, unit
-from aotlite.backends.loops.cost import columns_abreast, has_one_pass, points, rows
+from aotlite.backends.loops.cost import (
+    columns_abreast,
+    has_one_pass,
+    inner_points,
+    points,
+    rows,
+)
 from aotlite.backends.loops.expr import Affine, Scalar, load, name
 from aotlite.backends.loops.program import (
     Buffer,
@@ -26,12 +32,15 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
-from aotlite.backends.loops.schedule import vector_axis
+from aotlite.backends.loops.schedule import lanes_of, vector_axis
 
 SMALL = 1 << 15
 """Points that one thread computes about as fast as several."""
 UNITS = 4
 """Units of work a thread should find."""
+LONGEST_LANE, LONGEST_COLUMN = 512, 4096
+"""Values that are added in order, in float32: by one of many partial results of a row, and by that
+of a column. NumPy adds columns in order, however long they are."""
 
 
 def split(program: Program, threads: int) -> Program:
@@ -56,10 +65,24 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     if vector < kernel.space:
         extent = kernel.extents[vector]
         units = units // extent * -(-extent // columns_abreast(kernel))
-    if units >= UNITS * threads:
+    wanted = max(1 if units >= UNITS * threads else -(-UNITS * threads // units), _exact(kernel))
+    return 1 if wanted == 1 else chunks_for(kernel.extents[kernel.space], wanted)
+
+
+def _exact(kernel: Kernel) -> int:
+    """How many chunks keep the error of sums small, which grows with what is added in order."""
+    if not any(rounds(statement) for statement in reduces_of(kernel)):
         return 1
-    wanted = -(-UNITS * threads // units)
-    return chunks_for(kernel.extents[kernel.space], wanted)
+    if vector_axis(kernel) < kernel.space:
+        return -(-inner_points(kernel) // LONGEST_COLUMN)
+    return -(-inner_points(kernel) // (LONGEST_LANE * lanes_of(kernel, 4)))
+
+
+def rounds(statement: Reduce) -> bool:
+    """Whether a reduction adds up rounding errors of float32."""
+    dtype = statement.values[-1].dtype
+    is_short = dtype.is_floating_point and dtype.itemsize <= 4
+    return is_short and statement.kind in ("sum", "prod", "sum_exp", "moments")
 
 
 def chunks_for(extent: int, wanted: int) -> int:

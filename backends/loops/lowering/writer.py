@@ -190,7 +190,7 @@ class Writer:
         outs = [self.new(meta) for meta in _listed(metas)]
         shape = outs[0].shape
         outer = by_stride(outs[0].stride if stride is None else stride[: len(shape)])
-        inner = range(len(over)) if stride is None else by_stride(stride[len(shape) :])
+        inner = range(len(over)) if stride is None else _along_memory(stride[len(shape) :])
         axes = self._axes(shape, outer, over, list(inner))
         if axes is not None:
             extents, positions = axes
@@ -401,6 +401,11 @@ def _listed(metas: TensorMeta | tuple[TensorMeta, ...]) -> tuple[TensorMeta, ...
 def by_stride(stride: Sequence[int]) -> list[int]:
     """The dimensions from the largest stride to the smallest."""
     return sorted(range(len(stride)), key=lambda k: -stride[k])
+
+
+def _along_memory(stride: Sequence[int]) -> list[int]:
+    """The same of what is only loaded: what repeats itself (0) is gone over last, as a whole."""
+    return sorted(range(len(stride)), key=lambda k: (stride[k] != 0, -stride[k]))
 
 
 def _apart(positions: tuple[Position, ...], out: Operand) -> tuple[Position, ...]:

@@ -119,11 +119,11 @@ def test_a_full_sum_is_divided_and_a_row_sum_is_not() -> None:
         ]
 
     assert [
-        "kernel sum[i0<8, *i1<131072]:\n"
-        "  v0 = reduce<sum lanes=64>(b0[131072*i0 + i1])\n"
+        "kernel sum[i0<32, *i1<32768]:\n"
+        "  v0 = reduce<sum lanes=64>(b0[32768*i0 + i1])\n"
         "  each row: b2[i0] = v0",
-        "kernel sum_rest[*i0<8]:\n"
-        "  v0 = reduce<sum lanes=8>(b2[i0])\n"
+        "kernel sum_rest[*i0<32]:\n"
+        "  v0 = reduce<sum lanes=32>(b2[i0])\n"
         "  each row: b1[0] = (v0 * 2.0)",
     ] == summed(1, 1 << 20)
     assert 1 == len(summed(1024, 1024))

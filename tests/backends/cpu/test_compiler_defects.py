@@ -1,0 +1,57 @@
+"""What C compilers get wrong in texts that are right, and printers keep away from them.
+
+gcc 12 makes vectors of rows where a branch loads a row of two, and loses some of what it loads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.cpu.toolchain import find_compiler
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+
+DTYPES = ("float32", "float64", "int8")
+FORMS: dict[str, Callable[[al.Tensor, int, int], al.Tensor]] = {
+    "padded": lambda x, low, high: al.nn.functional.pad(x, (0, 0, low, high)),
+    "padded and used": lambda x, low, high: al.nn.functional.pad(x, (0, 0, low, high)) * 2 + 1,
+    "joined": lambda x, low, high: al.cat([x, x * 0, x], 0)[low:],
+    "rolled": lambda x, low, high: x.roll(low, 0),
+    "narrowed": lambda x, low, high: al.nn.functional.pad(x[1:], (0, 0, low, high)),
+    "three axes": lambda x, low, high: al.nn.functional.pad(
+        x.reshape(-1, 1, x.shape[1]), (0, 0, 1, 0, low, high)
+    ),
+}
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 8])
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_that_a_branch_loads(form: str, columns: int) -> None:
+    for dtype, (rows, low, high) in itertools.product(
+        DTYPES, [(17, 1, 1), (171, 3, 5), (40, 33, 2)]
+    ):
+        numbers = np.arange(1, rows * columns + 1).reshape(rows, columns).astype(dtype)
+        x = al.tensor(numbers)
+        expected = FORMS[form](x, low, high)
+        found = al.compile(FORMS[form], backend="cpu")(x, low, high)
+        assert np.array_equal(np.asarray(expected), np.asarray(found)), (dtype, rows, low, high)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_a_choice_at_each_point_of_loads_that_lie_apart(columns: int) -> None:
+    """The branch is in the innermost loop: of one row, or of what is gathered."""
+
+    def chosen(x: al.Tensor, places: al.Tensor) -> al.Tensor:
+        inside = places < x.shape[0]
+        rows = x[al.where(inside, places, al.zeros_like(places))]
+        return al.where(inside[:, None], rows, al.zeros_like(rows)).sum(1)
+
+    x = al.tensor(np.arange(40 * columns, dtype=np.float32).reshape(40, columns))
+    places = al.tensor(np.random.default_rng(0).integers(0, 80, 100))
+    found = al.compile(chosen, backend="cpu")(x, places)
+    assert np.array_equal(np.asarray(chosen(x, places)), np.asarray(found))
