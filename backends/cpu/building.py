@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory, mkstemp
 from aotlite.backends.cpu.cache import word
 from aotlite.backends.cpu.compilers import Compiler
 from aotlite.backends.cpu.processes import Ended, run
+from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError, noted
 
 LIBRARY = "library.so"
@@ -35,8 +36,9 @@ def library_of(
             f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
             "folder for temporary files; TMPDIR names another one"
         ) from error
+    advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
     failure = BackendError(
-        f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
+        f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library{advice}"
     )
     words = f"command: {shlex.join(command)}"
     raise noted(failure, ended.last_lines() or None, words, _saved(text, name))
@@ -49,9 +51,19 @@ def built(command: Sequence[str], folder: str, source: str, limit: float) -> End
         os.unlink(library)
     behind = [word for word in command if word.startswith("-l")]  # archives: what is open by then
     ended = run([*command, "-o", LIBRARY, source, *behind], folder, limit)
-    if not ended.problem and not os.path.isfile(library):
-        return Ended("makes no library", ended.said)
+    if not ended.problem:
+        return Ended(_problem(library), ended.said)
     return ended
+
+
+def _problem(library: str) -> str:
+    """What is wrong with what a compiler made that says that it succeeded; empty if nothing is."""
+    if not os.path.isfile(library):
+        return "makes no library"
+    found = fault(library)
+    if found.startswith("half"):
+        return f"left {found} although its status is 0, as where its linker was killed"
+    return f"left a file that is {found}" if found else ""
 
 
 def write(folder: str, name: str, text: str) -> None:

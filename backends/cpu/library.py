@@ -12,6 +12,7 @@ from functools import partial
 from aotlite.backends.cpu import store
 from aotlite.backends.cpu.once import Once
 from aotlite.backends.cpu.toolchain import TIME_LIMIT, compile_c, key_of_c
+from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError
 
 __all__ = ["load", "load_c"]
@@ -40,7 +41,8 @@ def load_c(
         try:
             return load(path)
         except BackendError:
-            # Removed since by another process, or made where another C library was installed.
+            # Removed since by another process, made where another C library was installed, or
+            # left half by a compiler that said that it was whole.
             store.removed(key)
         return load(compiled(text, name, time_limit=time_limit))
 
@@ -48,8 +50,14 @@ def load_c(
 
 
 def load(path: str) -> ctypes.CDLL:
-    """A library, all of whose symbols are resolved now and seen by no other library."""
+    """A library, all of whose symbols are resolved now and seen by no other library.
+
+    Half a library is refused: the system's loader would end the process at it.
+    """
     try:
+        found = fault(path)
+        if found:
+            raise OSError(f"it is {found}")
         return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
     except OSError as error:
         raise BackendError(

@@ -32,6 +32,9 @@ compiles = pytest.mark.skipif(GCC is None, reason="needs gcc")
 
 DOUBLE = "int twice(int x) { return 2 * x; }\n"
 
+HALF = f'{GCC} "$@" && truncate -s 9000 library.so'
+"""A compiler whose linker is killed: the library ends too soon."""
+
 SCRIPT = """\
 #!/bin/sh
 case "$*" in *probe.c*) exec {gcc} "$@" ;; esac

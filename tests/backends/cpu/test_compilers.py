@@ -9,7 +9,15 @@ import pytest
 from aotlite.backends.cpu import building, compilers, cpu, probing, processes, store, toolchain
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, GCC, compiled, compiles, forget, warns_once
+from tests.backends.cpu.compilers import (
+    DOUBLE,
+    GCC,
+    HALF,
+    compiled,
+    compiles,
+    forget,
+    warns_once,
+)
 
 
 def script(folder, name, text):
@@ -100,7 +108,8 @@ def test_an_empty_path_has_no_compiler(cache, tmp_path, monkeypatch):
         ),
         ("kill -9 $$", "was ended by signal 9"),
         ("exit 0", "makes no library"),
-        ('echo no library > "$(echo "$@" | sed "s/.*-o //;s/ .*//")"', "cannot be loaded"),
+        (f"{HALF}; exit 0", "left half a library although its status is 0"),
+        ("echo no library > library.so", "left a file that is no library"),
     ],
 )
 def test_a_named_compiler_that_fails_is_told_once_and_the_next_is_taken(

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import subprocess
 import threading
 import time
 
@@ -12,8 +13,9 @@ import pytest
 from aotlite.backends.cpu import library, processes, store
 from aotlite.backends.cpu.library import load, load_c
 from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
+from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, compiled, compiles, ended, in_child, start
+from tests.backends.cpu.compilers import DOUBLE, GCC, compiled, compiles, ended, in_child, start
 
 pytestmark = compiles
 
@@ -81,6 +83,38 @@ def test_a_library_that_does_not_load_is_compiled_again(cache):
     key = key_of_c(DOUBLE)
     store.kept(key, "double", ".so", b"not for this machine")
     assert 42 == load_c(DOUBLE, "double").twice(21)
+
+
+@pytest.mark.parametrize("size", [0, 3, 40, 64, 300, 9000, -1])
+def test_half_a_library_that_was_kept_is_compiled_again_and_not_loaded(cache, size):
+    """Its checksum is right: it was half when it was kept. Loading it would end the process."""
+    whole = compiled(DOUBLE)
+    data = whole.read_bytes()
+    whole.unlink()
+    half = store.kept(key_of_c(DOUBLE), "double", ".so", data[:size])
+
+    def load_double():
+        assert 42 == load_c(DOUBLE, "double").twice(21)
+
+    in_child(load_double)
+    assert data == whole.read_bytes() and not os.path.exists(half)
+    whole.write_bytes(data[:size])
+    with pytest.raises(BackendError, match=r"cannot be loaded \(it is (half a|no) library\)"):
+        load(str(whole))
+
+
+@pytest.mark.parametrize("flags", ["", "-s", "-g", "-nostdlib"])
+def test_wherever_a_library_ends_too_soon_that_is_seen(tmp_path, flags):
+    subprocess.run(
+        [GCC, "-shared", "-fPIC", *flags.split(), "-x", "c", "-", "-o", tmp_path / "whole.so"],
+        input=DOUBLE.encode(),
+        check=True,
+    )
+    data, half = (tmp_path / "whole.so").read_bytes(), tmp_path / "half.so"
+    assert "" == fault(tmp_path / "whole.so")
+    for size in (*range(4), *range(4, len(data), 61), len(data) - 1):
+        half.write_bytes(data[:size])
+        assert ("no library" if size == 0 else "half a library") == fault(half), size
 
 
 def test_a_library_that_is_removed_before_it_is_loaded_is_compiled_again(cache, monkeypatch):

@@ -12,7 +12,15 @@ from aotlite.backends.cpu import processes, store, toolchain
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.toolchain import find_compiler, key_of_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, compiled, compiles, forget, in_child, is_running
+from tests.backends.cpu.compilers import (
+    DOUBLE,
+    HALF,
+    compiled,
+    compiles,
+    forget,
+    in_child,
+    is_running,
+)
 
 pytestmark = compiles
 
@@ -107,6 +115,17 @@ def test_a_compiler_that_writes_no_library_fails(cache, compiler):
     compiler("exit 0")
     with pytest.raises(BackendError, match="'double', makes no library, expected a library"):
         compiled(DOUBLE)
+
+
+def test_half_a_library_is_the_compilers_failure_and_is_not_kept(cache, compiler):
+    """Loading it would end the process, and each later one that finds it."""
+    compiler(f"{HALF}; exit 0")
+    find_compiler()
+    before = files(cache)
+    said = "compiling 'double', left half a library although .*, expected a library; try again, or"
+    with pytest.raises(BackendError, match=said):
+        compiled(DOUBLE)
+    assert before == files(cache)
 
 
 def test_what_failed_is_tried_again(cache, compiler):
