@@ -87,11 +87,17 @@ class Cache:
             raise
         return path
 
-    def remove(self, key: str) -> None:
-        """Removes what there is of a key."""
+    def remove(self, key: str) -> list[str]:
+        """Removes what there is of a key; the paths of what cannot be removed."""
+        left = []
         for path in files(os.path.join(self.folder, key)):
-            with suppress(FileNotFoundError):
+            try:
                 os.unlink(path)
+            except FileNotFoundError:
+                pass
+            except OSError:  # a folder that is only read
+                left.append(path)
+        return left
 
     def lock(self, key: str) -> AbstractContextManager[bool]:
         """Keeps other processes and threads from compiling the same."""

@@ -26,14 +26,22 @@ from aotlite.ir.op import PureOp, op_named
 
 
 def remembered(key: str | None) -> Text | None:
-    """What was made of the graph of a key, its bytes checked; None where nothing is known."""
-    path = None if key is None else store.found(key)
+    """What was made of the graph of a key, its bytes checked; None where nothing is known.
+
+    A record that cannot be read is removed, so that another one takes its place.
+    """
+    if key is None:
+        return None
+    path = store.found(key)
     if path is None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
             return _text(json.load(file))
     except OSError:  # removed since by another process
+        return None
+    except Exception:  # whatever is missing in it or of another kind
+        store.removed(key)
         return None
 
 

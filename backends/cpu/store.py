@@ -42,7 +42,7 @@ def found(key: str) -> str | None:
     """The path of a key's file, where there is one that is sound."""
     for cache in (shared(), _private_if_made()):
         path = None if cache is None else cache.find(key)
-        if path is not None:
+        if path is not None and path not in _left:
             return path
     return None
 
@@ -75,10 +75,14 @@ def locked(key: str) -> AbstractContextManager[object]:
 
 
 def removed(key: str) -> None:
-    """Removes what there is of a key."""
+    """Removes what there is of a key; this process no longer finds what cannot be removed."""
     for cache in (shared(), _private_if_made()):
         if cache is not None:
-            cache.remove(key)
+            _left.update(cache.remove(key))
+
+
+_left: set[str] = set()
+"""Paths of what was to be removed, in a folder that is only read."""
 
 
 # -------------------------------------------------------------------------------- a private folder

@@ -85,17 +85,24 @@ def _tried(candidate: Candidate) -> Compiler | str:
 
 
 def _remembered(candidate: Candidate) -> Compiler | None:
-    """What the disk cache knows of a compiler; its bytes are those that were written."""
-    path = store.found(_key(candidate))
+    """What the disk cache knows of a compiler; a record that cannot be read is not there."""
+    key = _key(candidate)
+    path = store.found(key)
     if path is None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
             known = json.load(file)
+        options = known.pop("options")
+        texts = [*options, *known.values()]
+        if type(options) is not list or not all(type(text) is str for text in texts):
+            raise TypeError
+        return Compiler(candidate.command, options=tuple(options), **known)
     except OSError:  # removed since by another process
         return None
-    known["options"] = tuple(known["options"])
-    return Compiler(command=candidate.command, **known)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        store.removed(key)
+        return None
 
 
 def _probed(candidate: Candidate) -> Compiler | str:

@@ -292,6 +292,26 @@ def test_a_folder_that_is_read_only_is_read_and_the_rest_is_kept_elsewhere(forei
 
 
 @compiles
+@pytest.mark.parametrize("data", [b"not for this machine", "half"])
+def test_what_does_not_load_in_a_folder_that_is_read_only_is_passed_over(foreign, data):
+    """As a cache that machines share; nothing of it can be removed."""
+
+    def load_double():
+        whole = compiled(DOUBLE)
+        bad = whole.read_bytes()[:9000] if data == "half" else data
+        whole.unlink()
+        kept = store.kept(key_of_c(DOUBLE), "double", ".so", bad)
+        for each in (foreign, foreign / "kernels", whole.parent):
+            each.chmod(0o500)
+        forget()
+        with warns_once("left alone: .*/kernels cannot be written: Permission denied"):
+            assert 42 == load_c(DOUBLE, "double").twice(21)
+        assert os.path.exists(kept) and foreign not in compiled(DOUBLE).parents
+
+    in_child(load_double, user=NOBODY)
+
+
+@compiles
 def test_a_folder_in_which_none_can_be_made_is_not_used(foreign):
     def compile_without():
         foreign.chmod(0o500)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import backend, graph_keys
+from aotlite.backends.cpu import backend, graph_keys, store
 from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.graph_keys import graph_key
 from aotlite.backends.cpu.toolchain import find_compiler
@@ -139,6 +139,39 @@ def test_nobody_waits_for_a_remembered_graph(cache: Any, monkeypatch: Any) -> No
     compiler = Recorded(wait=False)
     al.compile(FUNCTIONS[0], backend=compiler)(x, w)
     assert [True] == compiler.lowered()
+
+
+@pytest.mark.rules("CPU-9")
+@pytest.mark.parametrize("damage", ["json", "text", "list", "empty", "op", "word", "dtype", "deep"])
+def test_a_record_that_cannot_be_read_is_not_there(cache: Any, damage: str) -> None:
+    """Its checksum is right: the graph is compiled again, and its record takes the place."""
+
+    def run() -> tuple[list[bool], list[bytes]]:
+        compiler = Recorded()
+        compiled = al.compile(by_complex_numbers, backend=compiler)
+        with al.no_grad():
+            found = [compiled(al.ones(3, 4), al.ones(4, 4)).numpy().tobytes()]
+        return compiler.lowered(), found
+
+    cold = run()
+    (record,) = (path for path in cache.rglob("graph.*.json") if b'"abs"' in path.read_bytes())
+    whole = record.read_bytes()
+    record.unlink()
+    bad = {
+        "json": whole[: len(whole) // 2],
+        "text": b"\xff",
+        "list": b"[]",
+        "empty": b"{}",
+        "op": whole.replace(b'["abs"', b'["no_such_op"'),
+        "word": whole.replace(b'["tuple"', b'["heap"'),
+        "dtype": whole.replace(b'"complex64"', b'"float7"'),
+        "deep": b"[" * 100_000,
+    }[damage]
+    assert bad != whole
+    store.kept(record.parent.name, "graph", ".json", bad)
+    assert cold == run()
+    assert whole == record.read_bytes() and [record] == list(record.parent.iterdir())
+    assert ([False], cold[1]) == run()
 
 
 # -------------------------------------------------------------------------------------------- keys

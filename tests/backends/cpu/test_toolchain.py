@@ -203,6 +203,35 @@ def test_a_compiler_record_that_is_damaged_is_not_believed(cache):
     assert found == find_compiler()
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b'{"x": [1, 2',
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b"[" * 100_000,
+        b'{"kind": "gcc", "options": []}',
+        b'{"kind": "gcc", "version": "1", "options": "-O2", "identity": "x"}',
+        b'{"kind": "gcc", "version": "1", "options": [2], "identity": "x"}',
+        b'{"kind": "gcc", "version": "1", "options": [], "identity": 3}',
+        b'{"kind": "gcc", "version": "1", "options": [], "identity": "x", "more": "y"}',
+        b'{"kind": "gcc", "version": "1", "options": [], "identity": "x", "command": "y"}',
+    ],
+)
+def test_a_compiler_record_that_cannot_be_read_is_not_there(cache, damage):
+    """Its checksum is right."""
+    found = find_compiler()
+    (record,) = cache.rglob("*.json")
+    whole = record.read_bytes()
+    record.unlink()
+    damaged = Path(store.kept(record.parent.name, "compiler", ".json", damage))
+    forget()
+    assert found == find_compiler()
+    assert not damaged.exists() and whole == record.read_bytes()
+
+
 def test_a_compiler_that_cannot_be_tried_out_for_want_of_room_is_a_reason(cache, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, os.strerror(28))
