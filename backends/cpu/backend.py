@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from aotlite.backends.cpu import store
+from aotlite.backends.cpu import failures, store
 from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.executing import execution, key_of_text, text_of
 from aotlite.backends.cpu.graph_keys import graph_key
@@ -21,7 +21,7 @@ from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cpu.printed import Text
 from aotlite.backends.cpu.remembered import remember, remembered
 from aotlite.backends.cpu.runtime import begin_loading, get_num_threads
-from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
+from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler, is_known
 from aotlite.backends.loops.interpreter import interpreted
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
@@ -67,9 +67,10 @@ class CpuBackend:
             try:
                 execute = clock.timed("C compiler", execution, text, contract=self.contract)
                 return _run(graph, text, execute, kernels)
-            except BackendError:
+            except BackendError as error:
                 if self.wait:
                     raise
+                failures.forget(error)
         program = _program(graph, threads, clock)
         text = clock.timed("printing", text_of, program)
         kernels = Kernels(lambda: program, *_shown(text, clock))
@@ -79,6 +80,9 @@ class CpuBackend:
         return _in_background(_run(graph, text, interpreted(program), kernels), make)
 
     def _is_compiled(self, text: Text) -> bool:
+        """Whether the library is there, as far as that is known without trying a compiler."""
+        if not is_known() or find_compiler() is None:
+            return False
         return store.found(key_of_text(text, contract=self.contract)) is not None
 
     def _made(self, key: str | None, text: Text) -> Execute:
@@ -111,20 +115,41 @@ def _run(graph: Graph, text: Text, execute: Execute, kernels: Kernels) -> Progra
 def _in_background(run: ProgramRun, make: Callable[[], Execute]) -> ProgramRun:
     """The run, which computes as it does until what is made is there."""
     interpret = run.execute
-    job = in_background(make)
+
+    def made() -> Execute | None:
+        if failures.given_up() is not None:
+            return None
+        try:
+            return make()
+        except BackendError as error:
+            failures.note(error)
+            failures.forget(error)
+            raise
+
+    job = in_background(made)
 
     def until_ready(arrays: list[Any]) -> Any:
         if not job.done():
             return interpret(arrays)
-        error = job.exception()
-        execute = interpret if error is not None else job.result()
-        if error is not None:
-            tell_once(f"aotlite: {error}; graph {run.graph.name} stays with the interpreter")
+        execute = interpret if job.exception() is not None else job.result() or interpret
+        if execute is interpret:
+            _tell_staying(run.graph.name, job.exception())
         run.use(execute)
         return execute(arrays)
 
     run.use(until_ready)
     return run
+
+
+def _tell_staying(name: str, error: BaseException | None) -> None:
+    """Warns that a graph is not compiled. What is wrong for all graphs is told once."""
+    problem = _problem() if is_known() else None
+    if problem is not None:
+        tell_once(problem)
+    elif isinstance(error, BackendError):
+        failures.tell(error, f"graph {name} stays with the interpreter")
+    else:
+        tell_once(f"aotlite: {error}; graph {name} stays with the interpreter")
 
 
 class _Clock:
@@ -143,7 +168,10 @@ class _Clock:
 
 @attrs.frozen
 class AutoBackend:
-    """The fastest backend that works here: `cpu`, or the reference without a C compiler."""
+    """The fastest backend that works here: `cpu`, or the reference without a C compiler.
+
+    Who does not wait gets `cpu`, whose calls run on the interpreter, until a compiler was tried.
+    """
 
     wait: bool = attrs.field(default=True, kw_only=True)
 
@@ -157,18 +185,33 @@ class AutoBackend:
 
     @property
     def fuses(self) -> bool:
-        return find_compiler() is not None
+        """Whether graphs are compiled, as far as one can tell: most compilers work."""
+        return not self._is_known() or _problem() is None
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph."""
-        problem = compiler_problem()
-        if problem is None:
-            try:
-                return (CPU if self.wait else CPU.without_waiting()).compile(graph)
-            except BackendError as error:
-                problem = str(error)
-        tell_once(f"aotlite: {problem}; graphs run op by op, as with backend='reference'")
-        return REFERENCE.compile(graph)
+        problem = _problem() if self._is_known() else None
+        if problem is not None:
+            tell_once(problem)
+            return REFERENCE.compile(graph)
+        try:
+            return (CPU if self.wait else CPU.without_waiting()).compile(graph)
+        except BackendError as error:
+            how = "runs op by op, as with backend='reference'"
+            failures.tell(error, f"graph {graph.name} {how}")
+            return REFERENCE.compile(graph)
+
+    def _is_known(self) -> bool:
+        """Whether it is known if a compiler works; who waits has it tried."""
+        return self.wait or is_known()
+
+
+def _problem() -> str | None:
+    """The warning where no compiler works, or the one that works is not asked again."""
+    problem = compiler_problem()
+    if problem is not None:
+        return f"aotlite: {problem}; until then graphs run by NumPy"
+    return failures.given_up()
 
 
 CPU = CpuBackend()

@@ -9,11 +9,13 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from tempfile import TemporaryDirectory, mkstemp
 
 from aotlite.backends.cpu.cache import word
 from aotlite.backends.cpu.compilers import Compiler
-from aotlite.backends.cpu.processes import Ended, run
+from aotlite.backends.cpu.failures import CompilerFailure
+from aotlite.backends.cpu.processes import Ended, is_exiting, run
 from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError, noted
 
@@ -36,12 +38,12 @@ def library_of(
             f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
             "folder for temporary files; TMPDIR names another one"
         ) from error
+    what = f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
     advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
-    failure = BackendError(
-        f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library{advice}"
-    )
-    words = f"command: {shlex.join(command)}"
-    raise noted(failure, ended.last_lines() or None, words, _saved(text, name))
+    save = partial(_saved, text, name)
+    failure = CompilerFailure(what, advice, compiler, ended.line(), save, is_late=ended.is_late)
+    place = None if failure.path is None else f"the text is in {failure.path}"
+    raise noted(failure, ended.last_lines() or None, f"command: {shlex.join(command)}", place)
 
 
 def built(command: Sequence[str], folder: str, source: str, limit: float) -> Ended:
@@ -79,11 +81,13 @@ def read(folder: str, name: str) -> bytes:
 
 
 def _saved(text: str, name: str) -> str | None:
-    """Where a text is that does not compile; the file stays."""
+    """The file in which a text is that does not compile; none while Python exits."""
+    if is_exiting():
+        return None
     try:
         handle, path = mkstemp(prefix=f"aotlite-{word(name)}-", suffix=".c")
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError:
         return None
-    return f"the text is in {path}"
+    return path

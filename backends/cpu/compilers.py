@@ -89,6 +89,13 @@ def candidates() -> Iterator[Candidate]:
         yield Candidate("ziglang", zig)
 
 
+def advice() -> str:
+    """What a user does about a compiler that works and then fails."""
+    if os.environ.get("CC", "").strip():
+        return "unset or mend CC"
+    return "mend it, or name another C compiler in CC"
+
+
 def _words(text: str) -> tuple[str, ...]:
     """A command as a shell reads it; its program by its path, since it is run in another folder.
 

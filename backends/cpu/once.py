@@ -60,13 +60,19 @@ class Once(Generic[T]):
 _told = Once[None]()
 
 
-def tell_once(text: str) -> None:
-    """Warns (RuntimeWarning) at the place that called aotlite; the same text once a process."""
+def tell_once(text: str, more: str = "") -> bool:
+    """Warns (RuntimeWarning) at the place that called aotlite; the same text once a process.
+
+    `more` goes with the text where it is told. Returns whether it was told now.
+    """
+    told: list[bool] = []
 
     def tell() -> None:
-        warnings.warn(text, RuntimeWarning, stacklevel=1 + _depth())
+        told.append(True)
+        warnings.warn(text + more, RuntimeWarning, stacklevel=1 + _depth())
 
     _told.get(text, tell)
+    return bool(told)
 
 
 def _depth() -> int:

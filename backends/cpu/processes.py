@@ -35,16 +35,22 @@ class Ended:
     said: str = ""
     is_refusal: bool = False
     """Whether the command itself said no, and was not ended by something else."""
+    is_late: bool = False
+    """Whether it was ended because time was up."""
 
     def reason(self) -> str:
-        """The problem with the line that says most: the first that has the word error, or the last.
+        """The problem, with the line that says most.
 
         >>> Ended("ended with status 1", "f.c:1: note: x\\nf.c:2: error: no y\\nfailed").reason()
         'ended with status 1: f.c:2: error: no y'
         """
+        return ": ".join(filter(None, [self.problem, self.line()]))
+
+    def line(self) -> str:
+        """The line that says most: the first that has the word error, or the last; or nothing."""
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         telling = [line for line in lines if "error" in line.lower()] or lines[-1:]
-        return ": ".join([self.problem, *telling[:1]])
+        return telling[0] if telling else ""
 
     def last_lines(self) -> str:
         """The end of what it printed."""
@@ -77,7 +83,7 @@ def run(command: Sequence[str], folder: str, limit: float) -> Ended:
         said.seek(0)
         text = said.read().decode("utf-8", "replace")
     problem = _problem(child.returncode, limit if is_late else None)
-    return Ended(problem, text, not is_late and child.returncode > 0)
+    return Ended(problem, text, not is_late and child.returncode > 0, is_late)
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
@@ -118,6 +124,11 @@ def _problem(status: int, late: float | None) -> str:
 def _end_group(leader: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def is_exiting() -> bool:
+    """Whether Python exits, and no compiler is started any more."""
+    return _exiting.is_set()
 
 
 @atexit.register

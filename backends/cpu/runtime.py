@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import attrs
 
+from aotlite.backends.cpu import failures
 from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.blas import Blas, find_blas
 from aotlite.backends.cpu.library import load_c
@@ -101,7 +102,18 @@ def begin_loading() -> None:
     Whoever needs it calls `load_runtime`, which waits, or raises.
     """
     if not _loaded:
-        in_background(load_runtime)
+        in_background(_try_loading)
+
+
+def _try_loading() -> None:
+    """Loads the runtime; who needs it is told why that is impossible."""
+    if failures.given_up() is not None:
+        return
+    try:
+        load_runtime()
+    except BackendError as error:
+        failures.note(error)
+        failures.forget(error)
 
 
 def _load() -> Runtime:

@@ -15,7 +15,7 @@ from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fing
 from aotlite.backends.cpu.once import Once, tell_once
 from aotlite.ir.errors import BackendError
 
-__all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "key_of_c"]
+__all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "is_known", "key_of_c"]
 
 TIME_LIMIT = 120.0
 """Seconds of one compilation."""
@@ -49,6 +49,20 @@ def compiler_problem() -> str | None:
         return None
     tried = "; ".join(failures) or "no gcc or clang on the path, no ziglang installed"
     return f"no C compiler works here: {tried}; {INSTALL}"
+
+
+def is_known() -> bool:
+    """Whether `find_compiler` answers at once, and runs nothing.
+
+    The process has looked for one, or the disk cache knows the first that would be asked.
+    """
+    if _searches.known("") is not None or os.name != "posix":
+        return True
+    first = next(candidates(), None)
+    try:
+        return first is None or bool(first.command) and _remembered(first) is not None
+    except (OSError, BackendError):
+        return False
 
 
 def _search() -> Search:

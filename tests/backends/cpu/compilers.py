@@ -15,6 +15,7 @@ import pytest
 
 from aotlite.backends.cpu import (
     building,
+    failures,
     library,
     locks,
     once,
@@ -50,6 +51,7 @@ def compiled(text, name="double", **options):
 def forget():
     """This process has looked for no compiler, loaded nothing and told nothing."""
     toolchain._searches.forget()
+    failures._late.clear()
     library._loaded.forget()
     once._told.forget()
     store._privates.forget()

@@ -138,7 +138,7 @@ def test_a_compiler_that_fails_is_an_error_for_cpu_and_a_warning_for_auto(monkey
     x, w = made(requires_grad=False)
     with pytest.raises(BackendError, match="on strike"):
         al.compile(gelu, backend="cpu")(x, w)
-    with pytest.warns(RuntimeWarning, match="run op by op, as with backend='reference'"):
+    with pytest.warns(RuntimeWarning, match="runs op by op, as with backend='reference'"):
         found = al.compile(gelu, backend="auto")(x, w)
     assert gelu(x, w).tolist() == found.tolist()
 
