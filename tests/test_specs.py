@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aotlite import options
+from aotlite.backends.cpu import toolchain
 from aotlite.ir.errors import MissingExtraError
 from tests.own_ops import taken_out
 from tests.test_architecture import PACKAGES, modules
@@ -36,8 +38,20 @@ def failures(test):
     return "".join(printed)
 
 
+@pytest.fixture(params=["with a compiler", "without"])
+def user(request, monkeypatch):
+    """The default backend of every user, who has a C compiler or has none."""
+    monkeypatch.setattr(options, "DEFAULT_BACKEND", "auto")
+    if request.param == "without":
+        monkeypatch.setattr(toolchain, "_search", lambda: (None, ()))
+        monkeypatch.setattr(toolchain, "is_known", lambda: True)
+    elif toolchain.find_compiler() is None:
+        pytest.skip("no C compiler works here")
+
+
+@pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
 @pytest.mark.parametrize("page", EXAMPLES, ids=relative)
-def test_page_shows_what_its_examples_give(page):
+def test_page_shows_what_its_examples_give(page, user):
     text = page.read_text("utf-8")
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     assert "" == failures(test)
