@@ -20,7 +20,7 @@ from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding, State
 
 MACHINE, REQUIRED, BACKENDS = "This machine", "Required packages", "Backends"
-PREREQUISITES, OPTIONAL = "What the backends to come need", "Optional packages"
+PREREQUISITES, OPTIONAL = "What the backends need", "Optional packages"
 
 NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich")
 """Modules, which are also the names under which they are installed."""
@@ -37,6 +37,8 @@ OPTIONS: dict[str, tuple[str, str | None]] = {
 
 NEVER_IMPORTED = frozenset({"torch", "jax"})
 NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+EQUAL = "compiles, runs and equals eager mode"
+INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
 ABSENT_VERSION = "not part of this version of aotlite"
 
 
@@ -123,14 +125,37 @@ def _install(distribution: str, extra: str | None) -> str:
 
 # ----------------------------------------------------------------------------------------- backends
 def _backends() -> list[Finding]:
-    outcome = doctor_probes.reference()
-    reference = (
-        Finding(BACKENDS, "reference", "ok", "compiles, runs and equals eager mode")
-        if outcome.works
-        else Finding(BACKENDS, "reference", "broken", outcome.text, "reinstall aotlite")
-    )
-    later = [Finding(BACKENDS, name, "absent", ABSENT_VERSION) for name in ("cpu", "cuda")]
-    return [reference, *later]
+    with ThreadPoolExecutor() as pool:
+        cpu, loops, reference = pool.map(doctor_probes.backend, ("cpu", "loops", "reference"))
+    found = [_cpu(cpu), _by_numpy("loops", loops), _by_numpy("reference", reference)]
+    cuda = Finding(BACKENDS, "cuda", "absent", ABSENT_VERSION)
+    return [_auto(found[0], found[2]), *found, cuda]
+
+
+def _auto(cpu: Finding, reference: Finding) -> Finding:
+    """The default: `cpu` or, where that does not work, `reference`."""
+    used = cpu if cpu.state == "ok" else reference
+    value = f"the default: graphs run as by {used.name}"
+    advice = "" if used is cpu else f"for compiled kernels: {cpu.advice}"
+    if used.state == "ok":
+        return Finding(BACKENDS, "auto", "ok", value, advice)
+    return Finding(BACKENDS, "auto", "broken", f"{value}, which is broken", used.advice)
+
+
+def _cpu(outcome: Outcome) -> Finding:
+    if not outcome.works:
+        advice = "mend the C compiler, or name another one in CC"
+        return Finding(BACKENDS, "cpu", "broken", outcome.text, advice)
+    state, _, text = outcome.text.partition(" ")
+    if state == "ok":
+        return Finding(BACKENDS, "cpu", "ok", f"{EQUAL}; compiled by {text}")
+    return Finding(BACKENDS, "cpu", "absent", text, INSTALL)
+
+
+def _by_numpy(name: str, outcome: Outcome) -> Finding:
+    if outcome.works:
+        return Finding(BACKENDS, name, "ok", EQUAL)
+    return Finding(BACKENDS, name, "broken", outcome.text, "reinstall aotlite")
 
 
 def _compiler() -> list[Finding]:
@@ -149,7 +174,7 @@ def _compiler() -> list[Finding]:
             return [_compiler_finding("ok", f"{' '.join(command)}: {outcome.text}")]
         failures.append(f"{' '.join(command)}: {outcome.text}")
     text = "; ".join(failures) or "no gcc or clang on the path, no ziglang installed"
-    return [_compiler_finding("absent", text, "pip install 'aotlite[cc]'")]
+    return [_compiler_finding("absent", text, INSTALL)]
 
 
 def _compiler_finding(state: State, value: str, advice: str = "") -> Finding:

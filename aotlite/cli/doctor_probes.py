@@ -1,4 +1,4 @@
-"""Trials of `aotlite doctor`: imports, the reference backend, a C compiler, CuPy.
+"""Trials of `aotlite doctor`: imports, the backends, a C compiler, CuPy.
 
 Each runs in a child process with a time limit, so that a package that exits, hangs or crashes is a
 finding like any other. A trial returns an `Outcome`.
@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,12 +33,12 @@ class Outcome:
     text: str = ""
 
 
-def run(command: Sequence[str]) -> Outcome:
+def run(command: Sequence[str], **variables: str) -> Outcome:
     """What a command prints, or the line that says why it failed."""
     try:
         done = subprocess.run(
             command,
-            env=doctor_environment.without_ours(),
+            env={**doctor_environment.without_ours(), **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -57,10 +58,10 @@ def run(command: Sequence[str]) -> Outcome:
     return Outcome(True, done.stdout.strip())
 
 
-def python(code: str, *arguments: str) -> Outcome:
+def python(code: str, *arguments: str, **variables: str) -> Outcome:
     """What Python code prints in a child that finds the modules that this process finds."""
     path = f"import sys; sys.path[:] = {sys.path!r}\n"
-    return run([sys.executable, "-W", "ignore", "-c", path + code, *arguments])
+    return run([sys.executable, "-W", "ignore", "-c", path + code, *arguments], **variables)
 
 
 def is_found(name: str) -> bool:
@@ -112,15 +113,51 @@ def _imports_in_child(names: Sequence[str]) -> tuple[Outcome, dict[str, Outcome]
     return child, {name: Outcome(works, text) for name, works, text in map(json.loads, lines)}
 
 
-# ---------------------------------------------------------------------------- the reference backend
-def reference() -> Outcome:
-    """Whether the reference backend compiles and runs a function as eager does."""
-    return python("from aotlite.cli.doctor_probes import check_reference; check_reference()")
+# ------------------------------------------------------------------------------------- the backends
+def backend(name: str) -> Outcome:
+    """Whether a backend compiles and runs a function as eager does; of `cpu` by which compiler.
+
+    Nothing that was compiled before is used. No C compiler may take more than half the time.
+    """
+    code = f"from aotlite.cli.doctor_probes import try_{name} as tried; tried(float(sys.argv[1]))"
+    with TemporaryDirectory() as folder:
+        return python(code, str(TIMEOUT / 2), AOTLITE_CACHE=folder)
 
 
-def check_reference(compile: Callable[..., Any] | None = None) -> None:
+def try_reference(_: float) -> None:
+    """Raises where the reference backend does not compute what eager does."""
+    check("reference")
+
+
+def try_loops(_: float) -> None:
+    """The same of `loops`."""
+    check("loops")
+
+
+def try_cpu(limit: float) -> None:
+    """The same of `cpu`; prints its compiler after "ok", or after "absent" why there is none."""
+    from aotlite.backends.cpu import failures, probing, toolchain
+    from aotlite.ir.errors import BackendError
+
+    probing.PROBE_LIMIT = limit
+    compiler = toolchain.find_compiler()
+    if compiler is None:
+        problem = toolchain.compiler_problem() or ""
+        print("absent", problem.removesuffix(f"; {toolchain.INSTALL}"))
+        return
+    try:
+        check("cpu")
+    except BackendError as error:
+        failures.forget(error)
+        raise SystemExit(str(error)) from error  # and not its notes
+    print("ok", compiler)
+
+
+def check(backend: str, compile: Callable[..., Any] | None = None) -> None:
     """Raises where a compiled function differs from eager in value, gradient or what it writes."""
     import aotlite as al
+
+    compile = compile or partial(al.compile, backend=backend)
 
     def function(x: Any, w: Any) -> Any:
         x[0].mul_(2.0)
@@ -134,7 +171,7 @@ def check_reference(compile: Callable[..., Any] | None = None) -> None:
         gradients: Any = w.grad
         return [value.tolist(), gradients.tolist(), x.tolist()]
 
-    expected, found = run(function), run((compile or al.compile)(function))
+    expected, found = run(function), run(compile(function))
     for what, one, other in zip(("value", "gradient", "input"), expected, found, strict=True):
         if one != other:
             raise SystemExit(f"the compiled {what} is {other}, expected {one} as in eager mode")

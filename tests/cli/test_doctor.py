@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.backends.cpu import probing, toolchain
+from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.cli import doctor, doctor_environment, doctor_findings, doctor_probes, main
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
@@ -84,6 +86,7 @@ def test_a_sound_installation_ends_with_status_0():
     assert (0, "") == (done.returncode, done.stderr)
     for text in (
         "compiles, runs and equals eager mode",
+        "the default: graphs run as by",
         "not part of this version of aotlite",
         f"{al.__version__}, imported from",
         "Nothing that is set up is broken.",
@@ -96,7 +99,9 @@ def test_json_says_the_same_as_one_object():
     found = json.loads(done.stdout)
     assert found["sound"] is (done.returncode == 0) is True
     backends = {each["name"]: each["state"] for each in found["sections"]["Backends"]}
-    assert {"reference": "ok", "cpu": "absent", "cuda": "absent"} == backends
+    cpu = "absent" if find_compiler() is None else "ok"
+    expected = {"auto": "ok", "cpu": cpu, "loops": "ok", "reference": "ok", "cuda": "absent"}
+    assert expected == backends
     names = [each["name"] for each in found["sections"]["Required packages"]]
     assert list(doctor_findings.NEEDED) == names
 
@@ -208,8 +213,9 @@ def test_a_folder_is_no_package(tmp_path, monkeypatch):
     assert doctor_probes.is_found("json")
 
 
-def test_the_reference_backend_is_compared_with_eager():
-    doctor_probes.check_reference()
+@pytest.mark.parametrize("name", ["reference", "loops"])
+def test_a_backend_is_compared_with_eager(name):
+    doctor_probes.check(name)
 
     def wrong_value(function):
         return lambda x, w: function(x, w) + 1.0
@@ -218,15 +224,74 @@ def test_the_reference_backend_is_compared_with_eager():
         return lambda x, w: function(x.clone(), w)
 
     with pytest.raises(SystemExit, match="the compiled value is .*, expected .* as in eager mode"):
-        doctor_probes.check_reference(wrong_value)
+        doctor_probes.check(name, wrong_value)
     with pytest.raises(SystemExit, match="the compiled input is "):
-        doctor_probes.check_reference(wrong_write)
+        doctor_probes.check(name, wrong_write)
 
 
-def test_a_broken_reference_backend_is_reported(monkeypatch):
-    monkeypatch.setattr(doctor_probes, "reference", lambda: Outcome(False, "KernelError: no"))
-    found = named(doctor_findings._backends(), "reference")
-    assert ("broken", "KernelError: no") == (found.state, found.value)
+def backends(monkeypatch, **outcomes):
+    """What is found of the backends, whose trials end like this."""
+    monkeypatch.setattr(doctor_probes, "backend", outcomes.get)
+    return {each.name: each for each in doctor_findings._backends()}
+
+
+WORKS, FAILS = Outcome(True), Outcome(False, "KernelError: no")
+
+
+def test_a_broken_backend_is_reported(monkeypatch):
+    found = backends(monkeypatch, cpu=Outcome(True, "ok gcc (gcc 1)"), loops=FAILS, reference=FAILS)
+    for name in ("loops", "reference"):
+        assert ("broken", "KernelError: no") == (found[name].state, found[name].value)
+    assert "compiles, runs and equals eager mode; compiled by gcc (gcc 1)" == found["cpu"].value
+    auto = found["auto"]
+    assert ("ok", "the default: graphs run as by cpu", "") == (auto.state, auto.value, auto.advice)
+    found = backends(monkeypatch, cpu=FAILS, loops=WORKS, reference=FAILS)
+    assert "broken" == found["auto"].state == found["cpu"].state
+
+
+def test_without_a_compiler_cpu_is_absent_and_auto_runs_as_reference(monkeypatch):
+    none = Outcome(True, "absent no C compiler works here: no gcc")
+    found = backends(monkeypatch, cpu=none, loops=WORKS, reference=WORKS)
+    cpu, auto = found["cpu"], found["auto"]
+    assert ("absent", "no C compiler works here: no gcc") == (cpu.state, cpu.value)
+    assert doctor_findings.INSTALL == cpu.advice
+    assert ("ok", "the default: graphs run as by reference") == (auto.state, auto.value)
+    assert auto.advice.endswith(doctor_findings.INSTALL)
+
+
+def test_what_is_to_be_installed_is_what_the_backend_says():
+    assert toolchain.INSTALL == doctor_findings.INSTALL
+
+
+def test_the_trial_of_cpu_says_why_there_is_no_compiler(monkeypatch, capsys):
+    monkeypatch.setattr(probing, "PROBE_LIMIT", 60.0)
+    monkeypatch.setattr(toolchain, "_search", lambda: (None, ("gcc: is broken",)))
+    doctor_probes.try_cpu(1.0)
+    assert "absent no C compiler works here: gcc: is broken\n" == capsys.readouterr().out
+    assert 1.0 == probing.PROBE_LIMIT
+
+
+@compiles
+def test_a_compiler_that_hangs_does_not_keep_cpu_from_the_next_one(tmp_path, monkeypatch):
+    script = tmp_path / "hangs"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setattr(doctor_probes, "TIMEOUT", 12.0)
+    outcome = doctor_probes.backend("cpu")
+    assert outcome.works and outcome.text.startswith("ok ") and "gcc" in outcome.text
+
+
+@compiles
+def test_a_compiler_that_fails_after_its_trial_breaks_cpu_and_not_auto(tmp_path, monkeypatch):
+    script = tmp_path / "fails"
+    script.write_text('#!/bin/sh\ncase "$*" in *probe.c*) exec gcc "$@" ;; esac\nexit 3\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    outcome = doctor_probes.backend("cpu")
+    assert not outcome.works and "ended with status 3" in outcome.text
+    found = backends(monkeypatch, cpu=outcome, loops=WORKS, reference=WORKS)
+    assert "as by reference" in found["auto"].value
 
 
 # ----------------------------------------------------------------------------------- the C compiler
@@ -268,7 +333,7 @@ def test_no_compiler_is_absent_and_not_broken(monkeypatch):
     assert ("absent", "/bin/false: ended with status 1") == (found.state, found.value)
     monkeypatch.setattr(doctor_probes, "compilers", lambda: iter([]))
     (found,) = doctor_findings._compiler()
-    assert ("absent", "pip install 'aotlite[cc]'") == (found.state, found.advice)
+    assert ("absent", doctor_findings.INSTALL) == (found.state, found.advice)
 
 
 # --------------------------------------------------------------------------------------------- CUDA
@@ -445,4 +510,4 @@ def test_trials_do_not_see_our_variables(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     code = "from os import environ as e; print('AOTLITE_VERIFY' in e, e['OMP_NUM_THREADS'])"
     assert Outcome(True, "False 3") == doctor_probes.python(code)
-    assert doctor_probes.reference().works
+    assert doctor_probes.backend("reference").works
