@@ -5,8 +5,10 @@ Part of `specs/cpu_toolchain.md`.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,6 +22,9 @@ from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError, noted
 
 LIBRARY = "library.so"
+
+ROOM = 1 << 20
+"""Bytes that a folder must have room for, or it is told to be full when a compiler fails in it."""
 
 
 def library_of(
@@ -35,8 +40,8 @@ def library_of(
                 return read(folder, LIBRARY)
     except OSError as error:
         raise BackendError(
-            f"cpu: {name!r} has no place to be compiled in ({error}), expected room in the "
-            "folder for temporary files; TMPDIR names another one"
+            f"cpu: {name!r} has no place to be compiled in ({error}), expected room in "
+            f"{temporary()}; TMPDIR names another one"
         ) from error
     what = f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
     advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
@@ -47,14 +52,21 @@ def library_of(
 
 
 def built(command: Sequence[str], folder: str, source: str, limit: float) -> Ended:
-    """How a compiler ends that is to make LIBRARY of a file in a folder."""
+    """How a compiler ends that is to make LIBRARY of a file in a folder.
+
+    Raises OSError where it fails and the folder is full, whatever it says itself.
+    """
     library = os.path.join(folder, LIBRARY)
     with suppress(FileNotFoundError):
         os.unlink(library)
     behind = [word for word in command if word.startswith("-l")]  # archives: what is open by then
     ended = run([*command, "-o", LIBRARY, source, *behind], folder, limit)
     if not ended.problem:
-        return Ended(_problem(library), ended.said)
+        ended = Ended(_problem(library), ended.said)
+    if ended.problem and _is_full(folder):
+        raise OSError(
+            f"{os.path.dirname(folder)} has less than 1 MiB left, and the compiler {ended.reason()}"
+        )
     return ended
 
 
@@ -66,6 +78,26 @@ def _problem(library: str) -> str:
     if found.startswith("half"):
         return f"left {found} although its status is 0, as where its linker was killed"
     return f"left a file that is {found}" if found else ""
+
+
+def temporary() -> str:
+    """The folder for temporary files, as messages call it."""
+    name = "the folder for temporary files"
+    return f"{name}, {tempfile.tempdir}" if tempfile.tempdir else name
+
+
+def _is_full(folder: str) -> bool:
+    """Whether there is no ROOM. Found out by writing, since a user may have less than is free."""
+    path = os.path.join(folder, "room")
+    try:
+        with open(path, "wb") as file:
+            file.write(bytes(ROOM))
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+    return False
 
 
 def write(folder: str, name: str, text: str) -> None:

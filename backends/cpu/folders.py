@@ -37,7 +37,7 @@ def made(folder: str) -> str:
 
 
 def refusal(folder: str) -> str:
-    """Why code from a folder must not be loaded; empty where it may be.
+    """Why code from a folder must not be loaded, or cannot be; empty where it may be.
 
     It must belong to this user and be writable by nobody else; a folder above it that anybody can
     write must keep users from renaming what is not theirs, as /tmp does.
@@ -45,6 +45,7 @@ def refusal(folder: str) -> str:
     try:
         status = os.stat(folder)
         above = [(each, os.stat(each)) for each in _above(os.path.realpath(folder))]
+        is_of_use = not runs_nothing(folder)
     except OSError as error:
         return f"{folder} cannot be read: {error.strerror}"
     if not stat.S_ISDIR(status.st_mode):
@@ -57,7 +58,12 @@ def refusal(folder: str) -> str:
     for each, status in above:
         if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
             return f"{each}, above {folder}, can be written by anybody"
-    return ""
+    return "" if is_of_use else f"{folder} is mounted noexec, no library can be loaded from it"
+
+
+def runs_nothing(folder: str) -> bool:
+    """Whether the system loads no library from a folder: it is mounted noexec."""
+    return bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
 
 
 def _above(folder: str) -> list[str]:

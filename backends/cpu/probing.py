@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
-from aotlite.backends.cpu.building import LIBRARY, Ended, built, read, write
+from aotlite.backends.cpu import folders
+from aotlite.backends.cpu.building import LIBRARY, Ended, built, read, temporary, write
 from aotlite.backends.cpu.compilers import (
     ESSENTIAL,
     OPTIONAL,
@@ -15,6 +17,7 @@ from aotlite.backends.cpu.compilers import (
     Compiler,
     fingerprint,
 )
+from aotlite.ir.errors import BackendError
 
 PROBE_LIMIT = 60.0
 """Seconds; the first run ever of a compiler that comes as a wheel takes several."""
@@ -37,18 +40,34 @@ int aotlite_probe(int x) { return x + 1; }
 def probed(candidate: Candidate, place: Callable[[bytes], str]) -> Compiler | str:
     """The compiler, tried out; where it does not work the reason.
 
-    `place` puts the library that it makes where libraries are loaded from: programs may not be
-    run from every folder for temporary files.
+    Raises BackendError where that is not the compiler's fault: there is no room, or the system
+    loads nothing from where its library is. `place` puts the library that it makes where libraries
+    are loaded from: programs may not be run from every folder for temporary files.
     """
-    with TemporaryDirectory(prefix="aotlite-") as name:
-        probe = _Probe(candidate.command, name)
-        options = probe.options()
-        if isinstance(options, Ended):
-            return options.reason()
-        library = place(read(name, LIBRARY))
-    version = _version(library)
+    try:
+        with TemporaryDirectory(prefix="aotlite-") as name:
+            options = _Probe(candidate.command, name).options()
+            if isinstance(options, Ended):
+                return options.reason()
+            made = read(name, LIBRARY)
+    except OSError as error:
+        raise BackendError(
+            f"there is no room to compile in ({error}); make some in {temporary()}, or name "
+            "another one in TMPDIR"
+        ) from error
+    library = place(made)
+    try:
+        version = _version(library)
+    except OSError as error:
+        folder = os.path.dirname(os.path.dirname(library))
+        if "failed to map" in str(error) or folders.runs_nothing(folder):
+            raise BackendError(
+                f"its library cannot be loaded from {folder}, mounted noexec? ({error}); set "
+                "AOTLITE_CACHE to a folder from which programs may be run"
+            ) from error
+        return f"makes a library that cannot be loaded ({error})"
     if version is None:
-        return "makes a library that cannot be loaded or computes something wrong"
+        return "makes a library that computes something wrong"
     kind = "zig" if candidate.title == "ziglang" else version.partition(" ")[0]
     identity = f"{fingerprint(candidate.command)}\n{version}"
     return Compiler(candidate.command, kind, version, options, identity)
@@ -88,11 +107,11 @@ class _Probe:
 
 
 def _version(path: str) -> str | None:
-    """What a library says of its compiler; None where it does not load or work."""
+    """What a library says of its compiler; None where it does not work. Loading raises OSError."""
+    library = ctypes.CDLL(path)
     try:
-        library = ctypes.CDLL(path)
         works = library.aotlite_probe(41) == 42
         text = ctypes.addressof(ctypes.c_char.in_dll(library, "aotlite_version"))
-    except (OSError, AttributeError, ValueError):
+    except (AttributeError, ValueError):
         return None
     return ctypes.string_at(text).decode("utf-8", "replace").strip() if works else None

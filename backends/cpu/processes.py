@@ -9,9 +9,11 @@ import atexit
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import BinaryIO
 
 import attrs
 
@@ -47,10 +49,14 @@ class Ended:
         return ": ".join(filter(None, [self.problem, self.line()]))
 
     def line(self) -> str:
-        """The line that says most: the first that has the word error, or the last; or nothing."""
+        """The line that says most: the first that has such a word, or the last; or nothing.
+
+        A linker says `failed` or `cannot`, and its driver `error` after that.
+        """
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        telling = [line for line in lines if "error" in line.lower()] or lines[-1:]
-        return telling[0] if telling else ""
+        words = ("error", "failed", "cannot")
+        telling = [line for line in lines if any(word in line.lower() for word in words)]
+        return (telling or lines[-1:] or [""])[0]
 
     def last_lines(self) -> str:
         """The end of what it printed."""
@@ -66,7 +72,7 @@ def run(command: Sequence[str], folder: str, limit: float) -> Ended:
     """
     if _exiting.is_set():
         return Ended("is not started any more, Python exits")
-    with open(os.path.join(folder, "said"), "w+b") as said:
+    with _file(folder) as said:
         try:
             with _starting:
                 child = subprocess.Popen(
@@ -84,6 +90,14 @@ def run(command: Sequence[str], folder: str, limit: float) -> Ended:
         text = said.read().decode("utf-8", "replace")
     problem = _problem(child.returncode, limit if is_late else None)
     return Ended(problem, text, not is_late and child.returncode > 0, is_late)
+
+
+def _file(folder: str) -> BinaryIO:
+    """A new file for what is printed: in memory, so that a full disk is told of, where there is
+    such a thing, else in a folder."""
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
+        return open(os.memfd_create("said"), "w+b")
+    return open(os.path.join(folder, "said"), "w+b")
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:

@@ -27,6 +27,9 @@ INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
 Search = tuple[Compiler | None, tuple[str, ...]]
 """The compiler that was found, if any, and why those asked before it were not taken."""
 
+_UNTRIED = "cannot be tried"
+"""How a reason begins for which another compiler would be of no use: it says itself what would."""
+
 _searches = Once[Search]()
 
 
@@ -48,7 +51,8 @@ def compiler_problem() -> str | None:
     if compiler is not None:
         return None
     tried = "; ".join(failures) or "no gcc or clang on the path, no ziglang installed"
-    return f"no C compiler works here: {tried}; {INSTALL}"
+    advice = "" if f": {_UNTRIED}: " in tried else f"; {INSTALL}"
+    return f"no C compiler works here: {tried}{advice}"
 
 
 def is_known() -> bool:
@@ -79,7 +83,8 @@ def _searched() -> Search:
             return found, tuple(failures)
         failures.append(f"{candidate.title}: {found}")
         if candidate.title.startswith("$CC"):
-            tell_once(f"aotlite: {failures[-1]}; the next compiler is asked; unset or mend CC")
+            mend = "" if found.startswith(_UNTRIED) else "; unset or mend CC"
+            tell_once(f"aotlite: {failures[-1]}; the next compiler is asked{mend}")
     return None, tuple(failures)
 
 
@@ -95,7 +100,7 @@ def _tried(candidate: Candidate) -> Compiler | str:
     try:
         return _remembered(candidate) or _probed(candidate)
     except (OSError, BackendError) as error:
-        return f"cannot be tried: {error}"
+        return f"{_UNTRIED}: {error}"
 
 
 def _remembered(candidate: Candidate) -> Compiler | None:

@@ -1,5 +1,6 @@
 """Compilers that misbehave, and forked children: for the tests of `aotlite.backends.cpu`."""
 
+import ctypes
 import fcntl
 import os
 import pwd
@@ -95,6 +96,19 @@ def in_child(function, user=None):
         function()
 
     assert 0 == ended(start(call))
+
+
+def mounted(folder, options):
+    """In a forked child: an empty file system in memory; False where that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    own, private, recursive = 0x00020000, 1 << 18, 1 << 14
+    noexec = 8 if "noexec" in options else 0
+    rest = ",".join(each for each in options if each != "noexec").encode()
+    return (
+        libc.unshare(own) == 0
+        and libc.mount(None, b"/", None, private | recursive, None) == 0
+        and libc.mount(b"none", os.fsencode(folder), b"tmpfs", noexec, rest) == 0
+    )
 
 
 def is_running(pid):

@@ -26,6 +26,7 @@ from tests.backends.cpu.compilers import (
     ended,
     forget,
     in_child,
+    mounted,
     start,
     warns_once,
 )
@@ -239,6 +240,37 @@ def test_nothing_is_loaded_from_a_folder_that_others_can_write(cache):
         assert 42 == load_c(DOUBLE, "double").twice(21)
         path = compiled(DOUBLE)
     assert cache not in path.parents and 0o700 == path.parents[1].stat().st_mode & 0o777
+
+
+@compiles
+def test_a_folder_from_which_nothing_can_be_loaded_is_not_used(cache, monkeypatch):
+    real = os.statvfs
+
+    def noexec(folder):
+        found = list(real(folder))
+        if str(folder).startswith(str(cache)):
+            found[8] |= os.ST_NOEXEC
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr(folders.os, "statvfs", noexec)
+    with warns_once(f"no disk cache: {cache} is mounted noexec, no library .*AOTLITE_CACHE"):
+        assert 42 == load_c(DOUBLE, "double").twice(21)
+        assert cache not in compiled(DOUBLE).parents
+
+
+@compiles
+def test_a_folder_that_is_mounted_noexec_is_not_used(cache):
+    """Really mounted so."""
+    cache.mkdir(mode=0o700)
+
+    def load_double():
+        if not mounted(cache, ["mode=700", "noexec"]):
+            return
+        with warns_once(f"no disk cache: {cache} is mounted noexec"):
+            assert 42 == load_c(DOUBLE, "double").twice(21)
+        assert [] == list(cache.rglob("*.so"))
+
+    in_child(load_double)
 
 
 @compiles

@@ -16,6 +16,8 @@ from tests.backends.cpu.compilers import (
     compiled,
     compiles,
     forget,
+    in_child,
+    mounted,
     warns_once,
 )
 
@@ -120,6 +122,67 @@ def test_a_named_compiler_that_fails_is_told_once_and_the_next_is_taken(
         assert (os.path.abspath(GCC),) == find_compiler().command
         find_compiler()
         compiler_problem()
+
+
+FULL = "ln -s /dev/full room; echo ld: final link failed; echo collect2: error: ld; exit 1"
+"""As a compiler leaves a folder in which there is no room: what is written there is refused."""
+
+
+@compiles
+def test_a_compiler_that_fails_for_want_of_room_is_not_to_blame(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", str(script(tmp_path, "cc", FULL)))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    why = f"{tmp_path} has less than 1 MiB left, and the compiler ended with status 1: ld: final"
+    with warns_once(f"cc\\): cannot be tried: there is no room .*{why}.*; the next .* asked$"):
+        assert (os.path.abspath(GCC),) == find_compiler().command
+
+
+@compiles
+def test_where_there_is_no_room_no_compiler_is_to_be_installed(no_compiler, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    broken = compilers.Candidate("gcc", (str(script(tmp_path, "gcc", FULL)),))
+    monkeypatch.setattr(toolchain, "candidates", lambda: iter([broken]))
+    said = compiler_problem()
+    advice = f"; make some in the folder for temporary files, {tmp_path}, or name another one in "
+    assert said.endswith(f"{advice}TMPDIR") and "install" not in said
+    assert "status 1: ld: final link failed)" in said
+
+
+@compiles
+@pytest.mark.parametrize("size", [8, 16, 24, 32])
+def test_gcc_in_a_full_folder_says_so(cache, tmp_path, monkeypatch, size):
+    """Really full: a file system of some KiB."""
+    gcc = compilers.Candidate("gcc", (GCC,))
+    monkeypatch.setattr(toolchain, "candidates", lambda: iter([gcc]))
+    folder = tmp_path / "small"
+    folder.mkdir()
+
+    def compile_without_room():
+        if not mounted(folder, [f"size={size}k"]):
+            return
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        monkeypatch.setenv("TMPDIR", str(folder))
+        said = compiler_problem() or ""
+        if not said:
+            with pytest.raises(BackendError) as caught:
+                compiled("int big[5000] = {1};")
+            said = str(caught.value)
+        assert "No space left on device" in said and "TMPDIR" in said and "install" not in said
+
+    in_child(compile_without_room)
+
+
+@compiles
+def test_where_no_library_can_be_loaded_no_compiler_is_to_be_installed(cache, monkeypatch):
+    def refused(path):
+        raise OSError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setattr(toolchain, "candidates", lambda: iter([compilers.Candidate("gcc", (GCC,))]))
+    monkeypatch.setattr(probing.ctypes, "CDLL", refused)
+    why = f"its library cannot be loaded from {cache}/kernels, mounted noexec? ("
+    said = compiler_problem()
+    assert f"gcc: cannot be tried: {why}" in said
+    assert said.endswith("); set AOTLITE_CACHE to a folder from which programs may be run")
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,20 @@ def test_no_room_for_temporary_files_is_an_error_that_says_so(cache):
     in_child(compile_without_room)
 
 
+def test_a_compiler_that_fails_in_a_full_folder_says_so(cache, compiler):
+    """The system refuses to write to the file that tells whether there is room."""
+    compiler("ln -s /dev/full room; echo ld: cannot write; exit 1")
+    said = "has no place to be compiled in .* has less than 1 MiB left, .*status 1: ld: cannot.*TMP"
+    with pytest.raises(BackendError, match=said):
+        compiled(DOUBLE)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs a system with files in memory")
+def test_what_a_compiler_prints_needs_no_room(cache, compiler):
+    compiler('test "$(echo *)" = double.c && exec gcc "$@"')
+    assert compiled(DOUBLE).exists()
+
+
 def test_the_environment_variable_of_the_cache_is_read_at_each_call(cache, tmp_path, monkeypatch):
     compiled(DOUBLE)
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "second"))
