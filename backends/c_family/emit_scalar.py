@@ -335,8 +335,10 @@ class Writer:
         gcc 12 makes one load of two such ones, masked where the branch is not taken: it loses some.
         """
         k = self.innermost
-        addresses = [each.args[1] for each in walk([root]) if each.op == "load"]
-        return k is None or any(abs(each.coefficients[k]) > 1 for each in addresses)
+        if k is None:
+            return True
+        loads = [each for each in walk([root]) if each.op == "load"]
+        return any(abs(c) > 1 for each in loads for c in each.args[1].coefficients[k : k + 1])
 
     def _operation(self, scalar: Scalar, scope: Scope) -> str:
         if scalar.op == "load":
