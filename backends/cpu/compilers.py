@@ -28,8 +28,10 @@ OPTIONAL: tuple[tuple[str, ...], ...] = (
 Vectors of 64 bytes are 4 to 14 % faster than gcc's own choice.
 """
 
-GCC_OPTIMIZE = ("-O2", "-ftree-loop-vectorize", "-fno-tree-slp-vectorize")
-GCC_OPTIMIZE += ("-fvect-cost-model=dynamic", "-fpeel-loops")
+GCC_OPTIMIZE = (
+    *("-O2", "-ftree-loop-vectorize", "-fno-tree-slp-vectorize"),
+    *("-fvect-cost-model=dynamic", "-fpeel-loops"),
+)
 """Of gcc's -O3 what kernels gain by: as fast, and compiled in three quarters of the time (CC-8).
 
 Not vectors of straight code: gcc 12 forgets to round there, `(double)(float)x` is x.
