@@ -120,6 +120,18 @@ def _cast(old: dtypes.DType, new: dtypes.DType, text: str) -> str:
     return f"({kind}){text}"
 
 
+def through_integer(scalar: Scalar, text: str) -> str:
+    """A float of an integer of a float, without the conversions: gcc takes both for `trunc`, which
+    keeps -0.0, nan and what no integer is. Those are the least integer, as NumPy has it."""
+    between, inner = scalar.args[0], scalar.args[0].args[0]
+    kind, double = value_type(inner.dtype), inner.dtype is dtypes.float64
+    limit, end = f"0x1p{8 * between.dtype.itemsize - 1}", "" if double else "f"
+    whole = f"__builtin_trunc{end}({text}) + ({kind})0"
+    size = f"__builtin_fabs{end}({text})"
+    chosen = f"({size} < {limit}{end} ? {whole} : -{limit}{end})"
+    return _cast(inner.dtype, scalar.dtype, chosen)
+
+
 def rounded_from(new: dtypes.DType, text: str, direct: bool) -> str:
     """A number as a float of 16 bits; through float32, but where the conversion is direct."""
     return f"(f32)(f16){text}" if direct else rounded(new, f"(f32){text}")

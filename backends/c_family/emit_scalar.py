@@ -12,7 +12,7 @@ from functools import cache
 
 import attrs
 
-from aotlite.backends.c_family.emit_operations import operation
+from aotlite.backends.c_family.emit_operations import operation, through_integer
 from aotlite.backends.c_family.emit_types import from_memory, literal, value_type
 from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, walk
 from aotlite.backends.loops.functions import find
@@ -344,6 +344,8 @@ class Writer:
         if scalar.op == "load":
             buffer, address = scalar.args
             return from_memory(scalar.dtype, f"b{buffer}[{self.address(address, scope)}]")
+        if _is_through_integer(scalar) and scope.find(scalar.args[0].args[0]):
+            return through_integer(scalar, self._text(scalar.args[0].args[0], scope))
         texts = [self._text(operand, scope) for operand in scalar.args]
         if scalar.op not in PRIMITIVES:
             return f"{self.library.name(scalar)}({', '.join(texts)})"
@@ -362,6 +364,15 @@ class Writer:
         if address.start or not parts:
             parts.append(str(address.start))
         return " + ".join(parts).replace("+ -", "- ")
+
+
+def _is_through_integer(scalar: Scalar) -> bool:
+    """Whether it is a float of a large signed integer of a float: (f32)(i32)x."""
+    if scalar.op != "cast" or scalar.args[0].op != "cast":
+        return False
+    between, inner = scalar.args[0].dtype, scalar.args[0].args[0].dtype
+    signed = between in (dtypes.int32, dtypes.int64)
+    return signed and scalar.dtype.is_floating_point and inner.is_floating_point
 
 
 def _parenthesised(number: int) -> str:

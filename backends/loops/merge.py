@@ -22,7 +22,7 @@ from aotlite.backends.loops.cost import (
     row_bytes,
     rows,
 )
-from aotlite.backends.loops.expr import Scalar
+from aotlite.backends.loops.expr import Scalar, with_operands
 from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.inline import is_plain
 from aotlite.backends.loops.program import (
@@ -41,6 +41,7 @@ from aotlite.backends.loops.rewrite import (
     free_name,
     moved,
     renumbered,
+    replaced,
     replaced_body,
     split_axis,
 )
@@ -112,7 +113,9 @@ def joined(first: Kernel, second: Kernel) -> Kernel | None:
     for value in loads_in(later):
         store = stored.get(value.args[0])
         if store is not None:
-            new = _stored_value(value, store, first)
+            # A gather's positions may be what the first stores as well: they come before it.
+            positions = tuple([replaced(each, memo) for each in value.operands])
+            new = _stored_value(with_operands(value, positions), store, first)
             if new is None:
                 return None
             memo[value] = new

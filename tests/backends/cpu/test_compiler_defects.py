@@ -1,6 +1,7 @@
 """What C compilers get wrong in texts that are right, and printers keep away from them.
 
-gcc 12 makes vectors of rows where a branch loads a row of two, and loses some of what it loads.
+gcc 12 makes vectors of rows where a branch loads a row of two, and loses some of what it loads; and
+it takes a float of an integer of a float for its whole part.
 """
 
 from __future__ import annotations
@@ -55,3 +56,22 @@ def test_a_choice_at_each_point_of_loads_that_lie_apart(columns: int) -> None:
     places = al.tensor(np.random.default_rng(0).integers(0, 80, 100))
     found = al.compile(chosen, backend="cpu")(x, places)
     assert np.array_equal(np.asarray(chosen(x, places)), np.asarray(found))
+
+
+@pytest.mark.parametrize("between", ["int16", "int32", "int64"])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+def test_a_float_of_an_integer_of_a_float(kind: str, between: str) -> None:
+    """Of -0.5 it is 0.0 and not -0.0, and of nan and infinity what the integer is."""
+    edges = [-0.5, -0.0, 1.5, -2.5, 1e4, -1e4]
+    if between != "int16":
+        edges += [np.nan, np.inf, -np.inf, 1e30, -1e30, 2.0**63, -(2.0**31)]
+    x = al.tensor(np.array(edges * 5)).to(getattr(al, kind))
+
+    def through(x: al.Tensor) -> tuple[al.Tensor, ...]:
+        whole = x.to(getattr(al, between))
+        return tuple([1.0 / whole.to(getattr(al, each)) for each in ("float32", "float64")])
+
+    with np.errstate(all="ignore"):
+        expected = through(x)
+    for e, f in zip(expected, al.compile(through, backend="cpu")(x), strict=True):
+        assert np.asarray(e).tobytes() == np.asarray(f).tobytes()

@@ -11,10 +11,11 @@ import aotlite as al
 from aotlite.backends.loops import columns
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.canonical import canonical
+from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import GivenUp, Kernel, Kind, Program
+from aotlite.backends.loops.program import GivenUp, Kernel, Kind, Program, loads_of, stores_of
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.graph import Graph
 from aotlite.testing.laws import graphs
@@ -164,3 +165,28 @@ def test_long_columns_are_not_gone_over_again_and_again() -> None:
     for rows, expected in ((4096, 3), (32, 1)):
         graph = al.capture(lambda x: al.softmax(x, 0))(al.zeros((rows, 256)))
         assert expected == len(fused(program_of(graph)).steps)
+
+
+@pytest.mark.parametrize("rows", [4, 40, 300])
+def test_positions_that_a_merged_kernel_computes_are_those_of_its_gather(rows: int) -> None:
+    """The gather reads what its kernel computes again; its positions, an output, are stored there
+    as well, and were loaded from memory that nothing had been stored to."""
+
+    def gathered(x: Any, y: Any) -> Any:
+        v = y[1:2] + x
+        places = (v.clamp(-3, 3) * 0 + 2).to(al.int64).clamp(0, rows - 1)
+        return (v - v.amax(0)).gather(0, places), places
+
+    rng = np.random.default_rng(0)
+    x, y = (al.tensor(rng.standard_normal((rows, 1))) for _ in range(2))
+    graph = al.capture(gathered)(x, y)
+    after = fused(program_of(graph))
+    for kernel in [step for step in after.steps if type(step) is Kernel]:
+        stored = {store.buffer for store in stores_of(kernel)}
+        for load in loads_of(kernel):
+            inside = [each for position in load.operands for each in walk([position])]
+            assert not any(each.op == "load" and each.args[0] in stored for each in inside)
+    memory = run_program(after, [np.asarray(each).reshape(-1) for each in (x, y)])
+    placed = after.outputs[0]
+    assert placed is not None
+    assert np.array_equal(memory[placed.buffer], np.asarray(gathered(x, y)[0]).reshape(-1))
