@@ -52,14 +52,17 @@ def with_columns(program: Program, threads: int) -> Program:
         return program
     steps = Steps(program)
     buffers = list(program.buffers)
+    taken: set[int] = set()
+    """Places where kernels of rows and columns are now."""
     for row, columns in found:
-        known = [k for k in columns if k in steps.steps]
+        known = [k for k in columns if k in steps.steps and k not in taken]
         if row in steps.steps and known:
             column = _as_one(steps, known)
             if steps.may_be_one(row, column):
                 parts = _Parts(steps.steps[row], steps.steps[column], buffers, threads).steps()
                 if parts is not None:
                     steps.replace(row, column, parts)
+                    taken.add(column)
     program = attrs.evolve(program, buffers=tuple(buffers), steps=steps.in_order())
     return without_dead(program)
 
@@ -93,7 +96,8 @@ def _as_one(steps: Steps, columns: list[int]) -> int:
         assert type(one) is Kernel
         assert type(two) is Kernel
         kernel = joined(one, two) if steps.may_be_one(place, other) else None
-        if kernel is not None:
+        # What waits for a whole column has to wait for all rows.
+        if kernel is not None and _is_of_columns(kernel):
             steps.put(place, other, kernel)
             place = other
     return place

@@ -176,7 +176,18 @@ class Steps:
         self._edges(list(sources), k)
         for each in list(users):
             self._edges([k], each)
+        self.below[k] = self._behind(k)
+        for each, found in self.below.items():
+            if each in self.before[k] or any(found >> source & 1 for source in self.before[k]):
+                self.below[each] = found | self.below[k] | 1 << k
         return k
+
+    def _behind(self, k: int) -> int:
+        """The steps that must run after step k, as bits."""
+        found = 0
+        for each in self.after[k]:
+            found |= self.below[each] | 1 << each
+        return found
 
     def _without_dead(self, kernel: Kernel, first: int, second: int) -> Kernel:
         """The merged kernel without stores that only it loaded."""

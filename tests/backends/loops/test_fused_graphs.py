@@ -19,6 +19,7 @@ from aotlite.backends.loops.program import GivenUp, Kernel, Kind, Program, loads
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.graph import Graph
 from aotlite.testing.laws import graphs
+from tests.backends.loops.lowered_sizes import SIZES, lower
 from tests.stages.journeys import journeys
 
 
@@ -76,6 +77,43 @@ def test_fusing_graphs_of_random_programs_changes_no_bit() -> None:
         for graph in (journey.partition.forward, journey.partition.backward):
             if graph is not None:
                 assert_fused(graph)
+
+
+@pytest.mark.parametrize("lowered", [(), ("rows", "divided", "long lanes"), tuple(SIZES)])
+def test_improving_graphs_of_random_programs_changes_no_more_than_roundings(
+    lowered: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small programs are treated as large ones: nothing of them would be divided otherwise."""
+    lower(monkeypatch, lowered)
+    for journey in journeys(120):
+        for graph in (journey.partition.forward, journey.partition.backward):
+            if graph is not None:
+                assert_improved(program_of(graph))
+
+
+@pytest.mark.parametrize("case", graphs("forward", "backward"), ids=lambda c: c.name)
+def test_improving_a_graph_changes_no_more_than_roundings(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, SIZES)
+    assert_improved(program_of(case.graph))
+
+
+def assert_improved(before: Program) -> None:
+    after = improved(before, threads=2)
+    verify(after)
+    inputs = inputs_of(before)
+    try:
+        pairs = zip(memories(before, inputs), memories(after, inputs), strict=True)
+    except GivenUp:
+        return
+    for first, second in pairs:
+        exact = np.result_type(first, np.int8) if first.dtype.kind in "biu" else np.float64
+        # Of small numbers; float16 and bfloat16 are added up in float32.
+        tolerance = 1e-9 if first.dtype == np.float64 else 2e-3 if first.itemsize < 4 else 1e-5
+        np.testing.assert_allclose(
+            first.astype(exact), second.astype(exact), rtol=tolerance, atol=tolerance
+        )
 
 
 def floats(*shape: int) -> al.Tensor:
