@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import sizes
@@ -13,6 +13,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import Formulas, pure, to_float
 from aotlite.ir.ops.expansions import dims_of, floating, total
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.long_sums import sum_over
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import cast, is_complex, wide, widened
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims
@@ -35,11 +36,11 @@ def _logsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: boo
     axes = reduced_dims("logsumexp", dim, len(a.shape))
     a = wide(xp, a, meta.dtype)
     if 0 in a.shape:
-        total = xp.log(xp.sum(xp.exp(a), axis=axes, keepdims=True))
+        whole = xp.log(sum_over(xp, xp.exp(a), axes, keepdims=True))
     else:
         peak = _peak(xp, a, axes)
-        total = xp.log(xp.sum(xp.exp(a - peak), axis=axes, keepdims=True)) + peak
-    return cast(xp, xp.reshape(total, meta.shape), meta.dtype)
+        whole = xp.log(sum_over(xp, xp.exp(a - peak), axes, keepdims=True)) + peak
+    return cast(xp, xp.reshape(whole, meta.shape), meta.dtype)
 
 
 def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
@@ -97,13 +98,13 @@ def _softmax_op(
     )
 
 
-def _softmax(xp: Any, shifted: Any, axes: Sequence[int]) -> Any:
+def _softmax(xp: Any, shifted: Any, axes: tuple[int, ...]) -> Any:
     raised = xp.exp(shifted)
-    return raised / xp.sum(raised, axis=axes, keepdims=True)
+    return raised / sum_over(xp, raised, axes, keepdims=True)
 
 
-def _log_softmax(xp: Any, shifted: Any, axes: Sequence[int]) -> Any:
-    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axes, keepdims=True))
+def _log_softmax(xp: Any, shifted: Any, axes: tuple[int, ...]) -> Any:
+    return shifted - xp.log(sum_over(xp, xp.exp(shifted), axes, keepdims=True))
 
 
 def _softmax_vjp(grad: Any, result: Any, dim: int) -> Any:

@@ -12,6 +12,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops import expansions
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.kinds import require_floating, require_inexact
+from aotlite.ir.ops.long_sums import sum_over
 from aotlite.ir.ops.memory_format import image_like
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
@@ -67,9 +68,9 @@ def moments(xp: Any, a: Any, axes: Ints) -> tuple[Any, Any, Any]:
     """(a - mean, mean, biased variance) over these axes, which are kept."""
     # An array, not the bare number: the mean of nothing is nan, and a Python 0 would raise.
     count = xp.full((), sizes.numel([a.shape[axis] for axis in axes]), dtype=a.dtype)
-    mean = xp.divide(xp.sum(a, axis=axes, keepdims=True), count)
+    mean = xp.divide(sum_over(xp, a, axes, keepdims=True), count)
     centered = a - mean
-    return centered, mean, xp.divide(xp.sum(centered * centered, axis=axes, keepdims=True), count)
+    return centered, mean, xp.divide(sum_over(xp, centered * centered, axes, keepdims=True), count)
 
 
 def standard(xp: Any, a: Any, axes: Ints, eps: float) -> Any:
@@ -276,7 +277,7 @@ def _rms_norm_kernel(
 ) -> Any:
     a, axes = wide(xp, a, meta.dtype), tuple(range(-len(normalized_shape), 0))
     count = xp.full((), sizes.numel(normalized_shape), dtype=a.dtype)
-    squares = xp.divide(xp.sum(a * a, axis=axes, keepdims=True), count)
+    squares = xp.divide(sum_over(xp, a * a, axes, keepdims=True), count)
     scale = xp.reciprocal(xp.sqrt(squares + smallest(meta.dtype, eps)))
     return affine(xp, a * scale, weight, None, meta.dtype)
 

@@ -15,6 +15,7 @@ from aotlite.ir.ops.declare import pure, real_of
 from aotlite.ir.ops.expansions import dims_of, total
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg_forms import linalg_matrix_norm
+from aotlite.ir.ops.long_sums import sum_over
 from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.ops.reduce import Dims, kept, reduced, reduced_dims, refuse_empty
 
@@ -56,12 +57,12 @@ def _norm_kernel(
     if math.isinf(ord):
         extreme = xp.max if ord > 0 else xp.min
         return cast(xp, extreme(size, axis=axes, keepdims=keepdim), meta.dtype)
-    total = xp.sum(_powers(xp, size, ord), axis=axes, keepdims=keepdim)
+    whole = sum_over(xp, _powers(xp, size, ord), axes, keepdims=keepdim)
     if ord == 2:
-        total = xp.sqrt(total)
+        whole = xp.sqrt(whole)
     elif ord not in (0, 1):
-        total = total ** (1 / ord)
-    return cast(xp, total, meta.dtype)
+        whole = whole ** (1 / ord)
+    return cast(xp, whole, meta.dtype)
 
 
 def _powers(xp: Any, size: Any, ord: float) -> Any:

@@ -13,6 +13,7 @@ from aotlite.ir import dtypes, sizes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.ops.long_sums import is_in_parts
 from aotlite.ir.ops.precision import accumulator
 
 Dims = tuple[int, ...] | int | None
@@ -87,6 +88,21 @@ def namespaced(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None
             return None
         axes = reduced_dims(function, dim, len(self.shape))
         return function, {"axis": axes, "keepdims": keepdim}
+
+    return found
+
+
+def summing(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
+    """`namespaced` of a sum or mean; None of a long one, which a kernel adds up in parts."""
+    whole = namespaced(function)
+
+    def found(
+        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool, *rest: Any
+    ) -> tuple[str, dict[str, Any]] | None:
+        axes = reduced_dims(function, dim, len(self.shape))
+        if is_in_parts(self.shape, self.stride, axes):
+            return None
+        return whole(meta, self, dim, keepdim, *rest)
 
     return found
 

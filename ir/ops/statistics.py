@@ -12,6 +12,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure, real_of
 from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact
+from aotlite.ir.ops.long_sums import sum_over
 from aotlite.ir.ops.precision import cast, wide, widened
 from aotlite.ir.ops.reduce import Dims, count, kept, reduced, reduced_dims
 
@@ -27,11 +28,11 @@ def _variance(xp: Any, a: Any, dim: Dims, correction: Any, keepdim: bool) -> Any
     a = wide(xp, a, dtypes.from_numpy(a.dtype))
     # Floats, not integers, and the namespace's division: by 0 it is nan, of numbers it would raise.
     size = float(sizes.numel([a.shape[i] for i in axes]))
-    off = a - xp.divide(xp.sum(a, axis=axes, keepdims=True), size)
+    off = a - xp.divide(sum_over(xp, a, axes, keepdims=True), size)
     if off.dtype.kind == "c":
         off = xp.abs(off)
-    total = xp.sum(off * off, axis=axes, keepdims=keepdim)
-    return xp.divide(total, float(_degrees(size, correction)))
+    whole = sum_over(xp, off * off, axes, keepdims=keepdim)
+    return xp.divide(whole, float(_degrees(size, correction)))
 
 
 def _var_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any:

@@ -17,6 +17,7 @@ from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact, require_real
+from aotlite.ir.ops.long_sums import sum_over
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 from aotlite.ir.ops.reduce import (
@@ -27,6 +28,7 @@ from aotlite.ir.ops.reduce import (
     reduced_dims,
     spread,
     summed,
+    summing,
     total_loops,
 )
 
@@ -39,7 +41,7 @@ def _sum_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) -
 
 def _sum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
     axes = reduced_dims("sum", dim, len(a.shape))
-    return cast(xp, xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim), meta.dtype)
+    return cast(xp, sum_over(xp, wide(xp, a, meta.dtype), axes, keepdims=keepdim), meta.dtype)
 
 
 def _sum_loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, *_: Any) -> Any:
@@ -59,7 +61,7 @@ SUM: PureOp = pure(
     vjp={"self": lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim)},
     cost=Cost.REDUCTION,
     additive=True,
-    namespaced=namespaced("sum"),
+    namespaced=summing("sum"),
     loops=_sum_loops,
 )
 
@@ -71,15 +73,15 @@ def _mean_rule(self: TensorMeta, dim: Dims, keepdim: bool, dtype: DType | None) 
 
 def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, dtype: Any) -> Any:
     axes = reduced_dims("mean", dim, len(a.shape))
-    total = xp.sum(wide(xp, a, meta.dtype), axis=axes, keepdims=keepdim)
+    whole = sum_over(xp, wide(xp, a, meta.dtype), axes, keepdims=keepdim)
     # A float, not an integer: an empty mean is nan, and of numbers a division by 0 would raise.
     size = float(sizes.numel([a.shape[i] for i in axes]))
-    return cast(xp, xp.divide(total, size), meta.dtype)
+    return cast(xp, xp.divide(whole, size), meta.dtype)
 
 
 def _mean_namespaced(meta: TensorMeta, self: TensorMeta, *rest: Any) -> Any:
     """Not of nothing, which NumPy warns of in a way that cannot be turned off for one call."""
-    return None if self.numel == 0 else namespaced("mean")(meta, self, *rest)
+    return None if self.numel == 0 else summing("mean")(meta, self, *rest)
 
 
 def _mean_vjp(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
@@ -117,7 +119,7 @@ def _nansum_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool, 
     axes = reduced_dims("nansum", dim, len(a.shape))
     zero = xp.zeros((), dtype=a.dtype)
     a = wide(xp, xp.where(xp.isnan(a), zero, a), meta.dtype)
-    return cast(xp, xp.sum(a, axis=axes, keepdims=keepdim), meta.dtype)
+    return cast(xp, sum_over(xp, a, axes, keepdims=keepdim), meta.dtype)
 
 
 def _nansum_expanded(
