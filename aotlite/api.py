@@ -235,11 +235,12 @@ def compile(fn: Callable[..., Any], **options: Any) -> CompiledFunction: ...
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """A compiled form of `fn`: same values, gradients, writes, aliases and errors.
 
-    Options: `backend` ('reference', a Backend, or a function graph -> (arrays -> arrays)),
-    `partition` (a function graph -> Partition), `verify` (False, True: every stage's graph is also
-    run and
-    compared), `passes` (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a
-    folder for one file a stage). Usable as a decorator.
+    Options: `backend` ('auto', the default: C where a compiler works, else NumPy; 'cpu', 'loops',
+    'reference', a Backend, or a function graph -> (arrays -> arrays)), `wait` (False: calls run on
+    NumPy until the C compiler is done), `partition` ('default', 'min_cut', or a function graph ->
+    Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
+    (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
+    stage); all of them are in `aotlite.options`. Usable as a decorator.
 
     >>> import aotlite as al
     >>> @al.compile

@@ -117,7 +117,17 @@ def _cast(old: dtypes.DType, new: dtypes.DType, text: str) -> str:
         return f"({kind})(i32){text}"
     if old.is_floating_point and new is dtypes.uint32:
         return f"(u32)(i64){text}"
+    if old.is_floating_point and new is dtypes.uint64:
+        return _unsigned(old, text)
     return f"({kind}){text}"
+
+
+def _unsigned(old: dtypes.DType, text: str) -> str:
+    """A float as 64 bits without a sign: C says nothing of negative ones, and vector units differ
+    from scalar code. As NumPy has it, they wrap, and nan is 2^63."""
+    half = "0x1p63f" if value_type(old) == "f32" else "0x1p63"
+    high = f"((u64)(i64)({text} - {half}) ^ 1ull << 63)"
+    return f"{text} >= {half} ? {high} : (u64)(i64){text}"
 
 
 def through_integer(scalar: Scalar, text: str) -> str:

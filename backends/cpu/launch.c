@@ -2,6 +2,8 @@
    functions, all of its stable interface, come as pointers. Spec: specs/cpu_runtime.md.
    Read behind products.c and arenas.c. */
 
+#include <stdlib.h>
+
 typedef struct object object; /* PyObject */
 
 typedef struct al_python {
@@ -79,13 +81,8 @@ static int find_value(object *value, int64_t size, void **slot) {
     return 1;
 }
 
-/* A builtin function of Python's: `self` is an array of bytes that holds an al_call, `values` a list
-   with a value for each of its slots. Returns what `run` returned. */
-static object *launch(object *self, object *values) {
-    const al_call *call = (const al_call *)data_of(self);
-    if (python.list_size(values) != call->values)
-        return complain("launch: values are not a list, or not as many as the kernel has");
-    void *slots[call->values + call->constants + 1];
+/* Runs on a list with a value for each of the call's slots, in `slots` with room for all. */
+static object *launch_in(const al_call *call, object *values, void **slots) {
     for (int64_t i = 0; i < call->values; i++)
         if (!find_value(python.list_item(values, i), call->sizes[i], slots + i))
             return complain("launch: a value is of another type, expected an ndarray or a window "
@@ -94,6 +91,25 @@ static object *launch(object *self, object *values) {
     int code = run_call(call, slots);
     if (!call->brief) python.restore_thread(thread);
     return code == NO_MEMORY ? python.no_memory() : python.from_integer(code);
+}
+
+enum { FEW_SLOTS = 1 << 10 }; /* as many are on the stack, more are not */
+
+/* A builtin function of Python's: `self` is an array of bytes that holds an al_call, `values` a list
+   with a value for each of its slots. Returns what `run` returned. */
+static object *launch(object *self, object *values) {
+    const al_call *call = (const al_call *)data_of(self);
+    if (python.list_size(values) != call->values)
+        return complain("launch: values are not a list, or not as many as the kernel has");
+    int64_t count = call->values + call->constants + 1;
+    if (count <= FEW_SLOTS) {
+        void *few[count];
+        return launch_in(call, values, few);
+    }
+    void **many = malloc(count * sizeof *many);
+    object *result = many ? launch_in(call, values, many) : python.no_memory();
+    free(many);
+    return result;
 }
 
 typedef struct method { /* PyMethodDef */

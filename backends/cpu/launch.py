@@ -17,13 +17,10 @@ import numpy as np
 
 from aotlite.backends.cpu.runtime import Runtime, load_runtime
 from aotlite.backends.protocol import Window
-from aotlite.ir.errors import ArgumentError, BackendError
+from aotlite.ir.errors import BackendError
 
 Launch = Callable[[list[np.ndarray | Window]], int]
 """Takes an array or a window for each value slot; returns what `run` returned."""
-
-MOST_SLOTS = 1 << 14
-"""Slots are on the stack of the calling thread."""
 
 
 class _Call(ctypes.Structure):
@@ -92,9 +89,6 @@ def launcher(run: Any, signature: Signature) -> Launch:
     returns; it raises MemoryError where there is no scratch memory.
     """
     runtime = load_runtime()
-    count = len(signature.sizes) + len(signature.constants) + 1
-    if count > MOST_SLOTS:
-        raise ArgumentError(f"launcher: slots are {count}, expected at most {MOST_SLOTS}")
     call = _call(run, signature)
     make = _maker(runtime)
     return slow_launch(runtime, call) if make is None else make(call)

@@ -26,6 +26,8 @@ FUNCTION = 15.0
 FREE = frozenset(("const", "load", "axis", "name", "parameter", "bits"))
 MOST_BUFFERS = 24
 """Buffers that one kernel may load and store."""
+MOST_OPERATIONS = 512
+"""Simple operations of one kernel at each point: what C compilers need grows faster than these."""
 FEW_ROWS = 8
 """Fewer rows than these cannot keep the threads busy."""
 LONG_ROW = 1 << 14
@@ -100,4 +102,4 @@ def is_too_big(kernel: Kernel) -> bool:
     """Whether a kernel has more buffers than a core has streams, or very much to compute."""
     buffers = {value.args[0] for value in loads_of(kernel)}
     buffers |= {store.buffer for store in stores_of(kernel)}
-    return len(buffers) > MOST_BUFFERS
+    return len(buffers) > MOST_BUFFERS or operations(kernel) > MOST_OPERATIONS

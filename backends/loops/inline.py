@@ -14,7 +14,14 @@ import attrs
 
 from aotlite.backends.loops.affine import Bounds, Forms, Split, identity, solve, whole
 from aotlite.backends.loops.conditions import executed
-from aotlite.backends.loops.cost import FLOP, LONG_ROW, MOST_BUFFERS, operations, points
+from aotlite.backends.loops.cost import (
+    FLOP,
+    LONG_ROW,
+    MOST_BUFFERS,
+    MOST_OPERATIONS,
+    operations,
+    points,
+)
 from aotlite.backends.loops.expr import Affine, Scalar, const, walk, with_operands
 from aotlite.backends.loops.facts import facts
 from aotlite.backends.loops.order import ordered_kernel
@@ -84,6 +91,8 @@ class _Pull:
     """Of the kernel in the program."""
     streams: set[int]
     """The buffers that it loads so far."""
+    own: float
+    """Operations of the kernel itself."""
     operations: dict[int, float] = attrs.field(factory=dict)
     """Of what is written into it, by the buffer that it would have loaded."""
 
@@ -143,7 +152,8 @@ class _Inliner:
     def _pulled(self, kernel: Kernel, place: int) -> tuple[Kernel, dict[int, float]]:
         """The kernel with what is chosen written into it, and the operations of that by buffer."""
         while True:
-            pull = _Pull(place, {value.args[0] for value in loads_of(kernel)})
+            streams = {value.args[0] for value in loads_of(kernel)}
+            pull = _Pull(place, streams, operations(kernel))
             result = self._once(kernel, pull)
             if not isinstance(result, Split):
                 return result, pull.operations
@@ -185,6 +195,8 @@ class _Inliner:
             return const(0, value.dtype)
         found = self.chosen[value.args[0]]
         if len(pull.streams | found.loads) > MOST_BUFFERS:
+            return value
+        if pull.own + sum(pull.operations.values()) + found.operations > MOST_OPERATIONS:
             return value
         forms = _forms(value.args[1], inside, found, kernel.extents)
         if forms is None or isinstance(forms, Split):

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import aotlite as al
 from aotlite.backends.cpu.compilers import GCC_OPTIMIZE
 from aotlite.backends.cpu.emit import print_program
+from aotlite.backends.loops.backend import program_of
+from aotlite.backends.loops.cost import MOST_OPERATIONS, operations
 from aotlite.backends.loops.expr import Affine, Scalar, function, load
 from aotlite.backends.loops.functions import declared, find
+from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.program import Buffer, Kernel, Kind, Program, Store
 from aotlite.ir.dtypes import DTYPES
 from tests.backends.test_functions import EVERY
@@ -65,3 +69,19 @@ def test_a_function_of_what_does_not_change_is_compiled(op: str, tmp_path: Path)
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit),
     )
     assert 0 == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("op", ["sin", "exp"])
+def test_long_chains_of_functions_are_several_kernels(op: str) -> None:
+    """One kernel of all took gcc a time that grew faster than the chain: minutes, and gigabytes."""
+
+    def chained(x: al.Tensor) -> al.Tensor:
+        for _ in range(300):
+            x = getattr(al, op)(x) * 0.5 + 0.25
+        return x
+
+    x = al.linspace(-1, 1, 1000)
+    program = improved(program_of(al.capture(chained)(x)), threads=2)
+    kernels = [step for step in program.steps if type(step) is Kernel]
+    assert max(map(operations, kernels)) <= MOST_OPERATIONS
+    assert len(kernels) == -(-300 // (MOST_OPERATIONS // 17))

@@ -75,3 +75,15 @@ def test_a_float_of_an_integer_of_a_float(kind: str, between: str) -> None:
         expected = through(x)
     for e, f in zip(expected, al.compile(through, backend="cpu")(x), strict=True):
         assert np.asarray(e).tobytes() == np.asarray(f).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("count", [1, 64])
+def test_a_float_as_64_bits_without_a_sign(kind: str, count: int) -> None:
+    """C says nothing of negative ones: with vectors of AVX-512 all were 2^64 - 1."""
+    numbers = [-129.0, -1.0, -0.5, -0.0, 1.5, 2.0**40, 2.0**63, 1.5 * 2.0**63, 2.0**64, 1e30]
+    numbers += [-(2.0**40), -(2.0**63), -1e30, np.inf, -np.inf, np.nan]
+    x = al.tensor(numbers * count).to(getattr(al, kind))
+    expected = x.to(al.uint64)
+    found = al.compile(lambda x: x.to(al.uint64), backend="cpu")(x)
+    assert np.array_equal(np.asarray(expected), np.asarray(found))
