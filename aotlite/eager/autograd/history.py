@@ -15,7 +15,7 @@ from typing import Any
 
 from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
 from aotlite.eager.autograd.hooks import move_retained
-from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.leaf import AccumulateGrad, new_accumulator
 from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
 from aotlite.eager.autograd.shorter_chains import shorter
 from aotlite.eager.autograd.tape import OpNode, SliceAssign, new_node, plan_of
@@ -96,10 +96,7 @@ def twin_root(root: Root, node: TapeNode | None) -> Root:
 
 def accumulator(leaf: Tensor) -> AccumulateGrad:
     """The node that collects this leaf's gradient."""
-    node = leaf._accumulator
-    if node is None:
-        node = leaf._accumulator = AccumulateGrad(leaf)
-    return node
+    return leaf._accumulator or new_accumulator(leaf)
 
 
 def follow_leaf(tensor: Tensor) -> None:

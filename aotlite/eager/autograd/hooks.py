@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aotlite.eager.autograd.locks import gradient_lock
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
 
 if TYPE_CHECKING:
@@ -131,11 +132,12 @@ def _named(hook: Hook) -> str:
 
 def _retain(tensor: Tensor, grad: Any) -> None:
     """Adds a gradient to the `.grad` of a tensor that is no leaf (TEN-40)."""
-    before = tensor._grad
-    if before is None:
-        tensor._grad = grad.restride(grad.meta.as_contiguous().stride)
-    else:
-        tensor._grad = before + grad
+    with gradient_lock(tensor):
+        before = tensor._grad
+        if before is None:
+            tensor._grad = grad.restride(grad.meta.as_contiguous().stride)
+        else:
+            tensor._grad = before + grad
 
 
 def is_watched(tensor: Tensor) -> bool:

@@ -1,6 +1,6 @@
 """Where gradients end: the nodes that add them to the `.grad` of leaves, and when they are copied.
 
-Rules: TEN-24, TEN-29, TEN-41. Spec: `specs/autograd.md`.
+Rules: TEN-24, TEN-29, TEN-41, TEN-45. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.hooks import Hooks
+from aotlite.eager.autograd.locks import gradient_lock
 from aotlite.eager.autograd.node import LAST, Gradients, TapeNode, refuse_outside
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
@@ -73,6 +74,15 @@ class AccumulateGrad(TapeNode):
         return ()
 
 
+def new_accumulator(leaf: Tensor) -> AccumulateGrad:
+    """The node of a leaf that had none: one for all threads, hooks are on it (TEN-45)."""
+    with gradient_lock(leaf):
+        node = leaf._accumulator
+        if node is None:
+            node = leaf._accumulator = AccumulateGrad(leaf)
+        return node
+
+
 def collects(leaf: Tensor) -> bool:
     """Whether the leaf still requires grad: `requires_grad_(False)` may have come since."""
     return leaf._leaf or leaf._node is not None
@@ -89,12 +99,13 @@ def accumulate(leaf: Tensor, grads: Gradients) -> None:
             f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
             f"{leaf.meta}"
         )
-    if leaf._grad is None:
-        leaf._grad = _adopted(grads, leaf.meta)
-    elif STATE.grad_mode:
-        leaf._grad = leaf._grad + grads[0]
-    else:
-        leaf._grad.add_(grads[0])
+    with gradient_lock(leaf):
+        if leaf._grad is None:
+            leaf._grad = _adopted(grads, leaf.meta)
+        elif STATE.grad_mode:
+            leaf._grad = leaf._grad + grads[0]
+        else:
+            leaf._grad.add_(grads[0])
 
 
 def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:

@@ -12,6 +12,7 @@ from sys import getrefcount
 from typing import Any
 
 from aotlite.eager.autograd.leaf import AccumulateGrad, accumulate, is_whole
+from aotlite.eager.autograd.locks import gradient_lock
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_over
@@ -93,7 +94,8 @@ def collect(found: list[Any], leaves: Leaves) -> None:
             end = leaves[i]
             leaf = None if end is None or found[i] is None else end.leaf
             if leaf is not None and (leaf._leaf or leaf._node is not None):
-                _add(leaf, found, i)
+                with gradient_lock(leaf):
+                    _add(leaf, found, i)
     finally:
         STATE.grad_mode = mode
 
