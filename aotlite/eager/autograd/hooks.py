@@ -132,7 +132,7 @@ def _named(hook: Hook) -> str:
 
 def _retain(tensor: Tensor, grad: Any) -> None:
     """Adds a gradient to the `.grad` of a tensor that is no leaf (TEN-40)."""
-    with gradient_lock(tensor):
+    with gradient_lock():
         before = tensor._grad
         if before is None:
             tensor._grad = grad.restride(grad.meta.as_contiguous().stride)

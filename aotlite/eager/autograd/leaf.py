@@ -76,7 +76,7 @@ class AccumulateGrad(TapeNode):
 
 def new_accumulator(leaf: Tensor) -> AccumulateGrad:
     """The node of a leaf that had none: one for all threads, hooks are on it (TEN-45)."""
-    with gradient_lock(leaf):
+    with gradient_lock():
         node = leaf._accumulator
         if node is None:
             node = leaf._accumulator = AccumulateGrad(leaf)
@@ -99,7 +99,7 @@ def accumulate(leaf: Tensor, grads: Gradients) -> None:
             f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
             f"{leaf.meta}"
         )
-    with gradient_lock(leaf):
+    with gradient_lock():
         if leaf._grad is None:
             leaf._grad = _adopted(grads, leaf.meta)
         elif STATE.grad_mode:

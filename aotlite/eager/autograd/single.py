@@ -90,11 +90,11 @@ def collect(found: list[Any], leaves: Leaves) -> None:
     mode = STATE.grad_mode
     STATE.grad_mode = False
     try:
-        for i in range(len(leaves) - 1, -1, -1):  # as an engine does: the last edge first
-            end = leaves[i]
-            leaf = None if end is None or found[i] is None else end.leaf
-            if leaf is not None and (leaf._leaf or leaf._node is not None):
-                with gradient_lock(leaf):
+        with gradient_lock():
+            for i in range(len(leaves) - 1, -1, -1):  # as an engine does: the last edge first
+                end = leaves[i]
+                leaf = None if end is None or found[i] is None else end.leaf
+                if leaf is not None and (leaf._leaf or leaf._node is not None):
                     _add(leaf, found, i)
     finally:
         STATE.grad_mode = mode
