@@ -8,6 +8,7 @@ its name says. Files appear by renaming. How much there is, `trimming` counts an
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import AbstractContextManager, suppress
 
 try:  # as `random` does: hashlib would load all of OpenSSL, 3 ms of a first call
@@ -111,6 +112,8 @@ def _is_sound(path: str) -> bool:
     try:
         with open(path, "rb", opener=_opened) as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):  # a pipe, say, of which no end is to be read
+                return False
             if status.st_uid != os.geteuid() or status.st_mode & OTHERS:
                 return False
             return _checksum(os.path.basename(path)) == sha256(file.read()).hexdigest()
@@ -119,7 +122,7 @@ def _is_sound(path: str) -> bool:
 
 
 def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _written(folder: str, data: bytes) -> str:

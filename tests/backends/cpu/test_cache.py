@@ -94,6 +94,20 @@ def test_what_was_damaged_is_not_found_and_is_replaced(entries, damage):
         assert path == keep(entries, KEY) == Path(entries.find(KEY))
 
 
+def test_nobody_waits_for_what_a_pipe_gives(entries):
+    """CC-14: it lies where a file should, and nobody writes to it."""
+    path = keep(entries, KEY)
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+    def find():
+        signal.alarm(10)
+        assert entries.find(KEY) is None
+
+    in_child(find)
+    assert path == keep(entries, KEY) == Path(entries.find(KEY))
+
+
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_a_file_that_others_can_write_is_not_found(entries, mode):
     path = keep(entries, KEY)
