@@ -76,10 +76,14 @@ def tell_once(text: str, more: str = "") -> bool:
 
 
 def _depth() -> int:
-    """How many frames, from the caller's on, are aotlite's; 0 where all are, as in a thread."""
+    """How many frames, from the caller's on, are aotlite's; 0 where all are, as in a thread.
+
+    What was written at run time belongs to no module, and its file is called `<aotlite ...>`.
+    """
     import traceback
 
     for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
-        if not frame.f_globals.get("__name__", "").startswith("aotlite."):
+        is_ours = frame.f_globals.get("__name__", "").startswith("aotlite.")
+        if not is_ours and not frame.f_code.co_filename.startswith("<aotlite "):
             return depth
     return 0

@@ -173,3 +173,11 @@ def test_the_user_is_told_once_at_the_place_that_called(cache):
     with pytest.warns(RuntimeWarning) as caught:
         tell_once("another thing")
     assert __file__ == caught[0].filename
+
+
+def test_the_place_that_called_is_none_that_was_written_at_run_time(cache):
+    scope = {"tell_once": tell_once}
+    exec(compile("def run(): tell_once('a third thing')", "<aotlite f 1>", "exec"), scope)
+    with pytest.warns(RuntimeWarning) as caught:
+        scope["run"]()
+    assert __file__ == caught[0].filename

@@ -203,3 +203,16 @@ def test_a_file_stays_only_where_a_warning_names_it(compiler: Any, texts: Any) -
     kept = texts()
     assert 2 == len(told) == len(kept)
     assert all(any(path in text for text in told) for path in kept)
+
+
+@compiles
+def test_who_does_not_wait_is_told_at_the_line_that_calls(compiler: Any, texts: Any) -> None:
+    """And not at one of the functions that are written at run time."""
+    compiler('echo "f.c:1: error: no good"; exit 3')
+    compiled = al.compile(halved, backend="auto", wait=False)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        compiled(al.ones(3))
+        in_background(int).result(60)
+        compiled(al.ones(3))
+    assert [__file__] == [each.filename for each in said]
