@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -18,6 +17,7 @@ import optree
 from aotlite.calls import Call, call_of, results_for_caller
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, GuardError, UnsupportedError, noted
+from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
@@ -41,7 +41,7 @@ class CompiledFunction:
         self._runs: tuple[Callable[[Any], Any], ...] = ()
         """The entries for positional arguments that are tensors and numbers as they stand."""
         self._forms: dict[Any, list[Compiled]] = {}
-        self._lock = threading.RLock()
+        self._lock = lock()
         self._name = getattr(function, "__name__", type(function).__name__)
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
@@ -90,16 +90,19 @@ class CompiledFunction:
             if len(self.entries) >= self.options.recompile_limit:
                 raise self._too_many(call)
             compiled = self._compile(call)
-            self.entries.append(compiled)
-            self._forms.setdefault(call.form, []).append(compiled)
-            if call.is_flat and self.options.fast_paths:
-                self._runs = (*self._runs, compiled.entry.call)
+            of_form = self._forms.setdefault(call.form, [])
+            with UNFORKED:
+                self.entries.append(compiled)
+                of_form.append(compiled)
+                if call.is_flat and self.options.fast_paths:
+                    self._runs = (*self._runs, compiled.entry.call)
             return compiled
 
     def _remove(self, compiled: Compiled, call: Call) -> None:
-        with self._lock:
+        of_form = self._forms[call.form]
+        with self._lock, UNFORKED:
             self.entries.remove(compiled)
-            self._forms[call.form].remove(compiled)
+            of_form.remove(compiled)
             self._runs = tuple(run for run in self._runs if run is not compiled.entry.call)
 
     def _compile(self, call: Call) -> Compiled:

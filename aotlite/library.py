@@ -6,7 +6,6 @@ autograd, capture, printed graphs and the partitioner's view. Spec: `specs/op_de
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.forks import lock
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, Op, PureOp
 from aotlite.ir.operand import Operand, install_method
@@ -29,7 +29,7 @@ _RESULTS: Mapping[str, Callable[[DType], DType]] = {
     "bool": declare.to_bool,
     "real": declare.real_of,
 }
-_LOCK = threading.Lock()
+_LOCK = lock()
 
 
 def register_op(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ import numpy as np
 from aotlite.ir.arrays import copied
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node, output_node
 from aotlite.ir.interpreter import ArrayValue, Interpreter, array_value, call_arrays
 from aotlite.ir.meta import TensorMeta

@@ -7,17 +7,22 @@ and one that grows faster than the graph.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from aotlite.ir.forks import Blocks
+
+_ran: list[bool] = []
+"""Whether the collector was to run when the first block was entered."""
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """A block in which no cyclic garbage is collected."""
-    was = gc.isenabled()
+def _pause() -> None:
+    _ran[:] = [gc.isenabled()]
     gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
+
+
+def _go_on() -> None:
+    if _ran == [True]:
+        gc.enable()
+
+
+collector_paused = Blocks(_pause, _go_on).entered
+"""A block in which no cyclic garbage is collected, in no thread until the last one is left."""

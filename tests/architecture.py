@@ -17,6 +17,8 @@ MAY_IMPORT = {
     "aotlite.backends": ("aotlite.ir", "aotlite.backends"),
 }
 FOLDER_NAMES = ("ir", "backends")
+HOLD_LOCKS_OF_THEIR_OWN = ("aotlite.ir.forks", "aotlite.backends.cpu.processes", "aotlite.testing")
+"""Where a lock of Python's own is made: one that a fork waits for, or that no child takes over."""
 STAGE = re.compile(r"aotlite\.stages\.s\d+_")
 # In two parts, so that this file does not contain what it looks for.
 UNFINISHED = re.compile("TO" + r"DO\b|\bFIX" + "ME")
@@ -71,6 +73,22 @@ def outside_functions(source: str) -> str:
         if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
     ]
     return "\n".join(map(ast.unparse, kept))
+
+
+def makes_a_lock(module: str, source: str) -> Iterator[str]:
+    """Locks that a forked child would find held by threads that it does not have."""
+    if any(is_within(module, each) for each in HOLD_LOCKS_OF_THEIR_OWN):
+        return
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case (
+                ast.Call(func=ast.Attribute(attr="Lock" | "RLock" | "Condition"))
+                | ast.keyword(value=ast.Attribute(attr="Lock" | "RLock" | "Condition"))
+            ):
+                yield f"{module}:{node.lineno}: makes a lock, expected aotlite.ir.forks.lock()"
+            case ast.ImportFrom(module="functools", names=names):
+                if any(alias.name == "cached_property" for alias in names):
+                    yield f"{module}:{node.lineno}: expected aotlite.ir.forks.cached_property"
 
 
 def hides_comparisons(module: str, source: str) -> Iterator[str]:

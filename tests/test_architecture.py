@@ -34,6 +34,7 @@ MODULE_RULES = {
     architecture.imports_another_stage: ["aotlite"],
     architecture.imports_by_folder_name: [*PACKAGES, "tests", "tools", "examples", "benchmarks"],
     architecture.imports_torch: PACKAGES,
+    architecture.makes_a_lock: PACKAGES,
     architecture.hides_comparisons: ["tests"],
     architecture.reads_another_variable: PACKAGES,
 }
@@ -125,6 +126,19 @@ def test_import_of_the_own_stage_is_accepted(module, source):
 @pytest.mark.parametrize("source", ["import ir", "import ir.op", "from backends import cpu"])
 def test_import_by_folder_name_is_found(source):
     assert 1 == len(list(architecture.imports_by_folder_name("tests.test_x", source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "_lock = threading.Lock()",
+        "x = attrs.field(factory=threading.RLock)",
+        "from functools import cached_property, partial",
+    ],
+)
+def test_lock_that_a_forked_child_would_find_held_is_found(source):
+    assert 1 == len(list(architecture.makes_a_lock("aotlite.ir.x", source)))
+    assert [] == list(architecture.makes_a_lock("aotlite.ir.forks", source))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import numpy as np
 
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.forks import Blocks
 
 Place = tuple[int, str]
 """The id of an Observed and the name of an attribute of it."""
@@ -53,28 +54,18 @@ class _Mode(threading.local):
 
 
 _MODE = _Mode()
-_LOCK = threading.Lock()
-_observers = 0
 
 
-@contextmanager
-def observing() -> Iterator[None]:
-    """Reads of any Observed go through `_read` until the last block of any thread is left."""
-    _count(1)
-    try:
-        yield
-    finally:
-        _count(-1)
+def _observe() -> None:
+    Observed.__getattribute__ = _read  # type: ignore[method-assign, assignment]
 
 
-def _count(change: int) -> None:
-    global _observers
-    with _LOCK:
-        before, _observers = _observers, _observers + change
-        if before == 0:
-            Observed.__getattribute__ = _read  # type: ignore[method-assign, assignment]
-        elif _observers == 0:
-            del Observed.__getattribute__
+def _observe_no_more() -> None:
+    del Observed.__getattribute__
+
+
+observing = Blocks(_observe, _observe_no_more).entered
+"""A block in which reads of any Observed go through `_read`, until the last thread's is left."""
 
 
 @contextmanager

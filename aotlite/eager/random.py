@@ -15,6 +15,7 @@ import attrs
 from aotlite.eager.state import STATE
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import ArgumentError, DeviceError
+from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp
 
 State = tuple[int, int]
@@ -33,7 +34,7 @@ class Generator:
     device: Device | str = attrs.field(default=CPU, repr=False, eq=False)
     seed: int = attrs.field(default=0, kw_only=True)
     offset: int = attrs.field(default=0, kw_only=True)
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, repr=False, eq=False, init=False)
+    _lock: threading.RLock = attrs.field(factory=lock, repr=False, eq=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.device, str):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,6 +17,7 @@ from aotlite.eager.autograd.history import CreationKind, Root
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta

@@ -6,10 +6,9 @@ Shared by partitioners. Values are numbered as they stand in the graph; each lis
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import attrs
 
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.op import Cost
 from aotlite.ir.ops.structure import GETITEM

@@ -22,6 +22,7 @@ from aotlite.eager.state import STATE, Watch
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
 from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -36,6 +37,8 @@ from aotlite.stages.s10_source import MANY, Source, listed
 Absent = frozenset[ResultRole]
 """Results to which no gradient arrives in a backward."""
 NOTHING_ABSENT: Absent = frozenset()
+_LOCKS = [lock() for _ in range(64)]
+"""For nodes that read what is lent, one for many of them: one for each is dear to make."""
 
 
 @attrs.frozen(eq=False)
@@ -127,7 +130,7 @@ class CompiledBackward(TapeNode):
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
         if plan.lent:
-            self._lock = threading.RLock()
+            self._lock = _LOCKS[self.sequence % len(_LOCKS)]
         if STATE.watch is not None:
             self._note(STATE.watch)
 
@@ -299,7 +302,7 @@ class Variants:
         """The one for all tangents."""
         self._lower = lower
         self._made: dict[Absent, Step] = {}
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def step(self, absent: Absent, plan: BackwardPlan) -> Step:
         """The function that takes a node and gradients, of which those are None."""
@@ -312,8 +315,9 @@ class Variants:
                         graph = without_tangents(graph, absent, self.arrivals)
                     writer = _Writer(plan, absent, graph, self._lower(graph))
                     step, source = writer.function()
-                    self.sources.append(source)
-                    self._made[absent] = step
+                    with UNFORKED:
+                        self.sources.append(source)
+                        self._made[absent] = step
                 step = self._made[absent]
             if not absent:
                 self.whole = step

@@ -8,11 +8,10 @@ Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import attrs
 
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.stages.costs import Costs, computed_forward, costs_of
 from aotlite.stages.networks import (

@@ -12,13 +12,14 @@ import math
 import mmap
 import os
 import sys
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
+
+from aotlite.ir.forks import lock
 
 SMALLEST = 1 << 17
 """Bytes from which results are recycled; `malloc` keeps smaller ones warm itself."""
@@ -37,7 +38,7 @@ class Recycler:
         self.limit = limit
         self._blocks: OrderedDict[int, deque[mmap.mmap]] = OrderedDict()
         # A thread may come here again in a finalizer that runs while it is here.
-        self._lock = threading.RLock()
+        self._lock = lock()
 
     def allocator(self, shape: tuple[int, ...], dtype: np.dtype) -> Callable[[], np.ndarray]:
         """A function that returns a new C-contiguous array, whose values are undefined."""

@@ -7,12 +7,13 @@ Part of `specs/cpu_toolchain.md`.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from aotlite.ir.forks import lock
 
 T = TypeVar("T")
 
@@ -29,20 +30,15 @@ class Once(Generic[T]):
 
     def __init__(self) -> None:
         self._values: dict[Hashable, T] = {}
-        self._free_locks()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._free_locks)
-
-    def _free_locks(self) -> None:
-        self._lock = threading.Lock()
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._lock = lock()
+        self._making: dict[Hashable, threading.RLock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made where there is none. `make` must not ask for the same key."""
         if key in self._values:
             return self._values[key]
         with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
+            making = self._making.setdefault(key, lock())
         with making:
             if key not in self._values:
                 self._values[key] = make()

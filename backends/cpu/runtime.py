@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from functools import cache
 from importlib.resources import files
 
@@ -21,6 +20,7 @@ from aotlite.backends.cpu.blas import Blas, find_blas
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.memory import physical_memory
 from aotlite.ir.errors import ArgumentError, BackendError
+from aotlite.ir.forks import lock
 
 MOST_THREADS = 256
 _PARTS = ("runtime.c", "products.c", "arenas.c", "entries.c", "launch.c")
@@ -79,7 +79,7 @@ def _text(name: str) -> str:
     return files("aotlite.backends.cpu").joinpath(name).read_text("utf-8")
 
 
-_lock = threading.Lock()
+_lock = lock()
 _loaded: list[Runtime] = []
 _threads: list[int] = []
 

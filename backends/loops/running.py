@@ -8,7 +8,7 @@ Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -20,6 +20,7 @@ from aotlite.backends.loops.program import Buffer, Kind, Placed, Program, slots
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.errors import GraphError
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
 from aotlite.ir.meta import TensorMeta

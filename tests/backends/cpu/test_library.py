@@ -10,12 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import library, processes, store
+from aotlite.backends.cpu import library, processes, runtime, store
 from aotlite.backends.cpu.library import load, load_c
 from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
 from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import DOUBLE, GCC, compiled, compiles, ended, in_child, start
+from tests.forked import held_up, in_forked
 
 pytestmark = compiles
 
@@ -164,6 +165,20 @@ def test_a_forked_child_loads_although_another_thread_was_loading(cache, compile
 
     in_child(load_in_child)
     thread.join()
+
+
+def test_a_forked_child_loads_the_runtime_although_another_thread_was_loading(monkeypatch):
+    """CC-20: the lock of that thread is free in the child, which loads it anew."""
+    halts = []
+    monkeypatch.setattr(runtime, "_loaded", [])
+    monkeypatch.setattr(runtime, "_load", lambda: halts[0].here())
+
+    def load_slowly(halt):
+        halts.append(halt)
+        runtime.load_runtime()
+
+    with held_up(load_slowly):
+        in_forked(runtime.load_runtime)
 
 
 def test_a_text_that_does_not_compile_is_compiled_once(cache, compiler):
