@@ -5,10 +5,11 @@ Rules: TEN-45. Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-import os
 import threading
 
-_lock = threading.RLock()
+from aotlite.ir.forks import lock
+
+_lock = lock()
 
 
 def gradient_lock() -> threading.RLock:
@@ -17,13 +18,3 @@ def gradient_lock() -> threading.RLock:
     No hook runs under it.
     """
     return _lock
-
-
-def _renew() -> None:
-    """A child process has none of the threads that may hold the lock."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
