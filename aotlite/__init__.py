@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aotlite import partition as partition
     from aotlite import random as random
     from aotlite import stages as stages
+    from aotlite import subclasses as subclasses
     from aotlite import testing as testing
     from aotlite.aot import aot_function as aot_function
     from aotlite.aot import aot_module as aot_module
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import LinAlgError as LinAlgError
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
     from aotlite.ir.errors import ShapeError as ShapeError
+    from aotlite.ir.errors import SubclassError as SubclassError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
     from aotlite.ir.limits import finfo as finfo
     from aotlite.ir.limits import iinfo as iinfo
@@ -170,7 +172,7 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
-            ShapeError UnsupportedError
+            ShapeError SubclassError UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """
@@ -186,7 +188,7 @@ _LAZY: dict[str, str] = {
 _SUBMODULES = frozenset(
     """
     autograd backends compilers data decompositions inspect ir linalg nn ops optim partition
-    random stages testing
+    random stages subclasses testing
     """.split()
 )
 

@@ -15,7 +15,7 @@ import optree
 
 from aotlite.eager.functions import from_numpy
 from aotlite.eager.observed import Observed
-from aotlite.eager.storage import Storage, no_data
+from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.stages.leaves import check_leaf
 from aotlite.trees import dict_orders, flattened
@@ -58,7 +58,7 @@ class Call:
         for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):
                 if leaf.storage.buffer is None:
-                    raise no_data("compile")
+                    raise leaf.storage.no_data("compile")
                 found.append((index, leaf))
             elif not isinstance(leaf, Observed):
                 check_leaf(leaf, self._path(index))

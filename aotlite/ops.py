@@ -10,25 +10,13 @@ On values of a graph that is being made (in a pass, a decomposition) they emit n
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.dispatch import dispatch
-from aotlite.ir.builder import Proxy
-from aotlite.ir.op import Op
-from aotlite.ir.source import OpNamespace
-
-
-def _call(op: Op, args: tuple[Any, ...]) -> Any:
-    for value in op.operands(args):
-        if type(value) is Proxy:
-            return value.builder.call(op, args)
-    return dispatch(op, args)
-
-
-_NAMESPACE = OpNamespace(_call)
+import aotlite.eager.dispatch  # noqa: F401  (runs what is called)
+from aotlite.eager.op_functions import FUNCTIONS
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """The op of this name as a function. Raises ArgumentError with near names."""
     if name.startswith("__"):
         raise AttributeError(name)
-    function: Callable[..., Any] = getattr(_NAMESPACE, name)
+    function: Callable[..., Any] = getattr(FUNCTIONS, name)
     return function

@@ -24,6 +24,7 @@ __all__ = [
     "LinAlgError",
     "MissingExtraError",
     "ShapeError",
+    "SubclassError",
     "UnsupportedError",
     "noted",
 ]
@@ -59,6 +60,10 @@ class AutogradError(AotliteError, RuntimeError):
 
 class UnsupportedError(AotliteError, RuntimeError):
     """A program that is legal, and that aotlite does not take."""
+
+
+class SubclassError(AotliteError, TypeError):
+    """A wrapper subclass breaks the protocol by which it is taken apart and put together."""
 
 
 class DeviceError(AotliteError, RuntimeError):

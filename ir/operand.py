@@ -43,6 +43,10 @@ class Operand:
         """`_do` for arguments that are canonical already."""
         return self._apply(OPS[name], (self, *args))
 
+    def _filled(self, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
+        """New memory that holds a number, as `*_like` and `new_*` give it."""
+        return self._apply(OPS["full"], (size, value, dtype, device))
+
     # --- geometry
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import enum
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import attrs
 
@@ -167,6 +167,20 @@ class Schema:
                 value = converted
             bound.append(value)
         return tuple(bound)
+
+    def given(self, bound: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Canonical arguments as a call writes them: by position, and what has to be named by name;
+        named ones that are the default are left out.
+
+        >>> schema = parse_schema("roll(int[] shifts, int dim=0, *, float by=1.0) -> Tensor")
+        >>> schema.given(((3,), 0, 2.0)), schema.given(((3,), 0, 1.0))
+        ((((3,), 0), {'by': 2.0}), (((3,), 0), {}))
+        """
+        count = self._positional
+        if len(bound) == count:
+            return bound, {}
+        pairs = zip(self.parameters[count:], bound[count:], strict=True)
+        return bound[:count], {p.name: v for p, v in pairs if v != p.default}
 
     def _arranged(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]

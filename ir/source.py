@@ -74,6 +74,7 @@ class OpNamespace:
 
         function.__name__ = function.__qualname__ = name
         function.__doc__ = str(op.schema)
+        function.op = op  # type: ignore[attr-defined]
         setattr(self, name, function)
         return function
 

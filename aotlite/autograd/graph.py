@@ -87,6 +87,6 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
     if recorder is not None:
         raise recorder.refuse("increment_version", "call it outside the compiled function")
     for each in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        if each.storage.buffer is None:
+        if each.storage.capture is not None:
             raise no_data("increment_version")
         each.storage.version += 1

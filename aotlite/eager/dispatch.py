@@ -20,17 +20,24 @@ from aotlite.eager.autograd.history import (
     rewrite,
     root_of,
 )
-from aotlite.eager.pure import fakes, note_origin, run_data, run_kernel, run_pure, write_result
+from aotlite.eager.pure import (
+    check_result,
+    fakes,
+    note_origin,
+    run_data,
+    run_kernel,
+    run_pure,
+    write_result,
+)
 from aotlite.eager.random import GENERATOR
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.eager.wrapped import kinds_among, run_wrapped
 from aotlite.ir.errors import (
     AliasError,
     ArgumentError,
-    DTypeError,
     ShapeError,
     noted,
 )
@@ -63,6 +70,10 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
     recorder = STATE.recorder
     handler = _HANDLERS[type(op)]
     if recorder is None:
+        if STATE.wrappers:
+            kinds = kinds_among(args)
+            if kinds:
+                return run_wrapped(op, args, kinds)
         return handler(op, args, None)
     for value in args:
         if isinstance(value, Tensor):
@@ -76,6 +87,9 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
 
 def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
     """The result on arguments of which some may come from outside the capture."""
+    if STATE.wrappers and kinds_among(args):
+        names = " and ".join([cls.__name__ for cls in kinds_among(args)])
+        raise recorder.refuse(f"an op on {names}", "call the function without compiling it")
     result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
     # A write returns the object it was asked to write, which may stand outside the capture.
     return args[0] if op.writes or type(op) is GeometryOp else result
@@ -165,7 +179,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
     key = functional.key(args)
     result: TensorMeta = functional.results.get(key) or functional.result_for(key)
     if result is not target.meta:
-        _check_result(op, target.meta, result)
+        check_result(op, target.meta, result)
     others = [a for a in args if isinstance(a, Tensor) and a is not target]
     if op.lists:
         others += [t for i in op.lists for t in args[i] if t is not None]
@@ -200,20 +214,6 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
 def _is_plain(tensor: Tensor) -> bool:
     """Whether there is no history to look at."""
     return tensor.facts is tensor.meta
-
-
-def _check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:
-    """TEN-9: the destination keeps its shape and dtype."""
-    if result.shape != target.shape:
-        raise ShapeError(
-            f"{op.name}: the destination has shape {target.shape}, expected {result.shape}, the "
-            "shape of the result"
-        )
-    if not op.overwrites and not can_cast_in_place(result.dtype, target.dtype):
-        raise DTypeError(
-            f"{op.name}: the destination has dtype {target.dtype}, expected one that takes a "
-            f"result of {result.dtype}"
-        )
 
 
 def _check_memory(

@@ -17,7 +17,6 @@ import attrs
 from aotlite.eager.autograd.chain import overlaps_itself
 from aotlite.eager.autograd.history import CreationKind, is_leaf_family, is_stale, root_of
 from aotlite.eager.autograd.hooks import is_watched
-from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
 
@@ -132,7 +131,7 @@ def facts_of(tensor: Tensor) -> Facts | TensorMeta:
 
 def _found(tensor: Tensor) -> Facts | TensorMeta:
     if tensor.storage.buffer is None:
-        raise no_data("compile")
+        raise tensor.storage.no_data("compile")
     requires_grad = tensor.requires_grad_outside()
     kind = tensor._kind
     inference = type(tensor.storage.version) is not int

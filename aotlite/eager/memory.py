@@ -14,6 +14,7 @@ from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper, refuse_form
 from aotlite.ir import layout
 from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.dtypes import uint8
@@ -49,6 +50,8 @@ def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Ten
         tensor = recorder.here(tensor)
     bound: Any = _RESIZE.bind((tensor, size), {"memory_format": memory_format})
     size = bound[1]
+    if is_wrapper(tensor):
+        raise refuse_form("resize_", tensor, "Make a new one of resized inner tensors")
     if any(n < 0 for n in size):
         raise ShapeError(f"resize_: size is {size}, expected no negative number")
     if tensor.requires_grad:
@@ -170,6 +173,9 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
     if recorder is not None:
         _record_put(recorder, recorder.here(tensor), source, args)
         return tensor
+    for each in (tensor, source):
+        if is_wrapper(each):
+            raise refuse_form("set_", each, "Set its inner tensors, or make a new one")
     window = _window_of(tensor, source, args)
     if tensor.storage.buffer is None or window.storage.buffer is None:
         raise no_data("set_")

@@ -17,9 +17,10 @@ from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import DeviceError
+from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.errors import DeviceError, DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta
-from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, Op, PureOp, Vjp
+from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, Op, PureOp, Vjp
 from aotlite.ir.ops.create import COPY
 from aotlite.ir.ops.declare import is_plain_call
 
@@ -41,7 +42,7 @@ def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
         out = Tensor(Storage(None, capture=recorder), meta)
         out.value = recorder.record(op, args, meta)
     if op.vjp is not None and STATE.grad_mode:
-        _link(op, op.vjp, args, key, out)
+        link_result(op, op.vjp, args, key, out)
     return out
 
 
@@ -73,7 +74,7 @@ def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tenso
     else:
         out = Tensor(Storage(adopt(array, meta)), meta)
     if not plain and op.vjp is not None and STATE.grad_mode:
-        _link(op, op.vjp, args, key, out)
+        link_result(op, op.vjp, args, key, out)
     return out
 
 
@@ -104,7 +105,7 @@ def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
     return compute, count
 
 
-def _link(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor) -> None:
+def link_result(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor) -> None:
     """Gives the result its tape node, if an operand requires grad."""
     node = _tape_node(op, vjp, args, key)
     if node is None:
@@ -128,11 +129,21 @@ def _pure_of_several(
         outs = _computed(op, args, metas)
     else:
         outs = fakes(recorder, recorder.record(op, args, metas), metas)
-    node = None if op.vjp is None or not STATE.grad_mode else _tape_node(op, op.vjp, args, key)
+    if op.vjp is not None and STATE.grad_mode:
+        node = link_results(op, op.vjp, args, key, outs, metas)
+        if node is not None:
+            note_origin(node, outs[0].value, recorder)
+    return outs
+
+
+def link_results(
+    op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any, outs: Any, metas: Any
+) -> TapeNode | None:
+    """Gives the results their tape node, if an operand requires grad."""
+    node = _tape_node(op, vjp, args, key)
     if node is not None:
         _link_each(node, outs, metas)
-        note_origin(node, outs[0].value, recorder)
-    return outs
+    return node
 
 
 def _link_each(node: OpNode, outs: tuple[Tensor, ...], metas: Any) -> None:
@@ -157,11 +168,8 @@ def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
     results = (found,) if single else found
     metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
     outs = _adopted(results, metas, arrays)
-    node = None
     if op.vjp is not None and STATE.grad_mode:
-        node = _tape_node(op, op.vjp, args, op.key(args))
-    if node is not None:
-        _link_each(node, outs, metas[0] if single else metas)
+        link_results(op, op.vjp, args, op.key(args), outs, metas[0] if single else metas)
     return outs[0] if single else outs
 
 
@@ -261,3 +269,17 @@ def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple
     else:
         _, compute, _, count = shortcut
     arrays.copy(args[0].array, compute(*_operands(op, args[:count], arrays)))
+
+
+def check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:
+    """TEN-9: the destination keeps its shape and dtype."""
+    if result.shape != target.shape:
+        raise ShapeError(
+            f"{op.name}: the destination has shape {target.shape}, expected {result.shape}, the "
+            "shape of the result"
+        )
+    if not op.overwrites and not can_cast_in_place(result.dtype, target.dtype):
+        raise DTypeError(
+            f"{op.name}: the destination has dtype {target.dtype}, expected one that takes a "
+            f"result of {result.dtype}"
+        )

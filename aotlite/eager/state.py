@@ -27,6 +27,8 @@ class State(threading.local):
     grad_mode: bool | None = True
     """None, which counts as off, in inference mode: results are inference tensors (TEN-22)."""
     recorder: Recorder | None = None
+    wrappers: bool = False
+    """Whether any wrapper was ever made, in any thread: else no operand is one."""
     watch: Watch | None = None
     """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
 

@@ -97,17 +97,21 @@ class Storage:
         memo[id(self)] = twin = Storage(self.buffer.copy())  # copies can be written
         return twin
 
+    def no_data(self, what: str) -> Exception:
+        """The error for asking for bytes that are not there."""
+        return no_data(what)
+
     def nbytes(self) -> int:
         """Bytes of the whole memory."""
         if self.buffer is None:
-            raise no_data("nbytes")
+            raise self.no_data("nbytes")
         size: int = self.buffer.nbytes
         return size
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
         if self.buffer is None:
-            raise no_data("data_ptr")
+            raise self.no_data("data_ptr")
         for interface in ("__array_interface__", "__cuda_array_interface__"):
             found = getattr(self.buffer, interface, None)
             if found is not None:

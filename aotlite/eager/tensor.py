@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.face import Differentiable, _here
 from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage, no_data
+from aotlite.eager.storage import Storage
 from aotlite.ir.composite import gathered
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
 from aotlite.ir.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
@@ -58,6 +59,9 @@ class Tensor(Differentiable):
         "value",
     )
 
+    __tensor_dispatch__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses: `(func, types, args, kwargs)` gives what an op gives (SUB-23)."""
+
     storage: Storage
     meta: TensorMeta
     offset: int
@@ -97,6 +101,27 @@ class Tensor(Differentiable):
         self._grad = None
         self._accumulator = None
 
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: type[Any], size: Any, strides: Any = None, **how: Any
+    ) -> Any:
+        """An instance of a wrapper class, for its `__new__`: outer geometry, and no memory.
+
+        `how`: dtype, device, requires_grad. Raises SubclassError (SUB-1).
+        """
+        return _wrappers().make_wrapper_subclass(cls, size, strides, **how)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """What makes instances of a wrapper class is its `__new__`, whose arguments are its own."""
+        super().__init_subclass__(**kwargs)
+        if cls.__tensor_dispatch__ is not None and cls.__init__ is Tensor.__init__:
+            cls.__init__ = _made_by_new  # type: ignore[method-assign]
+
+    def _filled(self, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
+        if self.__tensor_dispatch__ is not None and size == self.shape:
+            return _wrappers().filled(self, value, dtype)
+        return super()._filled(size, value, dtype, device)
+
     # --- data
     @property
     def array(self) -> Any:
@@ -105,7 +130,7 @@ class Tensor(Differentiable):
         if array is None:
             buffer = self.storage.buffer
             if buffer is None:
-                raise no_data("array")
+                raise self.storage.no_data("array")
             meta = self.meta
             array = self._array = meta.device.arrays.strided(
                 buffer, meta.dtype, meta.shape, meta.stride, self.offset
@@ -301,6 +326,8 @@ class Tensor(Differentiable):
         return self._do("copy_", src)
 
     def __repr__(self) -> str:
+        if self.__tensor_dispatch__ is not None:
+            return _wrappers().shown(self)
         if self.storage.buffer is None:
             return f"Tensor({self.meta}, captured)"
         array = self.array
@@ -334,6 +361,8 @@ class Tensor(Differentiable):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
+        if self.__tensor_dispatch__ is not None:
+            return _wrappers().copied(self, memo)
         if self.storage.buffer is None:
             twin = self.detach().clone()
         else:  # tensors that share memory share their copies' memory
@@ -437,6 +466,16 @@ def tensors_over(
     return made
 
 
+def _made_by_new(self: Tensor, *args: Any, **kwargs: Any) -> None:
+    """The `__init__` of wrapper classes that have none."""
+
+
+def _wrappers() -> Any:
+    from aotlite.eager import wrappers
+
+    return wrappers
+
+
 _new_tensor: Callable[[type[Tensor]], Tensor] = object.__new__
 _new_storage: Callable[[type[Storage]], Storage] = object.__new__
 
@@ -446,4 +485,4 @@ def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:
     if recorder is not None:
         raise recorder.refuse(f"{what}() of a tensor (whose value is not known)", advice)
     if tensor.storage.buffer is None:
-        raise no_data(what)
+        raise tensor.storage.no_data(what)

@@ -11,7 +11,6 @@ from typing import Any
 from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat, strides_in
-from aotlite.ir.op import OPS
 
 _WISHES = "dtype? dtype=None, device? device=None, bool requires_grad=False"
 _LIKE = f"{_WISHES}, memory_format? memory_format=None"
@@ -41,7 +40,7 @@ def _filled_like(
 
 
 def _filled(self: Any, size: Size, value: Any, dtype: DType | None, device: Any) -> Any:
-    return self._apply(OPS["full"], (size, value, dtype or self.dtype, device or self.device))
+    return self._filled(size, value, dtype or self.dtype, device or self.device)
 
 
 @composite(f"zeros_like(Tensor self, *, {_LIKE}) -> Tensor", is_method=False)

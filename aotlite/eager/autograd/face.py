@@ -119,7 +119,7 @@ class Differentiable(Operand):
             raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
         if value is self:
             raise ArgumentError("grad: the value is the tensor itself, expected another")
-        if value is not None and value.storage.buffer is None and recorder is None:
+        if value is not None and value.storage.capture is not None and recorder is None:
             raise no_data("grad")
         if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
             raise AutogradError(

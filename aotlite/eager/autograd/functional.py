@@ -18,7 +18,6 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, AutogradError
-from aotlite.ir.op import OPS
 
 Gradients = Sequence[Tensor | None] | Tensor | None
 
@@ -166,7 +165,7 @@ def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[An
         if isinstance(tensor, GradientEdge):
             roots.append((_edge(tensor), _checked(name, tensor, gradient)))
             continue
-        if tensor.storage.buffer is None and STATE.recorder is None:
+        if tensor.storage.capture is not None and STATE.recorder is None:
             raise no_data("backward")
         edge = edge_of(_here(tensor))
         if edge is None:
@@ -204,7 +203,7 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
                 f"backward: the tensor is {tensor.dtype}, expected a real one where no gradient is "
                 "given"
             )
-        first: Tensor = tensor._apply(OPS["full"], (tensor.shape, 1, tensor.dtype, tensor.device))
+        first: Tensor = tensor._filled(tensor.shape, 1, tensor.dtype, tensor.device)
         return first
     if not isinstance(gradient, Tensor):
         raise ArgumentError(f"backward: a gradient is {gradient!r}, expected a tensor or None")

@@ -17,6 +17,7 @@ from aotlite.eager.autograd.node import LAST, Gradients, TapeNode, refuse_outsid
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.meta import TensorMeta
 
@@ -113,6 +114,8 @@ def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:
 
     `grads` must hold the engine's only reference: no variable on the way here may name it.
     """
+    if is_wrapper(grads[0]):  # who else holds its parts is not known
+        return grads[0].clone() if STATE.grad_mode else grads[0].detach().clone()
     stride = leaf.stride if leaf.dense else leaf.as_contiguous().stride
     if STATE.grad_mode:  # it stays part of a graph
         return grads[0].restride(stride)

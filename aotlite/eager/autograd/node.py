@@ -16,6 +16,7 @@ import attrs
 from aotlite.eager.autograd.hooks import Extra, RemovableHandle
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import alias_of, is_wrapper
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 if TYPE_CHECKING:
@@ -140,6 +141,9 @@ class Packed:
 
 def detached_alias(tensor: Tensor) -> Tensor:
     """A tensor on the same storage without history (TEN-4, TEN-13)."""
+    if is_wrapper(tensor):
+        made: Tensor = alias_of(tensor)
+        return made
     alias = Tensor(tensor.storage, tensor.meta, tensor.offset)
     alias.value = tensor.value
     return alias

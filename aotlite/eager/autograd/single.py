@@ -38,6 +38,8 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | N
     if not isinstance(gradient, Tensor):
         if gradient is not None or meta.numel != 1 or meta.dtype.is_complex:
             return None
+        if tensor.__tensor_dispatch__ is not None:
+            return None
         gradient = tensor_over(copied(meta.device.arrays, 1, meta), meta)
     elif gradient.meta is not meta:
         return None

@@ -1,0 +1,272 @@
+"""Ops on wrappers: the class computes, the engine keeps histories, views and counts of writes.
+
+`run_wrapped(op, args, kinds)` asks the classes among the operands, the most derived first, with
+grad mode off; what they give is checked, and then linked as a dense result is.
+Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aotlite.eager.autograd.history import (
+    CreationKind,
+    check_counts,
+    check_writable,
+    link_view,
+    plan_write,
+    rewrite,
+)
+from aotlite.eager.op_functions import function_of
+from aotlite.eager.pure import check_result, link_result, link_results
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper, refuse_form
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import DataOp, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.ops.views import HIDDEN_ALIAS
+
+Kinds = tuple[type[Any], ...]
+
+
+def kinds_among(args: tuple[Any, ...]) -> Kinds:
+    """The wrapper classes among the operands, derived ones before their bases, else in order."""
+    found: list[type[Any]] = []
+    for value in args:
+        if isinstance(value, Tensor):
+            _add(found, type(value))
+        elif type(value) is tuple:
+            for item in value:
+                if isinstance(item, Tensor):
+                    _add(found, type(item))
+    return tuple(found)
+
+
+def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
+    if cls.__tensor_dispatch__ is None or cls in found:
+        return
+    place = next((k for k, other in enumerate(found) if issubclass(cls, other)), len(found))
+    found.insert(place, cls)
+
+
+def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds) -> Any:
+    """The result of an op of whose operands some are wrappers."""
+    return _HANDLERS[type(op)](op, args, kinds)
+
+
+def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
+    """What the first class that knows the op gives, and the class."""
+    function, before = function_of(op), STATE.grad_mode
+    given, named = op.schema.given(args)
+    if before:
+        STATE.grad_mode = False
+    try:
+        for cls in kinds:
+            found = cls.__tensor_dispatch__(function, kinds, given, dict(named))
+            if found is not NotImplemented:
+                return found, cls
+    finally:
+        STATE.grad_mode = before
+    names = " and ".join([cls.__name__ for cls in kinds])
+    raise noted(
+        SubclassError(f"{op.name}: {names} give NotImplemented, expected a class that knows it"),
+        f"__tensor_dispatch__ is asked for each op; add {op.name!r} to it. (SUB-10)",
+    )
+
+
+# ------------------------------------------------------------------------------------ new results
+def _pure(op: PureOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
+    key = op.key(args)
+    meta = op.result_for(key)
+    found, cls = _ask(op, args, kinds)
+    if type(meta) is tuple:
+        outs = _several(op, found, cls, meta, args)
+        if op.vjp is not None and STATE.grad_mode:
+            link_results(op, op.vjp, args, key, outs, tuple([out.meta for out in outs]))
+        return outs
+    out = _new(op, found, cls, meta, args)
+    if op.vjp is not None and STATE.grad_mode:
+        link_result(op, op.vjp, args, key, out)
+    return out
+
+
+def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
+    outlines = op.outlines(args)
+    found, cls = _ask(op, args, kinds)
+    single = type(outlines) is not tuple
+    outs = (found,) if single else found
+    if type(outs) is not tuple or len(outs) != (1 if single else len(outlines)):  # type: ignore[arg-type]
+        raise _wrong(op, cls, found, "as many tensors as the op has results")
+    outs = tuple([_new(op, out, cls, None, args) for out in outs])
+    if op.vjp is not None and STATE.grad_mode:
+        metas = tuple([out.meta for out in outs])
+        shown: Any = metas[0] if single else metas
+        link_results(op, op.vjp, args, op.key(args), outs, shown)
+    return outs[0] if single else outs
+
+
+def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+    found, cls = _ask(op, args, kinds)
+    return _new(op, found, cls, op.infer(args), args)
+
+
+def _several(
+    op: Op, found: Any, cls: type[Any], metas: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[Tensor, ...]:
+    if not isinstance(found, (tuple, list)) or len(found) != len(metas):
+        raise _wrong(op, cls, found, f"a tuple of {len(metas)} tensors")
+    pairs = zip(found, metas, strict=True)
+    return tuple([_new(op, out, cls, meta, args) for out, meta in pairs])
+
+
+def _new(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> Tensor:
+    """The result in the op's geometry: no operand, nor a part of one but by another name."""
+    out = _checked(op, out, cls, meta)
+    for operand in op.operands(args):
+        if out is operand:
+            raise _wrong(op, cls, "an operand", "a new tensor")
+        if is_wrapper(operand) and any(out is each for each in inner_tensors(operand).values()):
+            out = _without_history(out.detach)  # a result's history is not that of a part
+    if meta is None or out.meta is meta:
+        return out
+    if is_wrapper(out):
+        out.meta = meta
+        return out
+    return _without_history(partial(out.restride, meta.stride))
+
+
+def _without_history(function: Callable[[], Tensor]) -> Tensor:
+    before = STATE.grad_mode
+    STATE.grad_mode = None if before is None else False
+    try:
+        return function()
+    finally:
+        STATE.grad_mode = before
+
+
+def _checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tensor:
+    if not isinstance(out, Tensor):
+        raise _wrong(op, cls, out, "a tensor")
+    if meta is not None and (out.meta.shape != meta.shape or out.meta.dtype is not meta.dtype):
+        raise _wrong(op, cls, out.meta, f"shape and dtype of {meta}")
+    return out
+
+
+def _wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
+    return noted(
+        SubclassError(
+            f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {found!r}, expected {expected}"
+        ),
+        "What a class gives for an op has the outer geometry that the op has. (SUB-23)",
+    )
+
+
+# ------------------------------------------------------------------------------------------ views
+def _view(op: ViewOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+    source: Tensor = args[0]
+    if op is HIDDEN_ALIAS:
+        advice = "Versions count the writes of a wrapper as a whole: use detach()"
+        raise refuse_form(op.name, source, advice)
+    meta, start = op.result(args)
+    found, cls = _ask(op, args, kinds)
+    out = _window(op, source, found, cls, meta, start)
+    if not op.cuts_history:
+        link_view(out, source, op, args[1:])
+    return out
+
+
+def _multi_view(op: MultiViewOp, args: tuple[Any, ...], kinds: Kinds) -> tuple[Tensor, ...]:
+    source: Tensor = args[0]
+    parts = op.parts(args)
+    found, cls = _ask(op, args, kinds)
+    if not isinstance(found, (tuple, list)) or len(found) != len(parts):
+        raise _wrong(op, cls, found, f"a tuple of {len(parts)} views")
+    outs = []
+    for (view, rest), each in zip(parts, found, strict=True):
+        meta, start = view.result((source, *rest))
+        out = _window(op, source, each, cls, meta, start)
+        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
+        outs.append(out)
+    return tuple(outs)
+
+
+def _window(
+    op: Op, source: Tensor, out: Any, cls: type[Any], meta: TensorMeta, start: int
+) -> Tensor:
+    """SUB-17: a view of a wrapper is one of its class, on its storage, made of views."""
+    out = _checked(op, out, cls, meta)
+    if out is source or type(out) is not type(source):
+        raise _wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
+    mine, theirs = inner_tensors(source), inner_tensors(out)
+    for name, part in theirs.items():
+        if name in mine and part.storage is not mine[name].storage:
+            raise noted(
+                SubclassError(
+                    f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives a view whose {name!r} "
+                    "has memory of its own, expected a view of the operand's"
+                ),
+                "A write to a view has to reach what it is a view of. (SUB-17)",
+            )
+    out.storage, out.meta = source.storage, meta
+    out.offset = source.offset + start
+    return out
+
+
+def _described(out: Tensor, source: Tensor) -> str:
+    return "the operand itself" if out is source else f"a {type(out).__name__}"
+
+
+# ----------------------------------------------------------------------------------------- writes
+def _inplace(op: InplaceOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+    target: Tensor = args[0]
+    result: TensorMeta = op.functional.result_for(op.functional.key(args))
+    if result is not target.meta:
+        check_result(op, target.meta, result)
+    others = [operand for operand in op.operands(args) if operand is not target]
+    if type(target.storage.version) is not int:
+        check_counts(op.name, target)
+    node = base_edge = None
+    if STATE.grad_mode:
+        check_writable(op.name, target, others)
+        node = plan_write(op, args)
+    if node is not None and target._root is not None:
+        base_edge = target._root.edge()
+    parts = inner_tensors(target) if is_wrapper(target) else {}
+    found, cls = _ask(op, args, kinds)
+    if found is not target:
+        raise _wrong(op, cls, found, "the tensor that is written, itself")
+    for name, part in (inner_tensors(target) if parts else {}).items():
+        if parts.get(name) is not part:
+            raise noted(
+                SubclassError(
+                    f"{op.name}: {cls.__name__}.__tensor_dispatch__ puts another tensor at "
+                    f"attribute {name!r}, expected a write to the one that is there"
+                ),
+                "Views share the inner tensors' memory: write to it, with copy_ for instance. "
+                "(SUB-15)",
+            )
+    if parts:
+        target.storage.version += 1
+    if node is not None:
+        node.result = target.meta
+        node.save_results((target,))
+        rewrite(target, node, base_edge)
+    return target
+
+
+def _geometry(op: GeometryOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+    raise refuse_form(op.name, args[0], f"Take the view: {op.view.name}")
+
+
+_HANDLERS: dict[type, Any] = {
+    PureOp: _pure,
+    DataOp: _data,
+    RandomOp: _random,
+    ViewOp: _view,
+    MultiViewOp: _multi_view,
+    InplaceOp: _inplace,
+    GeometryOp: _geometry,
+}

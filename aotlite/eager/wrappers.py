@@ -1,0 +1,228 @@
+"""Wrapper subclasses: tensors made of tensors, by three methods of their class.
+
+    __tensor_flatten__(self)                  -> (names of the attributes that hold the parts, spec)
+    __tensor_unflatten__(inner, spec, outer_size, outer_stride)      static: the instance of parts
+    __tensor_dispatch__(cls, func, types, args, kwargs)              class method: what an op gives
+
+A wrapper has geometry and history, and no memory of its own. Rules: SUB-1, SUB-9, SUB-20.
+Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aotlite.eager.state import STATE, State
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import DType, float32
+from aotlite.ir.errors import SubclassError, UnsupportedError, noted
+from aotlite.ir.meta import tensor_meta
+
+Flat = tuple[tuple[str, ...], Any]
+"""The names of the attributes that hold inner tensors, and what else tells instances apart."""
+
+
+class WrapperStorage(Storage):
+    """What a wrapper and its views have in common: a count of writes, and no bytes."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: type[Tensor]) -> None:
+        super().__init__(None, capture=None)
+        self.kind = kind
+
+    def no_data(self, what: str) -> Exception:
+        name = self.kind.__name__
+        return noted(
+            UnsupportedError(
+                f"{what}: the tensor is a {name}, which has no memory of its own, expected a "
+                "tensor with memory"
+            ),
+            f"Ask the tensors that it is made of: {name}.__tensor_flatten__ names them. (SUB-1)",
+        )
+
+
+def make_wrapper_subclass(
+    cls: type[Any],
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    *,
+    dtype: DType = float32,
+    device: Device = CPU,
+    requires_grad: bool = False,
+) -> Any:
+    """An instance of a wrapper class, for its `__new__`: outer geometry, and no memory.
+
+    `size` and `strides` are in elements; contiguous where no strides are given. Raises
+    SubclassError for a class without `__tensor_dispatch__`.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)) or not is_wrapper_class(cls):
+        raise noted(
+            SubclassError(
+                f"_make_wrapper_subclass: the class is {_name(cls)}, expected a subclass of Tensor "
+                "with __tensor_dispatch__"
+            ),
+            "It says what ops on an instance give. (SUB-1)",
+        )
+    made = Tensor.__new__(cls)
+    Tensor.__init__(made, WrapperStorage(cls), tensor_meta(size, strides, dtype, device))
+    State.wrappers = True
+    return made.requires_grad_() if requires_grad else made
+
+
+def _name(thing: Any) -> str:
+    return thing.__name__ if isinstance(thing, type) else repr(thing)
+
+
+def is_wrapper_class(cls: type[Tensor]) -> bool:
+    """Whether ops on instances are the class's affair."""
+    return cls.__tensor_dispatch__ is not None
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is a tensor made of tensors."""
+    return isinstance(value, Tensor) and type(value).__tensor_dispatch__ is not None
+
+
+def is_traceable_wrapper_subclass(value: Any) -> bool:
+    """Whether a value is a wrapper that can be taken apart and put together again (SUB-1)."""
+    return is_wrapper(value) and not missing(type(value))
+
+
+def missing(cls: type[Any]) -> list[str]:
+    """The methods of the protocol that a wrapper class does not have."""
+    wanted = ("__tensor_flatten__", "__tensor_unflatten__")
+    return [name for name in wanted if not callable(getattr(cls, name, None))]
+
+
+def refuse_form(what: str, wrapper: Tensor, advice: str) -> Exception:
+    """The error for changing the geometry or the memory of a wrapper (SUB-20)."""
+    return noted(
+        SubclassError(
+            f"{what}: the tensor is a {type(wrapper).__name__}, expected one whose geometry and "
+            "memory are its own"
+        ),
+        f"{advice}. (SUB-20)",
+    )
+
+
+# ----------------------------------------------------------------------- apart and together again
+def flatten(wrapper: Tensor) -> Flat:
+    """The names of a wrapper's inner tensors in order, and its spec.
+
+    Raises SubclassError, with the class and the attribute, where the class breaks the protocol.
+    """
+    cls = type(wrapper)
+    absent = missing(cls)
+    if absent:
+        raise _broken(cls, f"has no {absent[0]}", "a class with it")
+    found = wrapper.__tensor_flatten__()
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise _broken(cls, f"flattens to {found!r}", "a tuple of attribute names and a spec")
+    names, spec = found
+    if not isinstance(names, (list, tuple)) or not all(type(name) is str for name in names):
+        raise _broken(cls, f"flattens to the names {names!r}", "a list of attribute names")
+    if len(set(names)) != len(names) or not names:
+        raise _broken(cls, f"flattens to the names {names!r}", "at least one, each of them once")
+    for name in names:
+        inner = getattr(wrapper, name, None)
+        if not isinstance(inner, Tensor):
+            raise _broken(
+                cls, f"names attribute {name!r}, which is {_told(wrapper, name)}", "a tensor"
+            )
+    return tuple(names), spec
+
+
+def _told(wrapper: Any, name: str) -> str:
+    return repr(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
+
+
+def inner_tensors(wrapper: Tensor) -> dict[str, Tensor]:
+    """The inner tensors by name, in order; they may be wrappers again."""
+    return {name: getattr(wrapper, name) for name in flatten(wrapper)[0]}
+
+
+def unflatten(
+    cls: type[Any],
+    inner: Mapping[str, Tensor],
+    spec: Any,
+    outer_size: Sequence[int],
+    outer_stride: Sequence[int],
+) -> Any:
+    """The instance of these parts. Raises SubclassError for another class or geometry (SUB-1)."""
+    size, stride = tuple(outer_size), tuple(outer_stride)
+    made = cls.__tensor_unflatten__(dict(inner), spec, size, stride)
+    if type(made) is not cls:
+        raise _broken(cls, f"unflattens to {_kind(made)}", f"an instance of {cls.__name__}")
+    if made.meta.shape != size:
+        raise _broken(cls, f"unflattens to shape {made.meta.shape}", f"the outer size {size}")
+    if made.meta.stride != stride:
+        raise _broken(cls, f"unflattens to stride {made.meta.stride}", f"outer stride {stride}")
+    return made
+
+
+def alias_of(wrapper: Tensor) -> Any:
+    """Another wrapper of the same parts, on the same storage, without history (TEN-4)."""
+    names, spec = flatten(wrapper)
+    inner = {name: getattr(wrapper, name) for name in names}
+    meta = wrapper.meta
+    alias = unflatten(type(wrapper), inner, spec, meta.shape, meta.stride)
+    alias.storage, alias.meta, alias.offset = wrapper.storage, meta, wrapper.offset
+    return alias
+
+
+def shown(wrapper: Tensor) -> str:
+    """The text of a wrapper: its class, outer geometry, and parts."""
+    parts = [f"{name}={inner!r}" for name, inner in inner_tensors(wrapper).items()]
+    spec = flatten(wrapper)[1]
+    parts += [] if spec is None else [f"spec={spec!r}"]
+    return f"{type(wrapper).__name__}({wrapper.meta}, {', '.join(parts)}{wrapper._history_shown()})"
+
+
+def copied(wrapper: Tensor, memo: dict[int, Any]) -> Any:
+    """A wrapper of deep copies of the parts."""
+    names, spec = flatten(wrapper)
+    inner = {name: copy.deepcopy(getattr(wrapper, name), memo) for name in names}
+    meta = wrapper.meta
+    twin = unflatten(type(wrapper), inner, spec, meta.shape, meta.stride)
+    twin._leaf = wrapper._leaf
+    memo[id(wrapper)] = twin
+    return twin
+
+
+def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
+    """A contiguous wrapper of this one's class and size that means a number everywhere."""
+    before = STATE.grad_mode
+    STATE.grad_mode = None if before is None else False
+    try:
+        made: Any = wrapper.to(dtype)._do("fill", value)
+        stride = made.meta.as_contiguous().stride
+        return made if made.meta.stride == stride else made._do("restride", stride)
+    finally:
+        STATE.grad_mode = before
+
+
+def leaves_of(tensor: Tensor) -> Iterator[Tensor]:
+    """The dense tensors that a tensor is made of, depth first: itself, if it is no wrapper."""
+    if not is_wrapper(tensor):
+        yield tensor
+        return
+    for inner in inner_tensors(tensor).values():
+        yield from leaves_of(inner)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _broken(cls: type[Any], what: str, expected: str) -> Exception:
+    return noted(
+        SubclassError(f"{cls.__name__}: it {what}, expected {expected}"),
+        "A class is rebuilt from its parts: "
+        "__tensor_unflatten__(inner, spec, outer_size, outer_stride) gives what "
+        "__tensor_flatten__() took apart. (SUB-1)",
+    )

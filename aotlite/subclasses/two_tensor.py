@@ -1,0 +1,71 @@
+"""`TwoTensor`: a pair of tensors of one geometry; every op happens to both. For tests.
+
+Its meaning is the pair: whatever a program does to a pair, it does to the first and to the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import SubclassError
+
+
+class TwoTensor(Tensor):
+    """Two tensors of the same shape, strides, dtype and device as one.
+
+    >>> import aotlite as al
+    >>> pair = TwoTensor(al.ones(2), al.zeros(2))
+    >>> (pair + 1).b.tolist()
+    [1.0, 1.0]
+    """
+
+    a: Tensor
+    b: Tensor
+
+    def __new__(cls, a: Tensor, b: Tensor, *, requires_grad: bool = False) -> TwoTensor:
+        if a.meta is not b.meta:
+            raise SubclassError(f"TwoTensor: b is {b.meta}, expected the geometry of a, {a.meta}")
+        geometry: Any = {"dtype": a.dtype, "device": a.device}
+        made: TwoTensor = Tensor._make_wrapper_subclass(cls, a.shape, a.stride(), **geometry)
+        made.a, made.b = a, b
+        return made.requires_grad_() if requires_grad else made  # type: ignore[return-value]
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["a", "b"], None
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
+    ) -> TwoTensor:
+        return cls(inner["a"], inner["b"])
+
+    @classmethod
+    def __tensor_dispatch__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if not all(issubclass(kind, TwoTensor) for kind in types):
+            return NotImplemented
+        written = args[0] if func.op.writes else None  # type: ignore[attr-defined]
+        if written is not None and not isinstance(written, TwoTensor):
+            raise SubclassError(
+                f"{func.__name__}: a tensor takes a pair, expected a pair: it cannot hold both"
+            )
+        a, b = (func(*_part(args, name), **_part(kwargs, name)) for name in ("a", "b"))
+        if written is not None:
+            return written
+        if isinstance(a, tuple):
+            return tuple([cls(*pair) for pair in zip(a, b, strict=True)])
+        return cls(a, b)
+
+
+def _part(value: Any, name: str) -> Any:
+    """The first or the second of every pair."""
+    if isinstance(value, TwoTensor):
+        return getattr(value, name)
+    if isinstance(value, tuple):
+        return tuple([_part(each, name) for each in value])
+    if isinstance(value, dict):
+        return {key: _part(each, name) for key, each in value.items()}
+    return value
