@@ -222,7 +222,9 @@ def _printed(name: str, op: str, kinds: tuple[dtypes.DType, ...], dtype: dtypes.
     given = [parameter(k, kind) for k, kind in enumerate(kinds)]
     for k, each in enumerate(given):
         scope.known[each] = f"x{k}"
-    result = Writer(Facts(), library).value(find(op, kinds).body, scope)
+    writer = Writer(Facts(), library)
+    writer.contracts = True
+    result = writer.value(find(op, kinds).body, scope)
     parameters = ", ".join([f"{value_type(p.dtype)} x{k}" for k, p in enumerate(given)])
     head = f"INLINE {value_type(dtype)} {name}({parameters})"
     library.texts[name] = "\n".join([head, "{", *scope.lines, f"return {result};", "}"])
@@ -246,6 +248,10 @@ class Writer:
         self.library = library
         self.stem = stem
         self.count = 0
+        self.contracts = False
+        """Whether a product and a sum may be rounded once: in functions, whose text is one for all
+        kernels, and so are its bits. Elsewhere the same value could be two: of x - 0.3 y, one time
+        stored and one time computed again, none would be the greatest."""
         self.innermost: int | None = None
         """The axis of the innermost loop, where a printer tells."""
         self.places: dict[Scalar, Place] = {}
@@ -349,7 +355,20 @@ class Writer:
         texts = [self._text(operand, scope) for operand in scalar.args]
         if scalar.op not in PRIMITIVES:
             return f"{self.library.name(scalar)}({', '.join(texts)})"
+        product = contracted(scalar) if self.contracts else None
+        if product is not None:
+            return self._fused(scalar, product, texts, scope)
         return operation(scalar, texts)
+
+    def _fused(self, scalar: Scalar, product: int, texts: list[str], scope: Scope) -> str:
+        """A sum or difference, of which one operand is a product."""
+        a, b = [self._text(factor, scope) for factor in scalar.args[product].args]
+        other = texts[1 - product]
+        if scalar.op == "sub" and product == 1:
+            a = f"-{a}"
+        elif scalar.op == "sub":
+            other = f"-{other}"
+        return f"fma_{value_type(scalar.dtype)}({a}, {b}, {other})"
 
     def address(self, address: Affine, scope: Scope) -> str:
         """The C text of an address in elements."""
@@ -364,6 +383,19 @@ class Writer:
         if address.start or not parts:
             parts.append(str(address.start))
         return " + ".join(parts).replace("+ -", "- ")
+
+
+def contracted(scalar: Scalar) -> int | None:
+    """Which operand of a sum or difference of floats is a product, the first if both are.
+
+    It is told by the expression alone, so that an expression is contracted alike wherever it is.
+    """
+    if scalar.op not in ("add", "sub") or scalar.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    for place, operand in enumerate(scalar.args):
+        if operand.op == "mul":
+            return place
+    return None
 
 
 def _is_through_integer(scalar: Scalar) -> bool:

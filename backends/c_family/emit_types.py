@@ -70,6 +70,14 @@ BITS(bits_i64_f64, i64, f64)
 BITS(bits_u64_f64, u64, f64)
 BITS(bits_f64_i64, f64, i64)
 BITS(bits_f64_u64, f64, u64)
+/* a b + c of functions of the library; rounded once where that is asked for and as fast. */
+#if defined CONTRACT && (defined __FMA__ || defined __ARM_FEATURE_FMA || defined __FP_FAST_FMAF)
+#define fma_f32(a, b, c) __builtin_fmaf(a, b, c)
+#define fma_f64(a, b, c) __builtin_fma(a, b, c)
+#else
+#define fma_f32(a, b, c) ((a) * (b) + (c))
+#define fma_f64(a, b, c) ((a) * (b) + (c))
+#endif
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 INLINE i64 most(i64 a, i64 b) { return a < b ? b : a; }
 typedef struct call { void **slots; i64 chunks; } call;

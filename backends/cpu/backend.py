@@ -38,8 +38,8 @@ class CpuBackend:
     """Compiles graphs to C.
 
     `wait`: whether `compile` returns when the code is there; else calls run on the interpreter
-    until it is. `contract`: whether a product and a sum may be rounded once; without it results are
-    the interpreter's, bit for bit.
+    until it is. `contract`: whether functions (exp, erf, ...) round a sum and its product once;
+    without it results are the interpreter's, bit for bit.
     """
 
     wait: bool = attrs.field(default=True, kw_only=True)

@@ -40,7 +40,9 @@ Not vectors of straight code: gcc 12 forgets to round there, `(double)(float)x` 
 BARE = ("-nodefaultlibs", "-lgcc")
 """Without looking into the C library, which takes 6 ms; gcc's own comes with every gcc (CC-7)."""
 
-CONTRACTED, UNCONTRACTED = "-ffp-contract=fast", "-ffp-contract=off"
+CONTRACTED, UNCONTRACTED = ("-ffp-contract=off", "-DCONTRACT"), ("-ffp-contract=off",)
+"""The printer says which products and sums are rounded once: compilers would tell by what stands
+around them, and one value would have two forms."""
 
 
 class Candidate(NamedTuple):
@@ -69,10 +71,10 @@ class Compiler(NamedTuple):
             optimize = GCC_OPTIMIZE if self.kind == "gcc" else ()
             can_do_without = self.kind == "gcc" and sys.platform == "linux"
             bare = BARE if can_do_without and not libraries else ()
-            return (*ESSENTIAL, *self.options, *optimize, contraction, *bare)
+            return (*ESSENTIAL, *self.options, *optimize, *contraction, *bare)
         options = [option for option in self.options if option != "-nostartfiles"]
         checks = (f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-O1", "-g")
-        return (*ESSENTIAL, *options, contraction, *checks, "-fno-omit-frame-pointer")
+        return (*ESSENTIAL, *options, *contraction, *checks, "-fno-omit-frame-pointer")
 
     def __str__(self) -> str:
         return f"{' '.join(self.command)} ({self.version})"

@@ -14,8 +14,9 @@ from aotlite.backends.c_family.emit_body import HIDDEN, Body, Work
 from aotlite.backends.c_family.emit_scalar import Place, Scope
 from aotlite.backends.cpu.emit_loops import Range, for_loop, in_steps
 from aotlite.backends.cpu.emit_splitting import Loop
-from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
+from aotlite.backends.loops.expr import PRIMITIVES, Scalar, function, walk
 from aotlite.backends.loops.functions import Usual, find, substituted
+from aotlite.backends.loops.functions.registry import USUAL
 from aotlite.backends.loops.rewrite import replaced
 
 BLOCK = 512
@@ -117,5 +118,6 @@ def _usual(scalar: Scalar) -> Usual | None:
 
 
 def _short(guarded: _Guarded, lines: dict[Scalar, Scalar]) -> Scalar:
+    """The call of the shorter body, on operands that lie in lines."""
     operands = [lines.get(operand, operand) for operand in guarded.call.args]
-    return substituted(guarded.usual.body, operands)
+    return function(guarded.call.op + USUAL, guarded.call.dtype, *operands)

@@ -102,7 +102,7 @@ class _Probe:
 
     def ended(self, options: tuple[str, ...]) -> Ended:
         """How the compiler ends with these flags."""
-        words = (*self.command, *ESSENTIAL, *options, UNCONTRACTED)
+        words = (*self.command, *ESSENTIAL, *options, *UNCONTRACTED)
         return built(words, self.folder, "probe.c", PROBE_LIMIT)
 
 

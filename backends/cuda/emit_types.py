@@ -31,6 +31,13 @@ typedef f64 m_f64;
 #define _Bool bool
 #define INLINE static __device__ __forceinline__
 #define APART()
+#ifdef CONTRACT
+#define fma_f32(a, b, c) __fmaf_rn(a, b, c)
+#define fma_f64(a, b, c) __fma_rn(a, b, c)
+#else
+#define fma_f32(a, b, c) ((a) * (b) + (c))
+#define fma_f64(a, b, c) ((a) * (b) + (c))
+#endif
 INLINE i32 bits_i32_f32(f32 x) { return __float_as_int(x); }
 INLINE u32 bits_u32_f32(f32 x) { return __float_as_uint(x); }
 INLINE f32 bits_f32_i32(i32 x) { return __int_as_float(x); }

@@ -67,6 +67,9 @@ class _Rule:
     domain: str
 
 
+USUAL = "_usual"
+"""Behind the name of a function: that of its shorter body."""
+
 _RULES: dict[str, list[_Rule]] = {}
 _USUAL: dict[tuple[str, Accepts], tuple[Callable[..., Scalar], Callable[..., Scalar]]] = {}
 
@@ -154,6 +157,10 @@ def find(op: str, operands: Sequence[DType]) -> Function:
 
 @cache
 def _found(op: str, operands: tuple[DType, ...]) -> Function:
+    if op.endswith(USUAL):
+        whole = _found(op.removesuffix(USUAL), operands)
+        assert whole.usual is not None
+        return attrs.evolve(whole, op=op, body=whole.usual.body, usual=None)
     rule = _rule(op, operands)
     if rule is None:
         given = ", ".join(map(str, operands))

@@ -23,7 +23,7 @@ FLAGS = (
     "-mprefer-vector-width=512",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-ffp-contract=fast",
+    *("-ffp-contract=off", "-DCONTRACT"),
     "-fPIC",
     "-shared",
     "-fopt-info-vec-optimized",

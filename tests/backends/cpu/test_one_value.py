@@ -1,0 +1,56 @@
+"""A value that is computed again is the same bits, in whatever kernel and loop.
+
+Where a compiler decides which products and sums are rounded once, the greatest of a row is in no
+place of the row: the gradient of a maximum was 0 / 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotlite as al
+from aotlite.backends.cpu.toolchain import find_compiler
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "less a share of the column": lambda x: x - x.amax(0, True) * 0.3,
+    "scaled and moved": lambda x: (x * 0.7 + x.mean(1, True) * 1.1) * 0.9 - x.sum(0, True) * 0.1,
+    "exp": lambda x: (x * 0.3 - 0.1).exp() * 0.7 + x,
+    "sin": lambda x: (x * 3.1).sin() * 0.7 - x * x,
+    "sin of large": lambda x: (x * 3000.0).sin() * 0.7 - x,
+    "gelu": lambda x: al.nn.functional.gelu(x * 0.7 + 0.1) * 1.3 + x * 0.1,
+    "softmax": lambda x: x.softmax(1) * 3.3 - x.softmax(0) * 0.7,
+    "variance": lambda x: (x - x.mean(0, True)) * (x.var(0, keepdim=True) + 1e-5).rsqrt() * 0.9 + x,
+    "tanh": lambda x: (x * 0.3 + 0.2).tanh() * x - 0.1 * x,
+}
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(8, 300), (300, 8), (67, 65), (5, 1030)])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_greatest_is_where_it_is(form: str, shape: tuple[int, int], kind: str) -> None:
+    rng = np.random.default_rng(0)
+    x = al.tensor(rng.standard_normal(shape)).to(getattr(al, kind)).requires_grad_()
+
+    def greatest(x: al.Tensor) -> tuple[al.Tensor, ...]:
+        value = FORMS[form](x)
+        of_rows, of_columns = value.amax(1), value.amax(0)
+        found = (value == of_rows[:, None]).sum(1), (value == of_columns).sum(0)
+        return of_rows, of_columns, *found
+
+    compiled = al.compile(greatest, backend="cpu")
+    of_rows, of_columns, in_row, in_column = compiled(x)
+    assert in_row.tolist() == [1] * shape[0]
+    assert in_column.tolist() == [1] * shape[1]
+    found: Any
+    expected: Any
+    (found,) = al.autograd.grad([of_rows.sum() + (of_columns * of_columns).sum()], [x])
+    rows, columns, *_ = greatest(x)
+    (expected,) = al.autograd.grad([rows.sum() + (columns * columns).sum()], [x])
+    tolerance = 1e-3 if kind == "float32" else 1e-9
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=tolerance, atol=tolerance)
