@@ -1,7 +1,7 @@
 """What it costs to keep the values of a joint graph, and which are not computed again.
 
 Used by `s8_mincut.py`. What an op costs is read from its declaration (`Op.cost`), what a value
-costs from its bytes and from who reads it. Rules: PART-16 to PART-22, PART-25, PART-37.
+costs from its bytes and from who reads it. Rules: PART-16 to PART-22, PART-25, PART-37, PART-39.
 Spec: `specs/s8_mincut.md`.
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 
 import attrs
 
+import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.op import Cost, Op
+from aotlite.ir.op import OPS, Cost, Op
 from aotlite.stages.networks import UNLIMITED, Network
 from aotlite.stages.numbered import Numbered
 
@@ -30,6 +31,7 @@ TRAITS = {
     Cost.OPAQUE: _DEAR,
 }
 """PART-19, PART-20: what fuses with its neighbours, and what is not computed twice."""
+_EQUALITIES = (OPS["eq"], OPS["ne"])
 _FORWARD, _BACKWARD = 1, 2
 _LONG = 100
 """PART-22: positions that a run of ops that fuse may be long."""
@@ -140,20 +142,35 @@ def _seen(joint: Numbered, marks: list[int], traits: list[int]) -> _Seen:
 def _banned(joint: Numbered, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
     """PART-20: why the backward does not compute a value of the forward again."""
     found = [""] * len(joint.graph.nodes)
+    compared = _compared(joint, marks)
     for i, node in enumerate(joint.graph.nodes):
         if node.op == "placeholder":
             found[i] = "" if joint.tangents[i] else "it is an input"
         elif marks[i] & _FORWARD and not traits[i] & _VIEWS and node.op == "call":
             if node.recompute is not True:
-                found[i] = _ban(node, traits[i], feeds=seen.feeds[i])
+                found[i] = _ban(node, traits[i], feeds=seen.feeds[i], compared=compared[i])
     return found
 
 
-def _ban(node: Node, trait: int, *, feeds: int) -> str:
+def _compared(joint: Numbered, marks: list[int]) -> bytearray:
+    """Whether something that a gradient compares for equality is computed from each value
+    (PART-39).
+    """
+    found = bytearray(len(joint.graph.nodes))
+    for i in range(len(found) - 1, -1, -1):
+        if marks[i] & _BACKWARD and (found[i] or joint.graph.nodes[i].target in _EQUALITIES):
+            for p in joint.inputs[i]:
+                found[p] = 1
+    return found
+
+
+def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
     if node.recompute is False:
         return "it is to be saved"
     if trait & _DEAR:
         return f"a {node.target.cost.value} is dear to compute again"
+    if node.target.cost is Cost.REDUCTION and compared:
+        return "formed in another order, equal numbers that come of it would not be equal"
     if node.target.cost is Cost.REDUCTION and _is_lasting(node):
         return "a reduction that is much smaller than what it reads, or as large, is kept"
     return "an op of the backward reads it from memory" if feeds else ""

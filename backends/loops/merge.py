@@ -46,6 +46,7 @@ from aotlite.backends.loops.rewrite import (
     split_axis,
 )
 from aotlite.backends.loops.schedule import across, vector_axis
+from aotlite.backends.loops.split import is_inexact
 
 
 def merged(first: Kernel, second: Kernel) -> Kernel | None:
@@ -163,7 +164,10 @@ def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
         return False
     few = rows(kernel) < FEW_ROWS and inner_points(kernel) > LONG_ROW
     vector = vector_axis(kernel)
-    together = min(kernel.extents[vector], ABREAST) if vector < kernel.space else 1
+    of_columns = vector < kernel.space
+    together = min(kernel.extents[vector], ABREAST) if of_columns else 1
+    if of_columns and is_inexact(kernel):
+        return True
     return few or row_bytes(kernel) * together > KEPT_BYTES
 
 

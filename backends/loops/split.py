@@ -78,6 +78,11 @@ def _exact(kernel: Kernel) -> int:
     return -(-inner_points(kernel) // (LONGEST_LANE * lanes_of(kernel, 4)))
 
 
+def is_inexact(kernel: Kernel) -> bool:
+    """Whether its sums ought to be divided, which those of kernels of several passes are not."""
+    return points(kernel) >= SMALL and _exact(kernel) > 1
+
+
 def rounds(statement: Reduce) -> bool:
     """Whether a reduction adds up rounding errors of float32."""
     dtype = statement.values[-1].dtype

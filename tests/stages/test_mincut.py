@@ -211,6 +211,18 @@ def test_a_small_reduction_is_saved() -> None:
     assert "a reduction that is much smaller" in found["sum"]
 
 
+def test_a_reduction_is_saved_where_equal_numbers_come_of_it() -> None:
+    """PART-39: the gradient of a maximum looks for it among numbers that are computed again."""
+
+    def share(x: Any) -> Any:
+        return x / (x.abs().sum(1, True) + 1)
+
+    found = saved_by(lambda x: share(x).amax(0).sum(), leaf(64, 3))
+    assert {"sum", "add"} & found.keys()  # the sum, or what follows from it alone
+    assert "formed in another order" in found["amax"]
+    assert not {"sum", "add"} & saved_by(lambda x: share(x).sin().sum(), leaf(64, 3)).keys()
+
+
 def test_what_an_op_of_the_backward_reads_from_memory_is_saved() -> None:
     """The backward of a product reads `sin`, through a view; the view itself is not saved."""
     found = saved_by(lambda x, w: (x.sin() @ w).sum(), al.ones(4, 4), leaf(4, 4))

@@ -9,6 +9,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
+from aotlite.backends.loops.cost import inner_points
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import run_program
 from aotlite.backends.loops.program import Kernel, Reduce
@@ -50,6 +51,17 @@ def test_a_column_that_joins_rows_is_divided_too() -> None:
     rows = [k.extents for k in program.steps if type(k) is Kernel and "sum=" in str(k)]
     assert rows
     assert all(extents[1] <= 4096 for extents in rows)
+
+
+@pytest.mark.parametrize("shape", [(16384, 8), (8200, 8)])
+def test_columns_that_are_used_again_are_divided_too(shape: tuple[int, int]) -> None:
+    """They were gone down again while in a cache, by kernels of two passes, which are not divided:
+    30 times eager's error."""
+    graph = al.capture(lambda x: x - x.mean(0))(al.zeros(shape))
+    kernels = [k for k in improved(program_of(graph), 2).steps if type(k) is Kernel]
+    columns = [k for k in kernels if any(type(each) is Reduce for each in k.body)]
+    assert columns
+    assert all(inner_points(kernel) <= 4096 for kernel in columns)
 
 
 @pytest.mark.parametrize(("name", "chunks"), [("amax", 8), ("argmin", 8)])
