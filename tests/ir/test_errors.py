@@ -15,6 +15,7 @@ BUILTINS = {
     "IndexOutOfRangeError": (IndexError,),
     "AliasError": (RuntimeError,),
     "AutogradError": (RuntimeError,),
+    "SubclassError": (TypeError,),
     "UnsupportedError": (RuntimeError,),
     "DeviceError": (RuntimeError,),
     "BackendError": (RuntimeError,),
