@@ -204,7 +204,8 @@ def test_overhead_says_whether_an_effect_costs_what_is_asked(capsys, monkeypatch
     row = next(line for line in printed.splitlines() if "| + aliased output" in line)
     name, above, asked, met, mine, plain = (cell.strip() for cell in row.strip(" |").split("|"))
     assert ("+ aliased output", "1.5") == (name, asked)
-    assert ("yes" if float(above) <= 1.5 else "no") == met
+    if abs(float(above) - 1.5) > 0.01:  # 1.50 may be more, or less
+        assert ("yes" if float(above) < 1.5 else "no") == met
     assert abs(float(above) - (float(mine) - float(plain))) < 0.02  # each is rounded
 
 
