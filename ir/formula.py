@@ -21,6 +21,7 @@ class Source(enum.Enum):
     """Where a parameter of a gradient formula comes from."""
 
     GRAD = "grad"
+    GRADS = "grads"
     OPERAND = "operand"
     OPERAND_META = "operand meta"
     RESULT = "result"
@@ -93,6 +94,8 @@ def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:
             names[parameter.name + "_meta"] = (Source.OPERAND_META, i)
         else:
             names[parameter.name] = (Source.CONSTANT, i)
+    if schema.returns[0].is_list:  # as many as there are: their gradients come as one list
+        return {**names, "grads": (Source.GRADS, 0)}
     single = len(schema.returns) == 1
     for k, returned in enumerate(schema.returns):
         name = "result" if single else returned.name

@@ -238,6 +238,10 @@ def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
     return grad
 
 
+def _grads(node: OpNode, grads: Gradients, index: int) -> list[Any]:
+    return [_grad(node, grads, k) for k in range(node.results())]
+
+
 def zeros_of(meta: TensorMeta) -> Any:
     """Zeros of this shape and dtype."""
     from aotlite.eager.dispatch import dispatch
@@ -277,6 +281,7 @@ def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
 
 _FETCH: dict[Source, Fetch] = {
     Source.GRAD: _grad,
+    Source.GRADS: _grads,
     Source.OPERAND: _operand,
     Source.OPERAND_META: _operand_meta,
     Source.RESULT: _result,

@@ -289,8 +289,9 @@ def _apply(
     instead: Any,
 ) -> list[Tensor]:
     grads, key = weights_of(outs), op.key(args)
-    given = {
+    given: dict[Source, Any] = {
         Source.GRAD: grads,
+        Source.GRADS: [grads],
         Source.OPERAND: args,
         Source.OPERAND_META: key,
         Source.RESULT: outs,

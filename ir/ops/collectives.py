@@ -1,0 +1,336 @@
+"""Collectives as pure ops: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, wait.
+
+Each takes one tensor a rank, all of one shape and dtype, and gives one a rank. They are computed in
+one process here; an engine that has ranks of its own puts other kernels under the same nodes.
+Results are sums, products and extremes in the order of the ranks, so that each of them is the same
+bits on every rank and in every run. Rules: COL-1 to COL-8. Spec: `specs/collectives.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from aotlite.ir import sizes
+from aotlite.ir.composite import composite
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import (
+    ArgumentError,
+    DTypeError,
+    IndexOutOfRangeError,
+    ShapeError,
+    noted,
+)
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS, Cost, Op, PureOp
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused, kind_of, refusal
+from aotlite.ir.ops.positions import replaced
+from aotlite.ir.ops.precision import accumulator, cast, wide
+
+Metas = tuple[TensorMeta, ...]
+Arrays = tuple[Any, ...]
+
+LINEAR: dict[str, Refused] = {"sum": BOOL | STORED, "avg": BOOL | INTEGER | STORED}
+"""Reductions whose gradient reads no value, and the kinds of dtype of which they are not formed."""
+
+NONLINEAR: dict[str, Refused] = {
+    "product": BOOL | FLOAT8,
+    "max": COMPLEX | FLOAT8,
+    "min": COMPLEX | FLOAT8,
+}
+"""The others: ops of their own, because their gradients save operands."""
+
+
+# ------------------------------------------------------------------------------------ meta rules
+def _ranks(name: str, tensors: Metas) -> TensorMeta:
+    """The meta that all ranks have. COL-1."""
+    if not tensors:
+        raise ArgumentError(f"{name}: argument 'tensors' is empty, expected one tensor a rank")
+    first = tensors[0]
+    for rank, meta in enumerate(tensors):
+        if meta.shape != first.shape:
+            raise noted(
+                ShapeError(
+                    f"{name}: the tensor of rank {rank} has shape {meta.shape}, expected "
+                    f"{first.shape}, that of rank 0"
+                ),
+                "Ranks have shards of one size: pad the dimension that is cut. (COL-1)",
+            )
+        if meta.dtype is not first.dtype:
+            raise DTypeError(
+                f"{name}: the tensor of rank {rank} is {meta.dtype}, expected {first.dtype}, "
+                "that of rank 0"
+            )
+    common_device(name, list(tensors))
+    return first
+
+
+def _each(tensors: Metas, shape: Sequence[int]) -> Metas:
+    """A contiguous result of this shape for every rank."""
+    first = tensors[0]
+    return (tensor_meta(tuple(shape), None, first.dtype, first.device),) * len(tensors)
+
+
+def _check_reduction(
+    name: str, meta: TensorMeta, op: str, known: Mapping[str, Refused]
+) -> None:
+    if op not in known:
+        raise ArgumentError(f"{name}: argument 'op' is {op!r}, expected one of {[*known]}")
+    if kind_of(meta.dtype) in known[op]:
+        raise refusal(name, meta.dtype, known[op])
+
+
+def _cut(name: str, meta: TensorMeta, dim: int, ranks: int) -> Any:
+    """The size of a rank's part of a dimension. COL-2."""
+    size = meta.shape[dim]
+    if size % ranks:
+        raise noted(
+            ShapeError(
+                f"{name}: dimension {dim} has size {size}, expected a multiple of {ranks}, the "
+                "number of ranks"
+            ),
+            "Ranks have shards of one size: pad the dimension that is cut. (COL-2)",
+        )
+    return size // ranks
+
+
+def _wrapped(name: str, meta: TensorMeta, dim: int) -> int:
+    if not meta.shape:
+        raise ShapeError(f"{name}: the tensors have no dimensions, expected at least one")
+    return sizes.wrap_dim(dim, len(meta.shape), op=name)
+
+
+def _reduce_rule(name: str, known: Mapping[str, Refused]) -> Callable[..., Metas]:
+    def rule(tensors: Metas, op: str) -> Metas:
+        first = _ranks(name, tensors)
+        _check_reduction(name, first, op, known)
+        return _each(tensors, first.shape)
+
+    return rule
+
+
+def _all_gather_rule(tensors: Metas, dim: int) -> Metas:
+    first = _ranks("all_gather", tensors)
+    dim = _wrapped("all_gather", first, dim)
+    return _each(tensors, replaced(first.shape, dim, first.shape[dim] * len(tensors)))
+
+
+def _scatter_rule(name: str, known: Mapping[str, Refused]) -> Callable[..., Metas]:
+    def rule(tensors: Metas, dim: int, op: str) -> Metas:
+        first = _ranks(name, tensors)
+        _check_reduction(name, first, op, known)
+        dim = _wrapped(name, first, dim)
+        return _each(tensors, replaced(first.shape, dim, _cut(name, first, dim, len(tensors))))
+
+    return rule
+
+
+def _all_to_all_rule(tensors: Metas, split_dim: int, concat_dim: int) -> Metas:
+    first = _ranks("all_to_all", tensors)
+    split_dim = _wrapped("all_to_all", first, split_dim)
+    concat_dim = _wrapped("all_to_all", first, concat_dim)
+    shape = replaced(
+        first.shape, split_dim, _cut("all_to_all", first, split_dim, len(tensors))
+    )
+    return _each(tensors, replaced(shape, concat_dim, shape[concat_dim] * len(tensors)))
+
+
+def _broadcast_rule(tensors: Metas, source: int) -> Metas:
+    first = _ranks("broadcast", tensors)
+    if not 0 <= source < len(tensors):
+        raise IndexOutOfRangeError(
+            f"broadcast: argument 'source' is {source}, expected a rank below {len(tensors)}"
+        )
+    return _each(tensors, first.shape)
+
+
+def _wait_rule(tensors: Metas) -> Metas:
+    return _each(tensors, _ranks("wait", tensors).shape)
+
+
+# --------------------------------------------------------------------------------------- kernels
+_COMBINES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum": lambda xp, a, b: a + b,
+    "avg": lambda xp, a, b: a + b,
+    "product": lambda xp, a, b: a * b,
+    "max": lambda xp, a, b: xp.maximum(a, b),
+    "min": lambda xp, a, b: xp.minimum(a, b),
+}
+
+
+def _reduced(xp: Any, dtype: DType, arrays: Sequence[Any], op: str) -> Any:
+    """The ranks' arrays combined, rank 0 first; 16-bit floats are rounded once. COL-3."""
+    operands = [wide(xp, a, dtype) for a in arrays]
+    total = reduce(lambda a, b: _COMBINES[op](xp, a, b), operands)
+    if op == "avg":
+        total = total / xp.asarray(len(arrays), dtype=accumulator(dtype).numpy)
+    return cast(xp, total, dtype)
+
+
+def _windows(xp: Any, metas: Metas, array: Any) -> Arrays:
+    """One array for every rank; each of them is copied, since none is memory of its own."""
+    return tuple([xp.broadcast_to(array, meta.shape) for meta in metas])
+
+
+def _blocks(xp: Any, array: Any, ranks: int, dim: int) -> Arrays:
+    """The array cut into as many parts along a dimension."""
+    shape = array.shape
+    part = shape[dim] // ranks
+    apart = xp.reshape(array, (*shape[:dim], ranks, part, *shape[dim + 1 :]))
+    front = xp.permute_dims(apart, (dim, *[i for i in range(len(shape) + 1) if i != dim]))
+    return tuple([xp.take(front, xp.asarray(rank), axis=0) for rank in range(ranks)])
+
+
+def _all_reduce(xp: Any, metas: Metas, tensors: Sequence[Any], op: str) -> Arrays:
+    return _windows(xp, metas, _reduced(xp, metas[0].dtype, tensors, op))
+
+
+def _all_gather(xp: Any, metas: Metas, tensors: Sequence[Any], dim: int) -> Arrays:
+    return _windows(xp, metas, xp.concat(list(tensors), axis=dim))
+
+
+def _reduce_scatter(
+    xp: Any, metas: Metas, tensors: Sequence[Any], dim: int, op: str
+) -> Arrays:
+    total = _reduced(xp, metas[0].dtype, tensors, op)
+    return _blocks(xp, total, len(metas), dim % metas[0].ndim)
+
+
+def _all_to_all(
+    xp: Any, metas: Metas, tensors: Sequence[Any], split_dim: int, concat_dim: int
+) -> Arrays:
+    ranks, dim = range(len(metas)), split_dim % metas[0].ndim
+    sent = [_blocks(xp, a, len(ranks), dim) for a in tensors]
+    return tuple([xp.concat([blocks[r] for blocks in sent], axis=concat_dim) for r in ranks])
+
+
+def _broadcast(xp: Any, metas: Metas, tensors: Sequence[Any], source: int) -> Arrays:
+    return _windows(xp, metas, tensors[source])
+
+
+def _wait(xp: Any, metas: Metas, tensors: Sequence[Any]) -> Arrays:
+    pairs = zip(tensors, metas, strict=True)
+    return tuple([xp.broadcast_to(a, meta.shape) for a, meta in pairs])
+
+
+# ------------------------------------------------------------------------------------- gradients
+def waited(name: str, tensors: Sequence[Any], *args: Any) -> list[Any]:
+    """The results of a collective on operands, waited for: what formulas and classes call."""
+    sent = _call(OPS[name], tensors, *args)
+    return list(_call(OPS["wait"], sent))
+
+
+def _call(op: Op, tensors: Sequence[Any], *args: Any) -> Any:
+    if not tensors:
+        raise ArgumentError(f"{op.name}: argument 'tensors' is empty, expected one tensor a rank")
+    return tensors[0]._apply(op, (tuple(tensors), *args))
+
+
+def _averaged(totals: Sequence[Any], op: str) -> list[Any]:
+    return [total / len(totals) for total in totals] if op == "avg" else list(totals)
+
+
+def _of_nonlinear(tensors: Sequence[Any], totals: Sequence[Any], op: str) -> list[Any]:
+    """The gradients of what was reduced; `totals` is that of the whole result, on every rank."""
+    if op == "product":
+        gathered = waited("all_gather", [x._do("unsqueeze", 0) for x in tensors], 0)
+        pairs = enumerate(zip(totals, gathered, strict=True))
+        return [total * _others(each, rank).conj() for rank, (total, each) in pairs]
+    best = waited("all_reduce_nonlinear", tensors, op)
+    hits = [_is_best(x, m).to(g.dtype) for x, m, g in zip(tensors, best, totals, strict=True)]
+    counts = waited("all_reduce", hits, "sum")
+    return [total * hit / n for total, hit, n in zip(totals, hits, counts, strict=True)]
+
+
+def _is_best(x: Any, best: Any) -> Any:
+    """Where the result is this rank's: nan is, of any rank."""
+    return x._do("eq", best)._do("logical_or", x._do("isnan"))
+
+
+def _others(gathered: Any, rank: int) -> Any:
+    """The product of all ranks but one, which are along the first dimension."""
+    rows = [gathered._do("select", 0, i) for i in range(gathered.shape[0]) if i != rank]
+    if not rows:
+        return gathered.new_ones(gathered.shape[1:])
+    return reduce(lambda a, b: a * b, rows)
+
+
+def _broadcast_vjp(grads: Sequence[Any], source: int) -> list[Any]:
+    totals = waited("all_reduce", grads, "sum")
+    return [g if r == source else g.new_zeros(g.shape) for r, g in enumerate(totals)]
+
+
+# ------------------------------------------------------------------------------------------- ops
+def _collective(schema: str, meta: Any, kernel: Any, vjp: Any) -> PureOp:
+    return pure(
+        f"{schema} -> Tensor[]", meta=meta, kernel=kernel, vjp={"tensors": vjp}, cost=Cost.OPAQUE
+    )
+
+
+ALL_REDUCE = _collective(
+    "all_reduce(Tensor[] tensors, str op='sum')",
+    _reduce_rule("all_reduce", LINEAR),
+    _all_reduce,
+    lambda grads, op: _averaged(waited("all_reduce", grads, "sum"), op),
+)
+ALL_REDUCE_NONLINEAR = _collective(
+    "all_reduce_nonlinear(Tensor[] tensors, str op)",
+    _reduce_rule("all_reduce_nonlinear", NONLINEAR),
+    _all_reduce,
+    lambda grads, tensors, op: _of_nonlinear(tensors, waited("all_reduce", grads, "sum"), op),
+)
+ALL_GATHER = _collective(
+    "all_gather(Tensor[] tensors, int dim=0)",
+    _all_gather_rule,
+    _all_gather,
+    lambda grads, dim: waited("reduce_scatter", grads, dim, "sum"),
+)
+REDUCE_SCATTER = _collective(
+    "reduce_scatter(Tensor[] tensors, int dim=0, str op='sum')",
+    _scatter_rule("reduce_scatter", LINEAR),
+    _reduce_scatter,
+    lambda grads, dim, op: _averaged(waited("all_gather", grads, dim), op),
+)
+REDUCE_SCATTER_NONLINEAR = _collective(
+    "reduce_scatter_nonlinear(Tensor[] tensors, int dim, str op)",
+    _scatter_rule("reduce_scatter_nonlinear", NONLINEAR),
+    _reduce_scatter,
+    lambda grads, tensors, dim, op: _of_nonlinear(tensors, waited("all_gather", grads, dim), op),
+)
+ALL_TO_ALL = _collective(
+    "all_to_all(Tensor[] tensors, int split_dim=0, int concat_dim=0)",
+    _all_to_all_rule,
+    _all_to_all,
+    lambda grads, split_dim, concat_dim: waited("all_to_all", grads, concat_dim, split_dim),
+)
+BROADCAST = _collective(
+    "broadcast(Tensor[] tensors, int source=0)", _broadcast_rule, _broadcast, _broadcast_vjp
+)
+WAIT = _collective("wait(Tensor[] tensors)", _wait_rule, _wait, lambda grads: list(grads))
+"""What a collective gave, complete: nobody reads a result before. Of results that are there, a
+copy."""
+
+
+@composite("all_reduce(Tensor[] tensors, str op='sum') -> Tensor[]", is_method=False)
+def all_reduce(tensors: tuple[Any, ...], op: str) -> Any:
+    """The ranks' tensors combined: 'sum', 'avg', 'product', 'max' or 'min', the same on each."""
+    return _call(OPS[reduction("all_reduce", op)], tensors, op)
+
+
+@composite(
+    "reduce_scatter(Tensor[] tensors, int dim=0, str op='sum') -> Tensor[]", is_method=False
+)
+def reduce_scatter(tensors: tuple[Any, ...], dim: int, op: str) -> Any:
+    """The ranks' tensors combined, of which each rank gets its part along a dimension."""
+    return _call(OPS[reduction("reduce_scatter", op)], tensors, dim, op)
+
+
+def reduction(name: str, op: str) -> str:
+    """The name of the collective that forms this reduction. Raises ArgumentError for no such."""
+    if op not in LINEAR and op not in NONLINEAR:
+        raise ArgumentError(
+            f"{name}: argument 'op' is {op!r}, expected one of {[*LINEAR, *NONLINEAR]}"
+        )
+    return f"{name}_nonlinear" if op in NONLINEAR else name
