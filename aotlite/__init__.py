@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import IndexOutOfRangeError as IndexOutOfRangeError
     from aotlite.ir.errors import LinAlgError as LinAlgError
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
+    from aotlite.ir.errors import RngError as RngError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import SubclassError as SubclassError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
@@ -172,7 +173,7 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
-            ShapeError SubclassError UnsupportedError
+            RngError ShapeError SubclassError UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """

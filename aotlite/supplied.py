@@ -178,7 +178,7 @@ def _check_backward(graph: Graph, partition: Partition, backward: Graph) -> None
     expected = [*saved, *_inputs(tangents)]
     if _inputs(backward.placeholders) != expected:
         raise _wrong("inputs of the backward", backward.placeholders, [*saved, *tangents])
-    gradients = graph.outputs_with((Gradient, Rewritten))
+    gradients = graph.outputs_with(tuple(FROM_BACKWARD))
     roles = [role for role, _ in gradients]
     if list(backward.output_roles) != roles:
         raise _wrong("results of the backward", backward.output_roles, roles)

@@ -27,6 +27,10 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
+    RNG_INPUTS,
+    RNG_OUTPUTS,
+    BackwardOffset,
+    BackwardSeed,
     Gradient,
     IntermediateBase,
     MutatedInput,
@@ -97,6 +101,11 @@ DRAWS = (
 """The last two are of one stream, so that each element is once above 0 and once below."""
 
 
+_STATES = {Seed: SEED, Offset: OFFSET, BackwardSeed: SEED + 1, BackwardOffset: OFFSET + 8}
+_LATER = (Gradient, IntermediateBase, Rewritten, *RNG_OUTPUTS)
+"""Classes of outputs that the captured graph does not have."""
+
+
 class Inputs:
     """The inputs of one draw, by role. They depend on the role alone, and fill gaps in memory."""
 
@@ -123,8 +132,8 @@ class Inputs:
         return value
 
     def _draw(self, role: Role, dtype: DType, size: int) -> Any:
-        if isinstance(role, (Seed, Offset)):
-            return np.full(size, SEED if isinstance(role, Seed) else OFFSET, dtype.numpy)
+        if isinstance(role, RNG_INPUTS):
+            return np.full(size, _STATES[type(role)], dtype.numpy)
         generator = np.random.default_rng((zlib.crc32(str(role).encode()), self.draw.stream))
         if not dtype.is_differentiable:
             least, most = (0, 1) if dtype.numpy.kind == "b" else self.integers
@@ -292,7 +301,7 @@ class StageRunner:
             noise = None if exact else Noise(self.run, inputs)
             for role in {**before, **after}:
                 value, found = _result(role, before, inputs), _result(role, after, inputs)
-                if value is None and isinstance(role, (Gradient, IntermediateBase, Rewritten)):
+                if value is None and isinstance(role, _LATER):
                     continue  # the capture has none
                 wrong = _difference(role, value, found, noise)
                 if wrong is not None:
@@ -409,7 +418,8 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     nodes = captured.graph.nodes[:-1]
     unwritten = {member.role for base in bases for member in base.members}
     unwritten -= {each.role for each in meta.updated}
-    whole = {node: node for node in captured.graph.placeholders}
+    inputs = captured.graph.placeholders
+    whole = {node: node for node in inputs if type(node.role) not in RNG_INPUTS}
     whole |= {
         given.placeholder: whole_node(given.placeholder, captured.reach[given.role])
         for given in captured.inputs

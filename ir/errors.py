@@ -23,6 +23,7 @@ __all__ = [
     "IndexOutOfRangeError",
     "LinAlgError",
     "MissingExtraError",
+    "RngError",
     "ShapeError",
     "SubclassError",
     "UnsupportedError",
@@ -40,6 +41,10 @@ class ShapeError(AotliteError, ValueError):
 
 class ArgumentError(AotliteError, ValueError, TypeError):
     """An argument that is missing, surplus, or of the wrong type or value."""
+
+
+class RngError(ArgumentError):
+    """A seed, an offset or a state that no random generator can have, or is not to have here."""
 
 
 class DTypeError(AotliteError, TypeError):

@@ -77,6 +77,66 @@ class Offset:
 
 
 @attrs.frozen
+class BackwardSeed:
+    """Input: the generator's seed when the backward starts, 0-d uint64 (RNG-5)."""
+
+    prefix: ClassVar[str] = "backward_seed"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
+class BackwardOffset:
+    """Input: the generator's offset when the backward starts, 0-d uint64 (RNG-5)."""
+
+    prefix: ClassVar[str] = "backward_offset"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
+class NextSeed:
+    """Output: the seed that a function leaves which sets another one, 0-d uint64 (RNG-6)."""
+
+    prefix: ClassVar[str] = "next_seed"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
+class NextOffset:
+    """Output: the generator's offset at the end of the call, 0-d uint64 (RNG-3)."""
+
+    prefix: ClassVar[str] = "next_offset"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
+class NextBackwardSeed:
+    """Output: the seed that a backward leaves which sets another one, 0-d uint64 (RNG-6)."""
+
+    prefix: ClassVar[str] = "next_backward_seed"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
+class NextBackwardOffset:
+    """Output: the generator's offset at the end of the backward, 0-d uint64 (RNG-3)."""
+
+    prefix: ClassVar[str] = "next_backward_offset"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
 class Output:
     """Output: the user's result number `index` among the flat results."""
 
@@ -200,6 +260,12 @@ Role = (
     | Family
     | Seed
     | Offset
+    | BackwardSeed
+    | BackwardOffset
+    | NextSeed
+    | NextOffset
+    | NextBackwardSeed
+    | NextBackwardOffset
     | Output
     | MutatedInput
     | IntermediateBase
@@ -215,10 +281,15 @@ Role = (
 ROLES: tuple[type, ...] = get_args(Role)
 """Every class of roles."""
 
-OF_BACKWARD = frozenset((Tangent, Current, Arrived))
+OF_BACKWARD = frozenset((Tangent, Current, Arrived, BackwardSeed, BackwardOffset))
 """The classes of inputs that only a backward has."""
-FROM_BACKWARD = frozenset((Gradient, Rewritten))
+FROM_BACKWARD = frozenset((Gradient, Rewritten, NextBackwardSeed, NextBackwardOffset))
 """The classes of outputs that only a backward gives."""
+
+RNG_INPUTS = (Seed, Offset, BackwardSeed, BackwardOffset)
+"""The classes of inputs that are a generator's state: the last ones of a graph (RNG-2)."""
+RNG_OUTPUTS = (NextSeed, NextOffset, NextBackwardSeed, NextBackwardOffset)
+"""The classes of outputs that are a generator's state (RNG-3)."""
 
 
 def parse_role(text: str) -> Role | None:

@@ -32,6 +32,13 @@ def _pure_of_size(name: str) -> Iterable[Sample]:
     yield Sample((np.array(7), np.array(8), 0, (5,)), {"dtype": dtypes.float16})
 
 
+@register("advance_offset")
+def _advance(name: str) -> Iterable[Sample]:
+    yield Sample((8, 12))
+    yield Sample((np.array(1 << 40), 0))
+    yield Sample((np.array((1 << 62) + 4, "uint64"), 8))
+
+
 _RANGES: tuple[tuple[tuple[int, int], dict[str, Any]], ...] = (
     ((0, 5), {}),
     ((-3, 4), {"dtype": dtypes.int8}),

@@ -15,16 +15,15 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
+    RNG_INPUTS,
     Current,
     Hidden,
     IntermediateBase,
     MutatedInput,
-    Offset,
     Output,
     Primal,
     Role,
     Saved,
-    Seed,
     SyntheticBase,
 )
 
@@ -128,7 +127,7 @@ def _roots(graph: Graph, inputs: list[list[int]]) -> list[int]:
 
 def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
     inputs = {n.role: i for i, n in enumerate(joint.graph.nodes) if n.op == "placeholder"}
-    others = OF_BACKWARD | {Seed, Offset, Saved}
+    others = OF_BACKWARD | {*RNG_INPUTS, Saved}
     held = {i for role, i in inputs.items() if type(role) not in others}
     written = {i for role, i in inputs.items() if type(role) is SyntheticBase}
     for role, i in joint.results:

@@ -25,6 +25,7 @@ from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
+    RNG_OUTPUTS,
     Family,
     IntermediateBase,
     MutatedInput,
@@ -297,7 +298,7 @@ class _Writer:
         self.source.use(tensor_over)
         for role, name in self.raw.items():
             value = self._value_of(role)
-            if type(value) is Node and not isinstance(role, MutatedInput):
+            if type(value) is Node and not isinstance(role, (MutatedInput, *RNG_OUTPUTS)):
                 made = self.values[role] = f"t{len(self.values)}"
                 text = self.source.constant(value.meta, "M", str(value.meta))
                 self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")

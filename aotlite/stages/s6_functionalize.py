@@ -19,11 +19,10 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
 from aotlite.eager.autograd.shorter_chains import further
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.dtypes import uint64
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.memory import storage_root
-from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.create import CLONE, COPY_, RESTRIDE
 from aotlite.ir.ops.factories import FULL
@@ -34,13 +33,12 @@ from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import (
     IntermediateBase,
     MutatedInput,
-    Offset,
     Output,
     Role,
-    Seed,
     SyntheticBase,
     Tangent,
 )
+from aotlite.stages.generator_inputs import GeneratorInputs
 from aotlite.stages.lenses import lens_of, strided
 from aotlite.stages.source_place import describe
 
@@ -90,10 +88,8 @@ class _Functionalizer:
         self.env: dict[Node, Any] = {}
         self.memo: dict[tuple[Node, Any, tuple[Any, ...]], Node] = {}
         self.storages = _Storages(graph)
-        self.seed: Node | None = None
-        self.offset: Node | None = None
+        self.generator = GeneratorInputs(graph, self.build, draws=self.storages.draws)
         self.trains = False
-        self.drawn = 0
         self.copies: list[Copy] = []
         self.views: dict[Step, Node] = {}
         """The view of the program that each step of a chain is."""
@@ -101,11 +97,6 @@ class _Functionalizer:
     def run(self) -> Graph:
         inputs = self.graph.placeholders
         self.trains = any(isinstance(node.role, Tangent) for node in inputs)
-        self.build.nodes.extend(inputs)
-        if self.storages.draws:
-            scalar = tensor_meta((), None, uint64)
-            self.seed = self.build.placeholder(scalar, Seed()).node
-            self.offset = self.build.placeholder(scalar, Offset()).node
         for node in inputs:
             if node in self.storages.written and self._needs_memory(node):
                 self._memory_of(node)
@@ -131,7 +122,7 @@ class _Functionalizer:
             case GeometryOp():
                 self._view(node, node.args[0], op.view, node.args[1:])
             case RandomOp():
-                self._random(node)
+                self.env[node] = self.generator.draw(node, self._read(node.args))
             case _ if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
                 whole = node.args[0]
                 view, rest = whole.target.parts(whole.args)[node.args[1]]
@@ -151,12 +142,6 @@ class _Functionalizer:
             self.build.nodes.append(node)
         else:
             self.env[node] = self.build.emit(node.target, args)
-
-    def _random(self, node: Node) -> None:
-        op: RandomOp = node.target
-        args = (self.seed, self.offset, self.drawn, *self._read(node.args))
-        self.env[node] = self.build.emit(op.functional, args)
-        self.drawn += op.consumes(node.meta)  # type: ignore[arg-type]
 
     def _alias(self, node: Node) -> Alias:
         """The alias of a value; the first question for the maker of a storage makes its group."""
@@ -399,7 +384,7 @@ class _Functionalizer:
         final = []
         for role, value, old in zip(roles, outputs, self.graph.outputs, strict=True):
             final.append(self._escaping(role, value, old, written, owners))
-        graph = self.build.finish(final, roles)
+        graph = self.generator.closed(final, roles)
         graph.copies = tuple(self.copies)
         return graph
 

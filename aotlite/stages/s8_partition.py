@@ -22,7 +22,6 @@ from aotlite.ir.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
     Current,
-    Gradient,
     Hidden,
     IntermediateBase,
     MutatedInput,
@@ -207,7 +206,7 @@ def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
 
 # ------------------------------------------------------------------------------------- backward
 def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Graph | None:
-    results = graph.outputs_with((Gradient, Rewritten))
+    results = graph.outputs_with(tuple(FROM_BACKWARD))
     if not results:
         return None
     build = Builder(f"{graph.name}_backward")

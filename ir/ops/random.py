@@ -14,12 +14,13 @@ import attrs
 from aotlite.ir import dtypes
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, RandomOp, register, schema_of
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.factories import check_size
 from aotlite.ir.ops.random_loops import Place, drawn, is_aligned, laid_out, units
+from aotlite.ir.ops.random_state import check_place, check_position, number
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -123,10 +124,13 @@ def draw(
     given = "Tensor|Scalar seed, Tensor|Scalar offset, int advance"
 
     def run(xp: Any, meta: TensorMeta, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
-        position = _number(offset) + advance
-        if position % 4:
-            raise ArgumentError(f"{pure_name}: the offset is {position}, expected a multiple of 4")
-        return kernel(Stream(xp, _number(seed), position), meta, *args)
+        position = number(pure_name, "offset", offset) + advance
+        check_position(pure_name, position)
+        return kernel(Stream(xp, number(pure_name, "seed", seed), position), meta, *args)
+
+    def infer(seed: Any, offset: Any, advance: int, *args: Any) -> TensorMeta:
+        check_place(pure_name, seed, offset, advance)
+        return rule(*args)
 
     def as_loops(k: Any, meta: Any, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
         place = (seed, offset, advance)
@@ -136,7 +140,7 @@ def draw(
 
     functional = pure(
         f"{pure_name}({given}, {inner}",
-        meta=lambda seed, offset, advance, *args: rule(*args),
+        meta=infer,
         kernel=run,
         vjp=None,
         cost=Cost.RANDOM,
@@ -146,13 +150,6 @@ def draw(
         RandomOp(parsed, rule, cost=Cost.RANDOM, functional=functional, consumes=consumes)
     )
     return op
-
-
-def _number(value: Any) -> int:
-    """A seed or an offset, given as a number or as an array of one element."""
-    while not isinstance(value, (int, list)):
-        value = value.tolist()
-    return value if isinstance(value, int) else _number(value[0])
 
 
 # ------------------------------------------------------------------------------------- uniform

@@ -53,10 +53,23 @@ def is_aligned(k: Any, place: Place) -> bool:
     """Whether draws may begin there; of an offset that is read it is checked."""
     _, offset, advance = place
     if hasattr(offset, "meta"):
-        key = "multiple of 4", offset.placed
-        k.refuse((), lambda: k.make("ne", _scalar(k, offset) & 3, 0), once=key)
+        _refuse_misplaced(k, offset)
         return advance % 4 == 0
     return bool((offset + advance) % 4 == 0 == advance % 4)
+
+
+def _refuse_misplaced(k: Any, offset: Any) -> None:
+    """An offset that is read is a multiple of 4, and below 2**63."""
+    key = "multiple of 4", offset.placed
+    wrong = k.number((1 << 63) | 3, dtypes.uint64)
+    k.refuse((), lambda: k.make("ne", _scalar(k, offset) & wrong, 0), once=key)
+
+
+def offset_after(k: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
+    """The offset behind what was drawn."""
+    if hasattr(offset, "meta"):
+        _refuse_misplaced(k, offset)
+    return k.map(meta, lambda *i: _scalar(k, offset) + k.number(consumed, dtypes.uint64))
 
 
 def laid_out(k: Any, meta: TensorMeta, flat: Any, element: Callable[..., Any]) -> Any:

@@ -16,9 +16,11 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.role import (
     Argument,
+    BackwardOffset,
     Gradient,
     Hidden,
     MutatedInput,
+    NextOffset,
     Output,
     Primal,
     Saved,
@@ -36,6 +38,7 @@ INPUT_ROLES = [
     Saved(0),
     Saved(1, "mul"),
     Seed(),
+    BackwardOffset(),
     Argument(7),
 ]
 OUTPUT_ROLES = [
@@ -43,6 +46,7 @@ OUTPUT_ROLES = [
     Output(1),
     MutatedInput(Hidden(0)),
     Gradient(Primal(0)),
+    NextOffset(),
     Saved(0),
     Saved(1, "ops"),
 ]

@@ -11,6 +11,7 @@ from aotlite.ir.errors import AotliteError, ShapeError, noted
 BUILTINS = {
     "ShapeError": (ValueError,),
     "ArgumentError": (ValueError, TypeError),
+    "RngError": (ValueError, TypeError),
     "DTypeError": (TypeError,),
     "IndexOutOfRangeError": (IndexError,),
     "AliasError": (RuntimeError,),

@@ -47,6 +47,7 @@ _STREAM = "its own stream of numbers (RNG-12)"
 WITHOUT_TWIN.update(
     dict.fromkeys(
         """
+        advance_offset
         bernoulli bernoulli_at bernoulli() bernoulli_ exponential_ geometric_ log_normal_
         multinomial multinomial() multinomial_at normal_
         normal_at normal_of rand rand_like randint randint_like randn randn_like random_

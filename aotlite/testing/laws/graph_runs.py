@@ -17,7 +17,7 @@ import numpy as np
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.interpreter import ArrayValue
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Offset, Seed
+from aotlite.ir.role import RNG_INPUTS
 from aotlite.ir.verify import verify
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken
@@ -132,7 +132,7 @@ def _numbered(case: GraphCase) -> list[tuple[int, np.ndarray]]:
     roles = [node.role for node in case.graph.placeholders]
     arrays = given(case)[0].arrays
     return [
-        (-1 if isinstance(role, (Seed, Offset)) else k, array)
+        (-1 if isinstance(role, RNG_INPUTS) else k, array)
         for k, (role, array) in enumerate(zip(roles, arrays, strict=True))
     ]
 

@@ -20,7 +20,7 @@ from typing import Any
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.interpreter import ArrayValue, array_value
-from aotlite.ir.role import IntermediateBase, Offset, Output, Role, Saved, Seed
+from aotlite.ir.role import RNG_INPUTS, IntermediateBase, Output, Role, Saved
 from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
 from aotlite.partition import Partition
@@ -149,7 +149,7 @@ def _check_owner(saved: Any, value: ArrayValue, callers: dict[Any, ArrayValue]) 
     owners = [r for r, v in callers.items() if not isinstance(r, Saved) and shares(value, v)]
     told = saved.owner
     if told is None:  # the run time makes a seed and an offset for each call: nobody else has them
-        owners = [role for role in owners if not isinstance(role, (Seed, Offset))]
+        owners = [role for role in owners if not isinstance(role, RNG_INPUTS)]
     if value.meta.numel and (told not in owners if told is not None else bool(owners)):
         got = "nobody's memory" if told is None else f"memory of {told}"
         said = ", ".join(map(str, owners)) or "nobody's"
