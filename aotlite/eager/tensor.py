@@ -61,6 +61,8 @@ class Tensor(Differentiable):
 
     __tensor_dispatch__: ClassVar[Callable[..., Any] | None] = None
     """Of wrapper subclasses: `(func, types, args, kwargs)` gives what an op gives (SUB-23)."""
+    __tensor_function__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses that need it: asked before, with history, for other ops (SUB-10)."""
 
     storage: Storage
     meta: TensorMeta

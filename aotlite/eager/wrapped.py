@@ -1,7 +1,8 @@
 """Ops on wrappers: the class computes, the engine keeps histories, views and counts of writes.
 
-`run_wrapped(op, args, kinds)` asks the classes among the operands, the most derived first, with
-grad mode off; what they give is checked, and then linked as a dense result is.
+`run_wrapped(op, args, kinds)` asks the classes among the operands, the most derived first: those
+with a `__tensor_function__` whether the op is other ops for them, which have histories of their
+own; then, with grad mode off, what it gives. That is checked, and linked as a dense result is.
 Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
 """
 
@@ -54,7 +55,38 @@ def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
 
 def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds) -> Any:
     """The result of an op of whose operands some are wrappers."""
+    for cls in kinds:
+        if cls.__tensor_function__ is not None and not op.views:
+            found = _made_of_others(op, args, kinds, cls)
+            if found is not NotImplemented:
+                return found
     return _HANDLERS[type(op)](op, args, kinds)
+
+
+def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
+    """What a class makes of an op by other ops, which the tape sees in its place (SUB-10)."""
+    given, named = op.schema.given(args)
+    if isinstance(op, InplaceOp):
+        _check_write(op, args)
+    found = cls.__tensor_function__(function_of(op), kinds, given, dict(named))
+    if found is NotImplemented:
+        return found
+    if op.writes:
+        return _the_target(op, found, cls, args[0])
+    if isinstance(op, PureOp):
+        metas = op.result_for(op.key(args))
+        if type(metas) is tuple:
+            outs = zip(_tuple_of(op, found, cls, len(metas)), metas, strict=True)
+            return tuple([_restrided(_checked(op, out, cls, meta), meta) for out, meta in outs])
+        return _restrided(_checked(op, found, cls, metas), metas)
+    return found
+
+
+def _restrided(out: Tensor, meta: TensorMeta) -> Tensor:
+    if out.meta is meta or not is_wrapper(out):
+        return out if out.meta is meta else out.restride(meta.stride)
+    out.meta = meta
+    return out
 
 
 def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
@@ -116,10 +148,14 @@ def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
 def _several(
     op: Op, found: Any, cls: type[Any], metas: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[Tensor, ...]:
-    if not isinstance(found, (tuple, list)) or len(found) != len(metas):
-        raise _wrong(op, cls, found, f"a tuple of {len(metas)} tensors")
-    pairs = zip(found, metas, strict=True)
+    pairs = zip(_tuple_of(op, found, cls, len(metas)), metas, strict=True)
     return tuple([_new(op, out, cls, meta, args) for out, meta in pairs])
+
+
+def _tuple_of(op: Op, found: Any, cls: type[Any], count: int) -> Any:
+    if not isinstance(found, (tuple, list)) or len(found) != count:
+        raise _wrong(op, cls, found, f"a tuple of {count} tensors")
+    return found
 
 
 def _new(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> Tensor:
@@ -220,24 +256,29 @@ def _described(out: Tensor, source: Tensor) -> str:
 
 
 # ----------------------------------------------------------------------------------------- writes
-def _inplace(op: InplaceOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
+    """That the first operand takes the result, and may be written now (TEN-9, TEN-21)."""
     target: Tensor = args[0]
     result: TensorMeta = op.functional.result_for(op.functional.key(args))
     if result is not target.meta:
         check_result(op, target.meta, result)
-    others = [operand for operand in op.operands(args) if operand is not target]
     if type(target.storage.version) is not int:
         check_counts(op.name, target)
-    node = base_edge = None
     if STATE.grad_mode:
+        others = [operand for operand in op.operands(args) if operand is not target]
         check_writable(op.name, target, others)
-        node = plan_write(op, args)
+
+
+def _inplace(op: InplaceOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+    target: Tensor = args[0]
+    _check_write(op, args)
+    node = plan_write(op, args) if STATE.grad_mode else None
+    base_edge = None
     if node is not None and target._root is not None:
         base_edge = target._root.edge()
     parts = inner_tensors(target) if is_wrapper(target) else {}
     found, cls = _ask(op, args, kinds)
-    if found is not target:
-        raise _wrong(op, cls, found, "the tensor that is written, itself")
+    _the_target(op, found, cls, target)
     for name, part in (inner_tensors(target) if parts else {}).items():
         if parts.get(name) is not part:
             raise noted(
@@ -254,6 +295,12 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
         node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
+    return target
+
+
+def _the_target(op: Op, found: Any, cls: type[Any], target: Tensor) -> Tensor:
+    if found is not target:
+        raise _wrong(op, cls, found, "the tensor that is written, itself")
     return target
 
 

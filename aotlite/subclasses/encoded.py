@@ -1,0 +1,125 @@
+"""`EncodedTensor`: a base for wrappers that stand for one dense tensor, which their parts encode.
+
+A class says how its parts are decoded, how a dense value is written into them, and which views of
+the dense tensor are views of the parts. All ops follow: they decode, compute, and give dense
+results; an in-place op computes and encodes. Rules: SUB-15, SUB-17, SUB-23.
+Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.eager.op_functions import function_of
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AotliteError, SubclassError, noted
+from aotlite.ir.op import MultiViewOp, Op, ViewOp
+
+View = Callable[..., Any]
+
+
+class EncodedTensor(Tensor):
+    """A tensor that is stored otherwise. Subclasses have `decode`, `_encode` and `_viewed`.
+
+    Differentiable: gradients are dense, those of what it stands for. An in-place op passes them
+    through the encoding as if it rounded nothing.
+
+    >>> import aotlite as al
+    >>> class Halved(EncodedTensor):
+    ...     '''Numbers stored as their halves.'''
+    ...     def __new__(cls, half):
+    ...         make = al.Tensor._make_wrapper_subclass
+    ...         made = make(cls, half.shape, half.stride(), dtype=half.dtype)
+    ...         made.half = half
+    ...         return made
+    ...     def __tensor_flatten__(self):
+    ...         return ["half"], None
+    ...     @staticmethod
+    ...     def __tensor_unflatten__(inner, spec, outer_size, outer_stride):
+    ...         return Halved(inner["half"])
+    ...     def decode(self):
+    ...         return self.half * 2
+    ...     def _encode(self, value):
+    ...         self.half.copy_(value / 2)
+    ...     def _viewed(self, view, rest):
+    ...         return Halved(view(self.half, *rest))
+    >>> x = Halved(al.tensor([1.0, 2.0]))
+    >>> x[0].add_(6.0).item(), x + 0
+    (8.0, tensor([8., 4.]))
+    """
+
+    def decode(self) -> Tensor:
+        """The dense tensor that it stands for, new memory."""
+        raise NotImplementedError
+
+    def _encode(self, value: Tensor) -> None:
+        """Writes a dense tensor of this shape into the parts, in place."""
+        raise NotImplementedError
+
+    def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
+        """What a view op, with its canonical arguments after the first, shows: an instance on
+        views of the parts; NotImplemented where the parts cannot show it."""
+        raise NotImplementedError
+
+    def item(self) -> Any:
+        """The number of a tensor of one element."""
+        return self.decode().item()
+
+    def tolist(self) -> Any:
+        """The numbers as nested lists."""
+        return self.decode().tolist()
+
+    @classmethod
+    def __tensor_dispatch__(
+        cls, func: View, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        op: Op = func.op  # type: ignore[attr-defined]
+        first = args[0]
+        if op.views:
+            return first._view_of(op, op.bind(args, kwargs)[1:])
+        dense = [_decoded(value) for value in args]
+        named = {name: _decoded(value) for name, value in kwargs.items()}
+        if op.writes and isinstance(first, EncodedTensor):
+            first._encode(function_of(op.functional)(*dense, **named))  # type: ignore[attr-defined]
+            return first
+        return func(*dense, **named)
+
+    def _view_of(self, op: Op, rest: tuple[Any, ...]) -> Any:
+        """Instances for a view op, checked to be made of views of the parts."""
+        if isinstance(op, MultiViewOp):
+            return tuple([self._view_of(view, args) for view, args in op.parts((self, *rest))])
+        assert isinstance(op, ViewOp)
+        try:
+            found = self._viewed(function_of(op), rest)
+        except AotliteError as error:
+            raise self._unseen(op, rest) from error
+        if found is NotImplemented:
+            raise self._unseen(op, rest)
+        return found
+
+    def _unseen(self, op: Op, rest: tuple[Any, ...]) -> Exception:
+        shown = ", ".join(map(repr, rest))
+        return noted(
+            SubclassError(
+                f"{op.name}: {op.name}({shown}) of a {type(self).__name__} of shape {self.shape} "
+                "is no view of its parts, expected one that is"
+            ),
+            "Take the view of decode(), which is dense and has memory of its own. (SUB-17)",
+        )
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, EncodedTensor):
+        return value.decode()
+    if isinstance(value, tuple):
+        return tuple([_decoded(each) for each in value])
+    return value
+
+
+def wrong(cls: type[Any], attribute: str, found: object, expected: str) -> Exception:
+    """The error for a part that a class cannot take (SUB-1)."""
+    return noted(
+        SubclassError(f"{cls.__name__}: {attribute} is {found}, expected {expected}"),
+        f"What {cls.__name__} is made of is said by its docstring. (SUB-1)",
+    )

@@ -1,0 +1,203 @@
+"""`MaskedTensor`: a tensor of which some elements are left out.
+
+Its meaning is the elements that the mask keeps. Ops are made of dense ones before autograd sees
+them (`masked_ops`), so that gradients are those of what is kept. Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.eager.autograd.function import Function
+from aotlite.eager.op_functions import FUNCTIONS as ops
+from aotlite.eager.op_functions import function_of
+from aotlite.eager.state import is_grad_enabled
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.op import Op
+from aotlite.subclasses.encoded import EncodedTensor, wrong
+from aotlite.subclasses.masked_ops import Kept, listed, rule_of
+
+
+class MaskedTensor(Tensor):
+    """A tensor with a mask of its shape: True where an element is kept.
+
+    An op between elements keeps those that all operands keep; a dense operand keeps all. Reductions
+    leave the others out, and keep what has at least one element. An in-place op writes the elements
+    that all operands keep, and leaves the rest and the mask as they are. Gradients are masked as
+    the tensor is; those of dense operands are dense. A mask that is laid out otherwise than the
+    data is copied.
+
+    >>> import aotlite as al
+    >>> x = MaskedTensor(al.tensor([1.0, 2.0, 3.0]), al.tensor([True, False, True]))
+    >>> x.mean().filled(0.0), (x * al.tensor([1.0, 1.0, 5.0])).tolist()
+    (tensor(2.), [1.0, None, 15.0])
+    >>> x.requires_grad_().square().sum().backward()
+    >>> x.grad.tolist()
+    [2.0, None, 6.0]
+    """
+
+    data: Tensor
+    mask: Tensor
+
+    def __new__(cls, data: Tensor, mask: Tensor, *, requires_grad: bool = False) -> MaskedTensor:
+        _check(cls, data, mask)
+        geometry: Any = {"dtype": data.dtype, "device": data.device}
+        made: Any = Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), **geometry)
+        made.data = data.detach() if data.requires_grad else data
+        made.mask = mask if mask.stride() == data.stride() else ops.restride(mask, data.stride())
+        return made.requires_grad_() if requires_grad else made
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["data", "mask"], None
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
+    ) -> MaskedTensor:
+        return cls(inner["data"], inner["mask"])
+
+    def filled(self, value: Any) -> Tensor:
+        """A dense tensor with a number in place of what is left out; differentiable."""
+        return _kept(self).filled(value)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, None for those that are left out."""
+        return listed(self.data.tolist(), self.mask.tolist())
+
+    @classmethod
+    def __tensor_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        op: Op = func.op  # type: ignore[attr-defined]
+        if not all(issubclass(kind, (MaskedTensor, EncodedTensor)) for kind in types):
+            return NotImplemented
+        if op.writes:
+            return _write(op, args, kwargs)
+        found = _computed(op, args, kwargs)
+        return found if found is NotImplemented else masked_tensor(*found)
+
+    @classmethod
+    def __tensor_dispatch__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        x, rest = args[0], args[1:]
+        if func.op.views:  # type: ignore[attr-defined]
+            if func.op.recasts:  # type: ignore[attr-defined]
+                return NotImplemented
+            data, mask = func(x.data, *rest), func(x.mask, *rest)
+            if isinstance(data, tuple):
+                return tuple([cls(*pair) for pair in zip(data, mask, strict=True)])
+            return cls(data, mask)
+        if _is_own_write(func.op, args):  # type: ignore[attr-defined]
+            func(x.data, *[each.data if isinstance(each, cls) else each for each in rest])
+            return x
+        return NotImplemented
+
+
+def masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
+    """A masked tensor of data that may require grad; its gradient is 0 where the mask is False."""
+    if is_grad_enabled() and data.requires_grad:
+        return _Made.apply(data, mask)
+    return MaskedTensor(data, mask)
+
+
+class _Made(Function):
+    """Data and a mask as one."""
+
+    @staticmethod
+    def forward(ctx: Any, data: Tensor, mask: Tensor) -> Any:
+        ctx.save_for_backward(mask)
+        return MaskedTensor(data.detach(), mask)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return ops.where(ctx.saved_tensors[0], _zeroed(grad), 0.0), None
+
+
+class _Data(Function):
+    """The data of a masked tensor. Its gradient is masked."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x.mask)
+        return x.data.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (mask,) = ctx.saved_tensors
+        return masked_tensor(ops.where(mask, _zeroed(grad), 0.0), mask)
+
+
+def _zeroed(grad: Any) -> Any:
+    return grad.filled(0.0) if isinstance(grad, MaskedTensor) else grad
+
+
+def _kept(value: Any) -> Any:
+    """Arguments with `Kept` in place of masked tensors."""
+    if isinstance(value, MaskedTensor):
+        tracked = is_grad_enabled() and value.requires_grad
+        return Kept(_Data.apply(value) if tracked else value.data, value.mask)
+    return tuple([_kept(each) for each in value]) if isinstance(value, tuple) else value
+
+
+def _computed(op: Any, args: Any, kwargs: Any) -> Any:
+    """Data and mask of an op's result, laid out as the op says."""
+    rule = rule_of(op)
+    found = NotImplemented if rule is None else rule(function_of(op), _kept(args), kwargs)
+    if found is NotImplemented:
+        return found
+    stride = op.infer(op.bind(args, kwargs)).stride
+    same = found.data.stride() == stride
+    return found if same else Kept(ops.restride(found.data, stride), found.mask)
+
+
+def _is_own_write(op: Op, args: Any) -> bool:
+    """Whether a write is one of the data as it is: by a number, or by what `_write` made."""
+    target, *others = args
+    if not isinstance(target, MaskedTensor):
+        return False
+    made = op.name == "copy_" and getattr(others[0], "made_for", None) is target
+    return made or op.name == "fill_"
+
+
+def _write(op: Any, args: Any, kwargs: Any) -> Any:
+    """The target, written by a copy of what it is afterwards."""
+    target = args[0]
+    if _is_own_write(op, args):
+        return NotImplemented
+    if not isinstance(target, MaskedTensor):
+        raise SubclassError(
+            f"{op.name}: a tensor takes a MaskedTensor, expected a MaskedTensor to take it"
+        )
+    found = _computed(op.functional, args, kwargs)
+    if found is NotImplemented:
+        return found
+    before = _kept(target)
+    written = ops.logical_and(before.mask, found.mask)
+    after = ops.where(written, found.data.to(target.dtype), before.data)
+    made: Any = masked_tensor(after, target.mask)
+    made.made_for = target
+    return ops.copy_(target, made)
+
+
+def _has_mask(tensor: Tensor) -> bool:
+    if isinstance(tensor, MaskedTensor):
+        return True
+    return is_wrapper(tensor) and any(_has_mask(each) for each in inner_tensors(tensor).values())
+
+
+def _check(cls: type[Any], data: Any, mask: Any) -> None:
+    for name, part in {"data": data, "mask": mask}.items():
+        if not isinstance(part, Tensor):
+            raise wrong(cls, name, f"a {type(part).__name__}", "a tensor")
+        if _has_mask(part):
+            raise noted(
+                wrong(cls, name, f"a {type(part).__name__} with a mask", "a tensor without one"),
+                "Combine the masks with logical_and.",
+            )
+    if mask.dtype is not bool_ or mask.shape != data.shape:
+        raise wrong(cls, "mask", mask.meta, f"bool of shape {tuple(data.shape)}")

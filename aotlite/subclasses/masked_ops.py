@@ -1,0 +1,228 @@
+"""What ops are on masked tensors, told by dense ops: a dense result, and the mask of it.
+
+A `Kept` stands for a masked operand: its data, differentiable, and its mask. A rule takes the op's
+function and its canonical arguments, and gives the result as a `Kept`, or NotImplemented.
+`rule_of(op)` finds the rule. Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aotlite.eager.autograd.function import Function
+from aotlite.eager.op_functions import FUNCTIONS as ops
+from aotlite.eager.state import is_grad_enabled
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.dtypes import FLOATING, DType
+from aotlite.ir.op import Cost, Op, PureOp
+
+
+class Kept(NamedTuple):
+    """The data of a masked tensor, and which elements of it are kept."""
+
+    data: Tensor
+    mask: Tensor
+
+    def filled(self, value: Any) -> Tensor:
+        """The data, with a number in place of what is left out."""
+        return ops.where(self.mask, self.data, value)
+
+
+Rule = Callable[..., Any]
+
+
+def listed(data: Any, mask: Any) -> Any:
+    """Nested lists of data, None where those of the mask are False."""
+    if isinstance(mask, list):
+        return [listed(*pair) for pair in zip(data, mask, strict=True)]
+    return data if mask else None
+
+
+def pairs_in(value: Any) -> Iterator[Kept]:
+    """The masked operands, in order."""
+    if isinstance(value, Kept):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from pairs_in(each)
+
+
+def part_of(value: Any, part: Callable[[Any], Any]) -> Any:
+    """The arguments with `part` of each tensor, masked or dense."""
+    if isinstance(value, (Kept, Tensor)):
+        return part(value)
+    return tuple([part_of(each, part) for each in value]) if isinstance(value, tuple) else value
+
+
+def _data(value: Any) -> Any:
+    return value.data if isinstance(value, Kept) else value
+
+
+def _mask(value: Any) -> Any:
+    return value.mask if isinstance(value, Kept) else ops.full(value.shape, True)
+
+
+# ------------------------------------------------------------------------------ between elements
+class _Where(Function):
+    """The tensor itself; its gradient is 0 where a mask is False, whatever arrives there."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
+        ctx.save_for_backward(mask)
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return ops.where(ctx.saved_tensors[0], grad, 0.0), None
+
+
+def pointwise(func: Rule, args: Any, kwargs: Any) -> Kept:
+    """Each element of the result is kept where those that it is made of are."""
+    mask = reduce(ops.logical_and, [each.mask for each in pairs_in(args)])
+    dense = part_of(args, _data)
+    shape = func.op.infer(func.op.bind(dense, kwargs)).shape  # type: ignore[attr-defined]
+    if mask.shape != shape:
+        mask = ops.clone(ops.expand(mask, shape))
+    if is_grad_enabled():
+        dense = part_of(dense, lambda x: _guarded(x, mask))
+    return Kept(func(*dense, **kwargs), mask)
+
+
+def _guarded(x: Tensor, mask: Tensor) -> Tensor:
+    """The operand, to which no gradient comes from elements that are left out: data there may be
+    anything, and 0 times infinity is not 0."""
+    if not x.requires_grad or (not x.dim() and mask.dim()):
+        return x
+    return _Where.apply(ops.expand(x, mask.shape) if x.shape != mask.shape else x, mask)
+
+
+# ------------------------------------------------------------------------------------ reductions
+def _least(dtype: DType) -> Any:
+    return -np.inf if dtype.kind >= FLOATING else _ends(dtype.numpy)[0]
+
+
+def _greatest(dtype: DType) -> Any:
+    return np.inf if dtype.kind >= FLOATING else _ends(dtype.numpy)[1]
+
+
+def _ends(dtype: Any) -> tuple[int, int]:
+    return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def _any(mask: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return ops.any(mask, (dim,) if isinstance(dim, int) else dim, keepdim)
+
+
+def _of_kept(neutral: Any) -> Rule:
+    """Reductions `(self, dim=None, keepdim=False)`: of a number that changes nothing elsewhere."""
+
+    def rule(func: Rule, args: Any, kwargs: Any) -> Any:
+        x, dims = args[0], args[1:3]
+        value = neutral(x.data.dtype) if callable(neutral) else neutral
+        return Kept(func(x.filled(value), *args[1:], **kwargs), _any(x.mask, *dims))
+
+    return rule
+
+
+def _mean(func: Rule, args: Any, kwargs: Any) -> Any:
+    x, dims = args[0], args[1:3]
+    if not kwargs and x.data.dtype.kind < FLOATING:
+        return NotImplemented
+    total = ops.sum(x.filled(0), *dims, **kwargs)
+    return Kept(total / ops.sum(x.mask, *dims), _any(x.mask, *dims))
+
+
+def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
+    (x, dim), keepdim = args, kwargs.get("keepdim", False)
+    correction = kwargs.get("correction")
+    if x.data.dtype.kind != FLOATING:
+        return NotImplemented
+    centre = ops.sum(x.filled(0), dim, True) / ops.sum(x.mask, dim, True)
+    apart = Kept(x.data - centre, x.mask).filled(0)
+    count = ops.sum(x.mask, dim, keepdim) - (1 if correction is None else correction)
+    found = ops.sum(apart * apart, dim, keepdim) / ops.clamp(count, min=0)
+    return Kept(found, _any(x.mask, dim, keepdim))
+
+
+def _deviation(func: Rule, args: Any, kwargs: Any) -> Any:
+    found = _variance(func, args, kwargs)
+    return found if found is NotImplemented else Kept(ops.sqrt(found.data), found.mask)
+
+
+def _norm(func: Rule, args: Any, kwargs: Any) -> Any:
+    x, order = args[:2]
+    value = x.filled(0.0 if order >= 0 else np.inf)
+    return Kept(func(value, *args[1:], **kwargs), _any(x.mask, *args[2:4]))
+
+
+def _along(neutral: Any) -> Rule:
+    """Ops along a dimension whose result has an element for each of the operand's."""
+
+    def rule(func: Rule, args: Any, kwargs: Any) -> Any:
+        return Kept(func(args[0].filled(neutral), *args[1:], **kwargs), args[0].mask)
+
+    return rule
+
+
+def _product(func: Rule, args: Any, kwargs: Any) -> Any:
+    """What is left out counts as 0; a product is kept that has a term of kept factors."""
+    dense = part_of(args, lambda x: x.filled(0) if isinstance(x, Kept) else x)
+    terms = func(*part_of(args, lambda x: ops.cast(_mask(x), dense[0].dtype)))
+    return Kept(func(*dense, **kwargs), terms != 0)
+
+
+# ---------------------------------------------------------------------------------------- moves
+def moved(func: Rule, args: Any, kwargs: Any) -> Any:
+    """Ops that move elements: the mask moves with the data. Dense operands keep all."""
+    if func.__name__ == "index_put" and args[4]:
+        return NotImplemented
+    first, *rest = args
+    masks = (part_of(first, _mask), *[_moved_mask(func.__name__, k, x) for k, x in enumerate(rest)])
+    return Kept(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
+
+
+def _moved_mask(name: str, place: int, value: Any) -> Any:
+    """The mask of what is moved into the first operand; places stay what they are."""
+    if isinstance(value, Kept) or (isinstance(value, Tensor) and place == _SOURCES.get(name)):
+        return _mask(value)
+    return True if name == "index_fill" and place == 2 else value
+
+
+_SOURCES = {
+    "select_scatter": 0, "slice_scatter": 0, "diagonal_scatter": 0, "unfold_scatter": 0,
+    "as_strided_scatter": 0, "index_put": 2, "index_copy": 2, "scatter": 2, "index_fill": 2,
+}  # fmt: skip
+"""Where the source of what is moved stands, after the first operand."""
+
+
+def _accumulated(func: Rule, args: Any, kwargs: Any) -> Any:
+    """The gradient of a window: what is left out adds nothing, and the sum is kept everywhere."""
+    found = func(args[0].filled(0), *args[1:], **kwargs)
+    return Kept(found, ops.full(found.shape, True))
+
+
+_RULES: dict[str, Rule] = {
+    "sum": _of_kept(0), "nansum": _of_kept(0), "prod": _of_kept(1), "count_nonzero": _of_kept(0),
+    "any": _of_kept(False), "all": _of_kept(True), "amax": _of_kept(_least),
+    "amin": _of_kept(_greatest), "max": _of_kept(_least), "min": _of_kept(_greatest),
+    "logsumexp": _of_kept(-np.inf), "mean": _mean, "var": _variance, "std": _deviation,
+    "linalg_vector_norm": _norm, "softmax": _along(-np.inf), "log_softmax": _along(-np.inf),
+    "cumsum": _along(0), "cumprod": _along(1), "fill": pointwise,
+    "strided_accumulate": _accumulated,
+    **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot"), _product),
+    **dict.fromkeys(
+        ("cat", "stack", "flip", "roll", "index_select", "gather", "index", "take", "repeat",
+         "reshape_copy", *_SOURCES), moved,
+    ),
+}  # fmt: skip
+
+
+def rule_of(op: Op) -> Rule | None:
+    """What an op is on masked tensors; None if that is not said."""
+    if isinstance(op, PureOp) and op.cost is Cost.POINTWISE:
+        return pointwise
+    return _RULES.get(op.name)

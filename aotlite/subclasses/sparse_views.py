@@ -1,0 +1,94 @@
+"""Which views of a 2:4 sparse tensor are views of its values and of its metadata.
+
+Groups of four have to stay whole, and one dimension has to hold them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import sizes
+
+GROUP = 4
+"""The neighbours of which two are kept."""
+Ints = tuple[int, ...]
+Parts = tuple[Any, Any, int] | None
+"""The arguments of the view of the values, those of the metadata, and where the groups are then."""
+
+
+def _same(x: Any, rest: Any, shape: Ints) -> Parts:
+    return rest, rest, x.sparse_dim
+
+
+def _turned(order: Any) -> Any:
+    def parts(x: Any, rest: Any, shape: Ints) -> Parts:
+        dims = [d % x.dim() for d in order(x.dim(), *rest)]
+        return rest, rest, dims.index(x.sparse_dim)
+
+    return parts
+
+
+def _swapped(ndim: int, first: int, second: int) -> list[int]:
+    order = list(range(ndim))
+    order[first], order[second] = order[second], order[first]
+    return order
+
+
+def _unsqueezed(x: Any, rest: Any, shape: Ints) -> Parts:
+    dim = rest[0] % (x.dim() + 1)
+    return rest, rest, x.sparse_dim + (dim <= x.sparse_dim)
+
+
+def _squeezed(x: Any, rest: Any, shape: Ints) -> Parts:
+    asked = range(x.dim()) if rest[0] is None else [d % x.dim() for d in rest[0]]
+    gone = tuple([d for d in asked if x.shape[d] == 1])
+    return (gone,), (gone,), x.sparse_dim - sum(d < x.sparse_dim for d in gone)
+
+
+def _selected(x: Any, rest: Any, shape: Ints) -> Parts:
+    dim = rest[0] % x.dim()
+    return None if dim == x.sparse_dim else (rest, rest, x.sparse_dim - (dim < x.sparse_dim))
+
+
+def _sliced(x: Any, rest: Any, shape: Ints) -> Parts:
+    dim, start, end, step = rest
+    if dim % x.dim() != x.sparse_dim:
+        return rest, rest, x.sparse_dim
+    first, last = sizes.slice_bounds(start, end, x.shape[dim])
+    if first % GROUP or last % GROUP or step != 1:
+        return None
+    return (dim, first // 2, last // 2), (dim, first // GROUP, last // GROUP), x.sparse_dim
+
+
+def _expanded(x: Any, rest: Any, shape: Ints) -> Parts:
+    dim = x.sparse_dim + len(shape) - x.dim()
+    size = (*shape[:dim], -1, *shape[dim + 1 :])
+    return (size,), (size,), dim
+
+
+def _reshaped(x: Any, rest: Any, shape: Ints) -> Parts:
+    if x.sparse_dim != x.dim() - 1 or not shape or shape[-1] % GROUP:
+        return None
+    rows, last = shape[:-1], shape[-1]
+    return ((*rows, last // 2),), ((*rows, last // GROUP),), len(shape) - 1
+
+
+_VIEWS: dict[str, Any] = {
+    "alias": _same,
+    "detach": _same,
+    "t": _turned(lambda ndim: range(ndim)[::-1]),
+    "transpose": _turned(_swapped),
+    "permute": _turned(lambda ndim, dims: dims),
+    "unsqueeze": _unsqueezed,
+    "squeeze": _squeezed,
+    "select": _selected,
+    "slice": _sliced,
+    "expand": _expanded,
+    "view": _reshaped,
+}
+
+
+def parts_seen(name: str, x: Any, rest: tuple[Any, ...], shape: Ints) -> Parts:
+    """How a view of this shape is one of both parts; None where it is none."""
+    found = _VIEWS.get(name)
+    return None if found is None else found(x, rest, shape)
