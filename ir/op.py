@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import attrs
 
 from aotlite.ir.binding import CACHE_LIMIT, Binder
+from aotlite.ir.dims import Rule as DimsRule
 from aotlite.ir.errors import (
     AotliteError,
     ArgumentError,
@@ -257,6 +258,11 @@ class PureOp(Op):
     expands: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """What the op is in simpler ops: a function of its parameters, in operand methods. It may give
     NotImplemented for operands for which there is nothing simpler."""
+    dims: DimsRule | None = attrs.field(kw_only=True, default=None)
+    """Which dimensions of operands and results go together (`ir/dims.py`); None where nobody says,
+    and nothing may be cut then."""
+    linear: tuple[tuple[str, ...], ...] = attrs.field(kw_only=True, default=())
+    """Groups of operands: the result for a sum of what is in a group is the sum of the results."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     pure: ClassVar[bool] = True

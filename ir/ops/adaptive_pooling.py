@@ -7,6 +7,7 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import leading
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
@@ -109,6 +110,7 @@ ADAPTIVE_AVG_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": lambda grad, self: grad._do("adaptive_avg_pool2d_backward", self)},
     cost=Cost.REDUCTION,
+    dims=leading(2),
     loops=lambda k, meta, a, output_size: even_means(k, meta, a),
 )
 """The means of windows that cover the image evenly, as many as the result has elements."""
@@ -143,6 +145,7 @@ ADAPTIVE_AVG_POOL2D_BACKWARD: PureOp = pure(
         "self": lambda grad: grad.new_zeros(grad.shape),
     },
     cost=Cost.REDUCTION,
+    dims=leading(2),
     loops=lambda k, meta, grad, a: even_means(k, meta, grad, backward=True),
 )
 """The gradient of adaptive_avg_pool2d towards `self`, which is read for its geometry alone."""
@@ -204,6 +207,7 @@ ADAPTIVE_MAX_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": to_maxima},
     cost=Cost.REDUCTION,
+    dims=leading(2),
     loops=lambda k, metas, a, output_size: even_maxima(k, metas, a),
 )
 """The maxima and their places in the plane (row-major); the first of equal ones."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir.dims import spelled
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -79,10 +80,12 @@ def _declare(
     product: Callable[..., Any],
     gradients: dict[str, Callable[..., Any]],
     multiplied: Callable[..., Any] = lambda x, y: x.matmul(y),
+    *,
+    together: str,
 ) -> PureOp:
     """Declares an op by its product (arrays in the wide dtype) and its factors' gradients.
 
-    `multiplied` is the product of operands.
+    `multiplied` is the product of operands, `together` says which dimensions go together.
     """
     op = schema.partition("(")[0]
 
@@ -98,6 +101,7 @@ def _declare(
         cost=Cost.CONTRACTION,
         inplace=True,
         expands=_expanded(multiplied),
+        dims=spelled(together, added=("self",)),
     )
 
 
@@ -132,6 +136,7 @@ ADDMM = _declare(
         "mat1": lambda grad, mat2, alpha: _scaled(grad.matmul(conj(mat2).mT), alpha),
         "mat2": lambda grad, mat1, alpha: _scaled(conj(mat1).mT.matmul(grad), alpha),
     },
+    together="mk,kn->mn",
 )
 """beta * self + alpha * (mat1 @ mat2): (m, k) (k, n) -> (m, n)."""
 
@@ -144,6 +149,7 @@ ADDMV = _declare(
         "mat": lambda grad, vec, alpha: _scaled(grad.unsqueeze(1) * conj(vec), alpha),
         "vec": lambda grad, mat, alpha: _scaled(conj(mat).mT.matmul(grad), alpha),
     },
+    together="mk,k->m",
 )
 """beta * self + alpha * (mat @ vec): (m, k) (k,) -> (m,)."""
 
@@ -157,6 +163,7 @@ BADDBMM = _declare(
         "batch1": lambda grad, batch2, alpha: _scaled(grad.matmul(conj(batch2).mT), alpha),
         "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
     },
+    together="bmk,bkn->bmn",
 )
 """beta * self + alpha * (batch1 @ batch2): (b, m, k) (b, k, n) -> (b, m, n)."""
 
@@ -184,6 +191,7 @@ ADDBMM = _declare(
         "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
     },
     lambda x, y: _flat_factors(x, y)[0].matmul(_flat_factors(x, y)[1]),
+    together="bmk,bkn->mn",
 )
 """beta * self + alpha * the sum of batch1 @ batch2: (b, m, k) (b, k, n) -> (m, n)."""
 
@@ -227,6 +235,7 @@ ADDR: PureOp = pure(
         "vec2": lambda grad, vec1, alpha: _scaled(grad.mT.matmul(_like(grad, vec1)), alpha),
     },
     cost=Cost.CONTRACTION,
+    dims=spelled("m,n->mn", joins=None, added=("self",)),
     inplace=True,
     expands=_expanded(lambda x, y: x.unsqueeze(1) * y),
 )

@@ -23,6 +23,7 @@ ADD_SCALED = pointwise(
     refuses=STORED,
     rounds=("alpha",),
     inplace=True,
+    linear=(("self", "other"),),
 )
 """`add` with an alpha other than 1."""
 SUB_SCALED = pointwise(
@@ -33,6 +34,7 @@ SUB_SCALED = pointwise(
     refuses=ANY_BOOL | STORED,
     rounds=("alpha",),
     inplace=True,
+    linear=(("self", "other"),),
 )
 """`sub` with an alpha other than 1."""
 

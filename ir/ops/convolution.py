@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.dims import Args, Dims, Labels, Metas
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -168,6 +169,33 @@ def _conv_weight(
     return grad.conv2d_weight(conj(input), weight.shape, stride, padding, dilation, groups)
 
 
+_IMAGE, _WEIGHT, _RESULT = ("n", "c", None, None), ("o", "c", None, None), ("n", "o", None, None)
+
+
+def _conv_dims(args: Args, results: Metas) -> Dims:
+    """Images, and channels where they are not in groups."""
+    if args["groups"] != 1:
+        weight: Labels = (None,) * 4
+        found = {"input": ("n", None, None, None), "weight": weight, "bias": (None,)}
+        return Dims(found, (("n", None, None, None),))
+    found = {"input": _IMAGE, "weight": _WEIGHT, "bias": ("o",)}
+    return Dims(found, (_RESULT,), joins="sum", added=("bias",))
+
+
+def _conv_input_dims(args: Args, results: Metas) -> Dims | None:
+    if args["groups"] != 1:
+        return None
+    sizes = {"input_size": _IMAGE}
+    return Dims({"self": _RESULT, "weight": _WEIGHT}, (_IMAGE,), joins="sum", sizes=sizes)
+
+
+def _conv_weight_dims(args: Args, results: Metas) -> Dims | None:
+    if args["groups"] != 1:
+        return None
+    sizes = {"weight_size": _WEIGHT}
+    return Dims({"self": _RESULT, "input": _IMAGE}, (_WEIGHT,), joins="sum", sizes=sizes)
+
+
 CONV2D: PureOp = pure(
     "conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], "
     "int[] dilation=[1], int groups=1) -> Tensor",
@@ -181,6 +209,7 @@ CONV2D: PureOp = pure(
         "bias": lambda grad: grad.sum((0, 2, 3)),
     },
     cost=Cost.CONTRACTION,
+    dims=_conv_dims,
     loops=_conv2d_loops,
 )
 
@@ -281,6 +310,7 @@ CONV2D_INPUT: PureOp = pure(
     kernel=_conv2d_input_kernel,
     vjp={"self": _input_self, "weight": _input_weight},
     cost=Cost.CONTRACTION,
+    dims=_conv_input_dims,
     loops=_conv2d_input_loops,
 )
 """The gradient of conv2d towards its input, for the gradient `self` of its result."""
@@ -344,6 +374,7 @@ CONV2D_WEIGHT: PureOp = pure(
         ),
     },
     cost=Cost.CONTRACTION,
+    dims=_conv_weight_dims,
     loops=_conv2d_weight_loops,
 )
 """The gradient of conv2d towards its weight, for the gradient `self` of its result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aotlite.ir import layout, sizes
+from aotlite.ir.dims import elementwise
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
@@ -23,6 +24,8 @@ CLONE = pure(
     namespaced=lambda meta, self: ("copy", {}) if self.contiguous else None,
     vjp={"self": lambda grad: grad},
     cost=Cost.POINTWISE,
+    dims=elementwise,
+    linear=(("self",),),
 )
 """A copy with the same strides if they are dense, else those PyTorch's preserve_format gives."""
 
@@ -42,6 +45,8 @@ RESTRIDE = pure(
     loops=lambda k, meta, a, stride: k.map(meta, lambda *i: a[i]),
     vjp={"self": lambda grad: grad},
     cost=Cost.POINTWISE,
+    dims=elementwise,
+    linear=(("self",),),
 )
 """A copy with exactly these strides (FUN-12)."""
 
@@ -65,6 +70,7 @@ COPY: PureOp = pure(
         "src": lambda grad: grad,
     },
     cost=Cost.POINTWISE,
+    dims=elementwise,
 )
 """`src` broadcast and cast to self's geometry; self's values do not matter (FUN-5)."""
 COPY_ = inplace_of(COPY, overwrites=True)
@@ -78,5 +84,6 @@ FILL: PureOp = pure(
     loops=lambda k, meta, a, value: k.map(meta, lambda *i: fitted("fill", value, meta.dtype)),
     vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
     cost=Cost.FACTORY,
+    dims=elementwise,
 )
 FILL_ = inplace_of(FILL, overwrites=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.arrays import ArrayBackend, copied
+from aotlite.ir.dims import along, elementwise
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -138,6 +139,7 @@ def pointwise(
     widens: bool = True,
     inplace: bool = False,
     expands: Callable[..., Any] | None = None,
+    linear: tuple[tuple[str, ...], ...] = (),
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
@@ -182,6 +184,8 @@ def pointwise(
             expands=expands,
             held=held,
             holds=wanted,
+            dims=elementwise,
+            linear=linear,
         )
     )
     if inplace:
@@ -295,7 +299,7 @@ def pure(
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
     `facts` are fields of `PureOp` that not all ops have: `loops`, `expands`, `additive`,
-    `namespaced`.
+    `namespaced`, `dims`, `linear`.
     """
     parsed = schema_of(schema)
 
@@ -413,6 +417,7 @@ def scatter_of(
     of memory, whose gradients must be laid out like the result.
     """
     view_args = viewed.schema.parameters[1:]
+    viewed_names = [parameter.name for parameter in view_args]
     schema = schema_of(
         f"{viewed.name}_scatter(Tensor self, Tensor src{_listed(view_args)}) -> Tensor"
     )
@@ -451,6 +456,8 @@ def scatter_of(
             kernel=kernel,
             vjp=parse_vjp(schema, vjp or _scatter_formulas(viewed)),
             loops=loops or stored_over(viewed),
+            dims=along("dim") if "dim" in viewed_names else None,
+            linear=(("self", "src"),),
         )
     )
     return op

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import sizes
+from aotlite.ir.dims import along, reduced_over
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -68,6 +69,7 @@ LOGSUMEXP: PureOp = pure(
     kernel=_logsumexp_kernel,
     vjp={"self": _logsumexp_vjp},
     cost=Cost.REDUCTION,
+    dims=reduced_over(None),
     expands=_logsumexp_expanded,
 )
 
@@ -94,6 +96,7 @@ def _softmax_op(
         kernel=kernel,
         vjp=vjp,
         cost=Cost.REDUCTION,
+        dims=along("dim"),
         expands=expands,
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import reduced_over
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
@@ -66,6 +67,7 @@ def _extreme(name: str, function: str) -> PureOp:
         kernel=kernel,
         vjp={"self": _extreme_vjp},
         cost=Cost.REDUCTION,
+        dims=reduced_over(function),
         namespaced=namespaced(function),
         loops=loops,
     )
@@ -104,6 +106,7 @@ AMINMAX: PureOp = pure(
     kernel=_aminmax_kernel,
     vjp={"self": _aminmax_vjp},
     cost=Cost.REDUCTION,
+    dims=reduced_over(None),
     expands=lambda self, *, dim=None, keepdim=False: (
         self._do("amin", dim, keepdim),
         self._do("amax", dim, keepdim),
@@ -133,6 +136,7 @@ def _of_everything(name: str) -> PureOp:
         kernel=kernel,
         vjp={"self": chosen_all_vjp},
         cost=Cost.REDUCTION,
+        dims=reduced_over(name),
         expands=lambda self: self._do(f"a{name}"),
         namespaced=lambda meta, self: namespaced(name)(meta, self, None, False),
     )
@@ -192,6 +196,7 @@ def _position_op(name: str) -> PureOp:
         kernel=lambda xp, meta, a, dim, keepdim: _position(xp, name, a, dim, keepdim),
         vjp=None,
         cost=Cost.REDUCTION,
+        dims=reduced_over(None),
         namespaced=partial(_position_namespaced, name),
         loops=lambda k, meta, a, dim, keepdim: _position_loops(name, k, meta, a, dim),
     )
@@ -263,6 +268,7 @@ def choosing(
         kernel=kernel,
         vjp={"self": chosen_vjp},
         cost=Cost.REDUCTION,
+        dims=reduced_over(None),
         loops=loops,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import along
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -102,6 +103,8 @@ GATHER: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    dims=along("dim"),
+    linear=(("self",),),
     loops=_gather_loops,
 )
 
@@ -179,6 +182,8 @@ SCATTER_ADD: PureOp = pure(
         "src": lambda grad, dim, index, src_meta: padded(grad.gather(dim, index), src_meta.shape),
     },
     cost=Cost.INDEXING,
+    dims=along("dim"),
+    linear=(("self", "src"),),
     inplace=True,
     loops=_scatter_add_loops,
 )

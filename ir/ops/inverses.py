@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import sizes
+from aotlite.ir.dims import leading
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
@@ -37,6 +38,7 @@ INV: PureOp = pure(
     kernel=lambda xp, meta, a: completed("linalg_inv", *_SINGULAR, xp.linalg.inv, a),
     vjp={"A": lambda grad, result: -adjoint(result).matmul(grad.matmul(adjoint(result)))},
     cost=Cost.CONTRACTION,
+    dims=leading(2),
 )
 """The inverse of each matrix. Raises LinAlgError if one has none."""
 
@@ -196,6 +198,7 @@ DET: PureOp = pure(
     kernel=lambda xp, meta, a: xp.asarray(xp.linalg.det(a)),
     vjp={"A": lambda grad, A: _spread(grad) * conj(A._do("linalg_cofactors"))},
     cost=Cost.CONTRACTION,
+    dims=leading(2),
 )
 """The determinant of each matrix."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import Args, Dims, Metas, along, numbered
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -113,6 +114,8 @@ CAT: PureOp = pure(
     loops=_cat_loops,
     vjp={"tensors": _cat_vjp},
     cost=Cost.INDEXING,
+    dims=along("dim"),
+    linear=(("tensors",),),
 )
 
 
@@ -146,6 +149,14 @@ def _stack_loops(k: Any, meta: TensorMeta, tensors: tuple[Any, ...], dim: int) -
     return _joined(k, meta, parts, dim)
 
 
+def _stack_dims(args: Args, results: Metas) -> Dims:
+    dim = args["dim"] % len(results[0].shape)
+    labels = numbered(args["tensors"][0])
+    return Dims(
+        {"tensors": (labels,) * len(args["tensors"])}, ((*labels[:dim], None, *labels[dim:]),)
+    )
+
+
 def _stack_expanded(tensors: tuple[Any, ...], dim: int = 0) -> Any:
     return _cat("stack", tuple([x.unsqueeze(dim) for x in tensors]), dim)
 
@@ -158,6 +169,8 @@ STACK: PureOp = pure(
     ),
     vjp={"tensors": lambda grad, dim: list(grad.unbind(dim))},
     cost=Cost.INDEXING,
+    dims=_stack_dims,
+    linear=(("tensors",),),
     expands=_stack_expanded,
     loops=_stack_loops,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import Args, Dims, Metas, numbered
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -150,6 +151,15 @@ def _nll_loops(
     return k.map(meta, element)
 
 
+def _nll_dims(args: Args, results: Metas) -> Dims:
+    """All but the classes, which come second, or are the only dimension."""
+    rank = len(args["self"].shape)
+    places = tuple([i for i in range(rank) if i != 1 and rank > 1])
+    whole = {"weight": (None,)} if args["weight"] is not None else {}
+    classes = numbered(args["self"], (1 if rank > 1 else 0,))
+    return Dims({"self": classes, "target": places, **whole}, (places,))
+
+
 NLL_LOSS: PureOp = pure(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100) -> Tensor",
     meta=_nll_rule,
@@ -157,6 +167,8 @@ NLL_LOSS: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": _nll_to_self, "weight": _nll_to_weight},
     cost=Cost.INDEXING,
+    dims=_nll_dims,
+    linear=(("self",),),
     loops=_nll_loops,
 )
 """-self at each label times the weight of its class; 0 where ignored."""
@@ -291,6 +303,11 @@ def _one_hot_loops(k: Any, meta: TensorMeta, labels: Any, num_classes: int) -> A
     return k.map(meta, element)
 
 
+def _one_hot_dims(args: Args, results: Metas) -> Dims:
+    places = numbered(args["self"])
+    return Dims({"self": places}, ((*places, None),))
+
+
 ONE_HOT: PureOp = pure(
     "one_hot(Tensor self, int num_classes) -> Tensor",
     meta=_one_hot_rule,
@@ -298,6 +315,7 @@ ONE_HOT: PureOp = pure(
     loops=_one_hot_loops,
     vjp=None,
     cost=Cost.INDEXING,
+    dims=_one_hot_dims,
 )
 """(*,) -> (*, num_classes): 1 at each label, 0 elsewhere."""
 

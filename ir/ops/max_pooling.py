@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import leading
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
@@ -87,6 +88,7 @@ MAX_POOL2D_WITH_INDICES: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": to_maxima},
     cost=Cost.REDUCTION,
+    dims=leading(2),
     loops=lambda k, metas, a, *args: maxima(k, metas, a, pool_window("max_pool2d", *args[:4])),
 )
 """The maximum of each window and its place in the plane (row-major); the first of equal ones."""

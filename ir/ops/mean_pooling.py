@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import leading
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
@@ -136,6 +137,8 @@ AVG_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": _avg_pool_vjp},
     cost=Cost.REDUCTION,
+    dims=leading(2),
+    linear=(("self",),),
     loops=_avg_pool_loops,
 )
 """The mean of each window, which counts the places on the border if `count_include_pad`."""
@@ -190,6 +193,7 @@ AVG_POOL2D_BACKWARD: PureOp = pure(
         "self": lambda grad: grad.new_zeros(grad.shape),
     },
     cost=Cost.REDUCTION,
+    dims=leading(2),
     loops=_avg_back_loops,
 )
 """The gradient of avg_pool2d towards `self`, which is read for its geometry alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.dims import spelled, trailing
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -141,6 +142,7 @@ LAYER_NORM: PureOp = pure(
     kernel=_layer_norm_kernel,
     vjp={"input": _to_input, "weight": _to_weight, "bias": _to_bias},
     cost=Cost.REDUCTION,
+    dims=trailing("normalized_shape", "weight", "bias"),
     expands=_layer_norm_expanded,
 )
 """(input - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
@@ -242,6 +244,7 @@ GROUP_NORM: PureOp = pure(
         "bias": lambda grad: channel_sum(grad),
     },
     cost=Cost.REDUCTION,
+    dims=spelled("n,.,.->n", joins=None),
     expands=_group_norm_expanded,
 )
 """layer_norm of the channels in groups: (n, c, *) with weight and bias (c,).
@@ -321,6 +324,7 @@ RMS_NORM: PureOp = pure(
     kernel=_rms_norm_kernel,
     vjp={"input": _rms_to_input, "weight": _rms_to_weight},
     cost=Cost.REDUCTION,
+    dims=trailing("normalized_shape", "weight"),
     expands=_rms_norm_expanded,
 )
 """input / sqrt(mean square + eps) * weight over the last dimensions.

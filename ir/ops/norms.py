@@ -7,6 +7,7 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import reduced_over
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
@@ -151,6 +152,7 @@ VECTOR_NORM: PureOp = pure(
     kernel=_norm_kernel,
     vjp={"self": _norm_vjp},
     cost=Cost.REDUCTION,
+    dims=reduced_over(None),
     expands=_norm_expanded,
 )
 """(sum |x|**ord) ** (1 / ord); for ord = inf the greatest |x|, for -inf the least, for 0 how many

@@ -10,6 +10,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import along
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -65,6 +66,7 @@ SORT: PureOp = pure(
     kernel=_sort_kernel,
     vjp={"self": _picked_vjp},
     cost=Cost.REDUCTION,
+    dims=along("dim"),
 )
 """It is stable whether that is asked for or not."""
 
@@ -110,6 +112,7 @@ TOPK: PureOp = pure(
     kernel=_topk_kernel,
     vjp={"self": _picked_vjp},
     cost=Cost.REDUCTION,
+    dims=along("dim"),
 )
 """The k greatest (or least) elements along a dimension, in order also if that is not asked for."""
 

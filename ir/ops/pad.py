@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import leading
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -89,6 +90,7 @@ CONSTANT_PAD: PureOp = pure(
     loops=_constant_loops,
     vjp={"self": lambda grad, pad: grad.constant_pad_nd(tuple([-n for n in pad]), 0)},
     cost=Cost.INDEXING,
+    dims=lambda args, results: leading(len(args["pad"]) // 2)(args, results),
 )
 
 

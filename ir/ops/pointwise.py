@@ -29,6 +29,7 @@ ADD = pointwise(
     vjp={"self": lambda grad: grad, "other": lambda grad: grad},
     refuses=STORED,
     inplace=True,
+    linear=(("self", "other"),),
 )
 SUB = pointwise(
     "sub(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -37,6 +38,7 @@ SUB = pointwise(
     vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
     refuses=ANY_BOOL | STORED,
     inplace=True,
+    linear=(("self", "other"),),
 )
 _RSUB_RULE = pointwise_rule("rsub", same, wrapped=(0,), refuses=ANY_BOOL | STORED)
 RSUB = pointwise(
@@ -47,6 +49,7 @@ RSUB = pointwise(
     # In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
     rule=lambda self, other: _RSUB_RULE(other, self),
     expands=lambda self, other: -self + other,
+    linear=(("self", "other"),),
 )
 MUL = pointwise(
     "mul(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -59,6 +62,7 @@ MUL = pointwise(
     refuses=NOTHING,
     numbers="wide",
     inplace=True,
+    linear=(("self",), ("other",)),
 )
 DIV = pointwise(
     "div(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -71,6 +75,7 @@ DIV = pointwise(
     result=to_float,
     numbers="wide",
     inplace=True,
+    linear=(("self",),),
 )
 
 
@@ -198,6 +203,7 @@ NEG = pointwise(
     scalar=lambda a: -a,
     vjp={"self": lambda grad: -grad},
     inplace=True,
+    linear=(("self",),),
 )
 CONJ = pointwise(
     "conj(Tensor self) -> Tensor",
@@ -371,6 +377,7 @@ RELU_BACKWARD = pointwise(
     },
     refuses=BOOL | COMPLEX | STORED,
     expands=lambda self, output: (output <= 0).where(0, self),
+    linear=(("self",),),
 )
 """self except where `output`, the result of relu, is 0. A nan lets it through, as in PyTorch."""
 FLOOR = pointwise(

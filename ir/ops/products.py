@@ -10,6 +10,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import Args, Dims, Labels, Metas, spelled
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -106,6 +107,23 @@ def _right_gradient(grad: Any, self: Any, other_meta: TensorMeta) -> Any:
     return conj(self).mT.matmul(grad)
 
 
+def _matmul_dims(args: Args, results: Metas) -> Dims:
+    """Rows, columns and batches, which broadcast; the sums are over k."""
+    a, b = args["self"], args["other"]
+    batch = len(results[0].shape) - (len(a.shape) > 1) - (len(b.shape) > 1)
+    left: Labels = ("m", "k") if len(a.shape) > 1 else ("k",)
+    right: Labels = ("k", "n") if len(b.shape) > 1 else ("k",)
+
+    def batched(meta: TensorMeta, own: Labels) -> Labels:
+        sizes = meta.shape[: len(meta.shape) - len(own)]
+        first = batch - len(sizes)
+        return (*[None if n == 1 else first + i for i, n in enumerate(sizes)], *own)
+
+    found = {"self": batched(a, left), "other": batched(b, right)}
+    ends = ("m",) * (len(a.shape) > 1) + ("n",) * (len(b.shape) > 1)
+    return Dims(found, ((*range(batch), *ends),), joins="sum")
+
+
 MATMUL: PureOp = pure(
     "matmul(Tensor self, Tensor other) -> Tensor",
     meta=_matmul_rule,
@@ -116,6 +134,8 @@ MATMUL: PureOp = pure(
         "other": _right_gradient,
     },
     cost=Cost.CONTRACTION,
+    dims=_matmul_dims,
+    linear=(("self",), ("other",)),
     loops=_matmul_loops,
 )
 """(*b, m, k) (*c, k, n) -> (*bc, m, n): batch dimensions broadcast; both operands of one dtype.
@@ -145,9 +165,12 @@ def check_batches(op: str, self: Any, other: Any) -> None:
 
 
 def _of_ranks(
-    schema: str, ranks: tuple[int, int], gradients: dict[str, Callable[..., Any]]
+    schema: str, ranks: tuple[int, int], gradients: dict[str, Callable[..., Any]], together: str
 ) -> PureOp:
-    """Declares a matrix product of operands of these ranks, which do not broadcast."""
+    """Declares a matrix product of operands of these ranks, which do not broadcast.
+
+    `together` says which dimensions go together.
+    """
     op = schema.partition("(")[0]
 
     def rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -167,6 +190,8 @@ def _of_ranks(
         vjp=gradients,
         cost=Cost.CONTRACTION,
         expands=lambda self, other: self.matmul(other),
+        dims=spelled(together),
+        linear=tuple([(name,) for name in gradients]),
     )
 
 
@@ -174,9 +199,9 @@ _BY_MATRICES: dict[str, Callable[..., Any]] = {
     "self": lambda grad, mat2: grad.matmul(conj(mat2).mT),
     "mat2": lambda grad, self: conj(self).mT.matmul(grad),
 }
-MM = _of_ranks("mm(Tensor self, Tensor mat2) -> Tensor", (2, 2), _BY_MATRICES)
+MM = _of_ranks("mm(Tensor self, Tensor mat2) -> Tensor", (2, 2), _BY_MATRICES, "mk,kn->mn")
 """(m, k) (k, n) -> (m, n)."""
-BMM = _of_ranks("bmm(Tensor self, Tensor mat2) -> Tensor", (3, 3), _BY_MATRICES)
+BMM = _of_ranks("bmm(Tensor self, Tensor mat2) -> Tensor", (3, 3), _BY_MATRICES, "bmk,bkn->bmn")
 """(b, m, k) (b, k, n) -> (b, m, n)."""
 MV = _of_ranks(
     "mv(Tensor self, Tensor vec) -> Tensor",
@@ -185,6 +210,7 @@ MV = _of_ranks(
         "self": lambda grad, vec: grad.unsqueeze(1) * conj(vec),
         "vec": lambda grad, self: conj(self).mT.matmul(grad),
     },
+    "mk,k->m",
 )
 """(m, k) (k,) -> (m,)."""
 DOT = _of_ranks(
@@ -194,6 +220,7 @@ DOT = _of_ranks(
         "self": lambda grad, tensor: grad * conj(tensor),
         "tensor": lambda grad, self: grad * conj(self),
     },
+    "k,k->",
 )
 """(k,) (k,) -> (): the sum of the products."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import layout, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import along
 from aotlite.ir.dtypes import bool_, int64
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -44,6 +45,8 @@ FLIP: PureOp = pure(
     loops=_flip_loops,
     vjp={"self": lambda grad, dims: grad.flip(dims)},
     cost=Cost.INDEXING,
+    dims=along("dims"),
+    linear=(("self",),),
 )
 
 
@@ -131,6 +134,8 @@ ROLL: PureOp = pure(
     kernel=_roll_kernel,
     vjp={"self": lambda grad, shifts, dims: grad.roll(tuple([-n for n in shifts]), dims)},
     cost=Cost.INDEXING,
+    dims=lambda args, results: along("dims")(args, results) if args["dims"] else None,
+    linear=(("self",),),
     expands=_roll_expanded,
     loops=_roll_loops,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import Args, Dims, Metas, along, numbered
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -75,6 +76,8 @@ INDEX_SELECT: PureOp = pure(
         )
     },
     cost=Cost.INDEXING,
+    dims=along("dim", whole=("index",)),
+    linear=(("self",),),
     loops=_index_select_loops,
 )
 """Whole slices by position along one dimension."""
@@ -110,6 +113,12 @@ def _embedding_vjp(
     return grad.new_zeros(weight_meta.shape).index_add(0, rows, grad)
 
 
+def _embedding_dims(args: Args, results: Metas) -> Dims:
+    """Places and columns: the rows of the table are read anywhere."""
+    places = numbered(args["indices"])
+    return Dims({"weight": (None, "column"), "indices": places}, ((*places, "column"),))
+
+
 def _embedding_expanded(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False
 ) -> Any:
@@ -125,6 +134,8 @@ EMBEDDING: PureOp = pure(
     kernel=_embedding_kernel,
     vjp={"weight": _embedding_vjp},
     cost=Cost.INDEXING,
+    dims=_embedding_dims,
+    linear=(("weight",),),
     expands=_embedding_expanded,
 )
 """(n, d) (*,) -> (*, d): rows by position. The row `padding_idx` (-1: none) gets no gradient;
@@ -143,6 +154,19 @@ def _index_add_rule(
         )
     device = common_device("index_add", [self, index, source])
     return tensor_meta(self.shape, None, self.dtype, device)
+
+
+def _index_add_dims(args: Args, results: Metas) -> Dims:
+    """Rows are added up anywhere: parts of them give sums that are to be added up."""
+    meta = args["self"]
+    if not meta.shape or len(args["source"].shape) != len(meta.shape):
+        return Dims({}, ((None,) * len(meta.shape),))
+    dim = args["dim"] % len(meta.shape)
+    kept = numbered(meta, (dim,))
+    source = tuple(["rows" if i == dim else i for i in range(len(meta.shape))])
+    index = ("rows",) * len(args["index"].shape)
+    found = {"self": kept, "index": index, "source": source}
+    return Dims(found, (kept,), joins="sum", added=("self",))
 
 
 def _index_add_kernel(
@@ -211,6 +235,7 @@ INDEX_ADD: PureOp = pure(
     # PyTorch saves source for its shape.
     vjp={"self": lambda grad: grad, "source": _index_add_source},
     cost=Cost.INDEXING,
+    dims=_index_add_dims,
     inplace=True,
     loops=_index_add_loops,
 )
@@ -271,6 +296,7 @@ INDEX_COPY: PureOp = pure(
         "source": _index_copy_source,
     },
     cost=Cost.INDEXING,
+    dims=along("dim", whole=("index",)),
     inplace=True,
     loops=_index_copy_loops,
 )
@@ -324,6 +350,7 @@ INDEX_FILL: PureOp = pure(
         ),
     },
     cost=Cost.INDEXING,
+    dims=along("dim", whole=("index", "value")),
     inplace=True,
     loops=_index_fill_loops,
 )

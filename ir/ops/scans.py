@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
+from aotlite.ir.dims import along
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
@@ -69,6 +70,8 @@ CUMSUM: PureOp = pure(
     kernel=_scan_kernel("cumsum"),
     vjp={"self": lambda grad, dim: grad.flip((dim,)).cumsum(dim).flip((dim,))},
     cost=Cost.REDUCTION,
+    dims=along("dim"),
+    linear=(("self",),),
     additive=True,
     inplace=True,
     namespaced=_scan_namespaced("cumsum"),
@@ -123,6 +126,7 @@ CUMPROD: PureOp = pure(
     kernel=_scan_kernel("cumprod"),
     vjp={"self": _cumprod_vjp},
     cost=Cost.REDUCTION,
+    dims=along("dim"),
     inplace=True,
     namespaced=_scan_namespaced("cumprod"),
     loops=_scan_loops("prod"),
@@ -179,6 +183,7 @@ def _running_extreme(name: str, function: str) -> PureOp:
         kernel=kernel,
         vjp={"self": _running_vjp},
         cost=Cost.REDUCTION,
+        dims=along("dim"),
         loops=loops,
     )
 
@@ -247,5 +252,6 @@ LOGCUMSUMEXP: PureOp = pure(
     kernel=_logcumsumexp_kernel,
     vjp={"self": _logcumsumexp_vjp},
     cost=Cost.REDUCTION,
+    dims=along("dim"),
     loops=_logcumsumexp_loops,
 )

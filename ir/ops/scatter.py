@@ -11,6 +11,7 @@ import numpy as np
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import along
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
@@ -109,6 +110,7 @@ SCATTER: PureOp = pure(
         "src": lambda grad, dim, index, src_meta: padded(grad.gather(dim, index), src_meta.shape),
     },
     cost=Cost.INDEXING,
+    dims=along("dim"),
     inplace=True,
     loops=_scatter_loops,
 )

@@ -9,6 +9,7 @@ from typing import Any
 from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir import scalar as s
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import elementwise
 from aotlite.ir.dtypes import DType, bool_, dtype_of_scalar, result_type
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -156,6 +157,8 @@ WHERE: PureOp = register(
         kernel=_where_kernel,
         scalar=lambda c, a, b: s.where(c, a, b),
         loops=_where_loops,
+        dims=elementwise,
+        linear=(("value", "other"),),
         vjp=parse_vjp(
             _WHERE,
             {
@@ -228,6 +231,7 @@ MASKED_FILL: PureOp = register(
         _MASKED_FILL,
         _masked_fill_rule,
         cost=Cost.POINTWISE,
+        dims=elementwise,
         kernel=_masked_fill_kernel,
         scalar=lambda a, mask, value: s.where(mask, value, a),
         loops=_masked_fill_loops,
@@ -262,6 +266,7 @@ CAST: PureOp = register(
         _CAST,
         _cast_rule,
         cost=Cost.POINTWISE,
+        dims=elementwise,
         kernel=_cast_kernel,
         scalar=lambda a, dtype: s.cast(a, dtype),
         loops=lambda k, meta, a, dtype: k.map(meta, lambda *i: k.cast(a[i], dtype)),

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import reduced_over
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
@@ -89,6 +90,7 @@ def _spread_op(name: str, kernel: Any, vjp: Any, expands: Any) -> PureOp:
         kernel=kernel,
         vjp={"self": vjp},
         cost=Cost.REDUCTION,
+        dims=reduced_over(None),
         expands=expands,
     )
 

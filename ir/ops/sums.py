@@ -11,6 +11,7 @@ from typing import Any
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import reduced_over
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
@@ -60,6 +61,8 @@ SUM: PureOp = pure(
     kernel=_sum_kernel,
     vjp={"self": lambda grad, self_meta, dim, keepdim: spread(grad, self_meta, dim, keepdim)},
     cost=Cost.REDUCTION,
+    dims=reduced_over("sum"),
+    linear=(("self",),),
     additive=True,
     namespaced=summing("sum"),
     loops=_sum_loops,
@@ -103,6 +106,8 @@ MEAN: PureOp = pure(
     namespaced=_mean_namespaced,
     vjp={"self": _mean_vjp},
     cost=Cost.REDUCTION,
+    dims=reduced_over("avg"),
+    linear=(("self",),),
     additive=True,
     expands=_mean_expanded,
 )
@@ -138,6 +143,7 @@ NANSUM: PureOp = pure(
         )
     },
     cost=Cost.REDUCTION,
+    dims=reduced_over("sum"),
     expands=_nansum_expanded,
 )
 """The sum of what is not nan."""
@@ -210,6 +216,7 @@ PROD: PureOp = pure(
     kernel=_prod_kernel,
     vjp={"self": _prod_vjp},
     cost=Cost.REDUCTION,
+    dims=reduced_over("product"),
     namespaced=namespaced("prod"),
     loops=_prod_loops,
 )
@@ -249,6 +256,7 @@ def _truth(name: str) -> PureOp:
         kernel=kernel,
         vjp=None,
         cost=Cost.REDUCTION,
+        dims=reduced_over("max" if name == "any" else "min"),
         namespaced=_truth_namespaced(name),
         loops=loops,
     )
@@ -280,5 +288,6 @@ COUNT_NONZERO: PureOp = pure(
     kernel=_count_kernel,
     vjp=None,
     cost=Cost.REDUCTION,
+    dims=reduced_over("sum"),
     loops=_count_loops,
 )

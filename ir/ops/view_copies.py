@@ -9,6 +9,7 @@ from typing import Any
 
 from aotlite.ir import layout, sizes
 from aotlite.ir.composite import composite
+from aotlite.ir.dims import regrouped
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, MultiViewOp, Op, ViewOp
 from aotlite.ir.ops import views
@@ -31,6 +32,8 @@ RESHAPE_COPY = pure(
     loops=_reshape_loops,
     vjp={"self": lambda grad, self_meta: grad.reshape(self_meta.shape)},
     cost=Cost.INDEXING,
+    dims=regrouped,
+    linear=(("self",),),
 )
 """What `reshape` gives where the strides allow no view: a copy that is nobody's view."""
 
