@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aotlite import compilers as compilers
     from aotlite import data as data
     from aotlite import decompositions as decompositions
+    from aotlite import effects as effects
     from aotlite import inspect as inspect
     from aotlite import ir as ir
     from aotlite import linalg as linalg
@@ -126,6 +127,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import RngError as RngError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import SubclassError as SubclassError
+    from aotlite.ir.errors import TokenError as TokenError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
     from aotlite.ir.limits import finfo as finfo
     from aotlite.ir.limits import iinfo as iinfo
@@ -173,7 +175,7 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
-            RngError ShapeError SubclassError UnsupportedError
+            RngError ShapeError SubclassError TokenError UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """
@@ -188,7 +190,7 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compilers data decompositions inspect ir linalg nn ops optim partition
+    autograd backends compilers data decompositions effects inspect ir linalg nn ops optim partition
     random stages subclasses testing
     """.split()
 )

@@ -14,12 +14,13 @@ from aotlite.eager.namespace import function
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import check_effect
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, Op, PureOp
 from aotlite.ir.operand import Operand, install_method
-from aotlite.ir.ops import declare
+from aotlite.ir.ops import declare, effects
 from aotlite.ir.schema import Schema, parse_schema
 from aotlite.ir.sizes import as_size
 
@@ -43,6 +44,7 @@ def register_op(
     put: Callable[..., Any] | None = None,
     cost: str = "opaque",
     inplace: bool = False,
+    effect: str | None = None,
 ) -> Callable[..., Any]:
     """Declares an op and returns its function, which is `aotlite.<name>` from then on too.
 
@@ -59,6 +61,10 @@ def register_op(
       value with what the view sees replaced. A view has no kernel.
     - **any other**: `meta(...)` gives the result's meta (`aotlite.ir.meta.tensor_meta`), a tuple of
       them for several results; `kernel(xp, meta, ...)` gives new arrays of that shape and dtype.
+    - **an op with an effect**: `effect` names the type of what it does besides. Effects of one type
+      happen exactly once and in order, compiled or not. `kernel(xp, meta, ...)` sees copies of the
+      operands, arrays of NumPy; with a schema that ends in "-> ()" it gives nothing, and there is
+      no `meta`.
 
     `vjp` gives the gradient of each operand by its name: a function whose parameter names say what
     it takes, of `grad`, operands, `result`, arguments, and `<name>_meta` where the meta is enough.
@@ -66,7 +72,8 @@ def register_op(
     follow. None says that the op has no gradient. `cost` is the partitioner's cost class. `inplace`
     declares the in-place form too, with `_` behind its name.
 
-    Raises ArgumentError for a name that is taken and for parts that are missing or do not fit.
+    Raises ArgumentError for a name that is taken and for parts that are missing or do not fit,
+    TokenError for an effect with a schema that shares or writes memory (TOK-6).
 
     >>> import aotlite as al
     >>> cube = al.register_op(
@@ -83,12 +90,18 @@ def register_op(
     parsed = parse_schema(schema)
     with _LOCK:
         _check_name(parsed, inplace)
+        if effect is not None:
+            check_effect(parsed, effect)
         _check_parts(parsed, kernel=kernel, meta=meta, scalar=scalar, put=put)
         _check_formulas(parsed, vjp)
         _check_inplace(parsed, inplace)
-        op = _declared(
-            parsed, vjp, kernel, meta, scalar, put, result=_result(parsed, result), cost=cost
-        )
+        _check_effect_parts(parsed, effect, scalar=scalar, inplace=inplace)
+        if effect is not None:
+            op: Op = _with_effect(parsed, vjp, kernel, meta, effect)
+        else:
+            op = _declared(
+                parsed, vjp, kernel, meta, scalar, put, result=_result(parsed, result), cost=cost
+            )
         install_method(op)
         if inplace:
             assert isinstance(op, PureOp)
@@ -120,6 +133,20 @@ def _declared(
         kernel=_checked_kernel(schema, kernel),
         vjp=vjp,
         cost=_cost(schema, cost),
+    )
+
+
+def _with_effect(
+    schema: Schema, vjp: Any, kernel: Any, meta: Callable[..., Any] | None, effect: str
+) -> Op:
+    from aotlite.effects import on_host
+
+    return effects.effect(
+        str(schema),
+        effect=effect,
+        meta=None if meta is None else _checked_meta(schema, meta),
+        kernel=on_host(_checked_kernel(schema, kernel) if schema.returns else kernel),
+        vjp=vjp,
     )
 
 
@@ -206,6 +233,8 @@ def _check_parts(schema: Schema, **parts: Any) -> None:
 
 
 def _wanted(schema: Schema, given: set[str]) -> set[str]:
+    if not schema.returns:
+        return {"kernel"}
     if any(returned.alias is not None for returned in schema.returns):
         return {"meta", "put"}
     return {"kernel", "scalar"} if "scalar" in given else {"kernel", "meta"}
@@ -230,6 +259,20 @@ def _check_inplace(schema: Schema, inplace: bool) -> None:
         raise ArgumentError(
             f"register_op: argument 'inplace' is True for {schema.name}, expected it of an op with "
             "one new result"
+        )
+
+
+def _check_effect_parts(schema: Schema, effect: str | None, *, scalar: Any, inplace: bool) -> None:
+    if effect is None and not schema.returns:
+        raise noted(
+            ArgumentError(f"register_op: {schema.name} has no results, expected an effect or some"),
+            "An op without results is of use for what it does besides: name that in 'effect'.",
+        )
+    if effect is not None and (scalar is not None or inplace):
+        given = "scalar" if scalar is not None else "inplace"
+        raise ArgumentError(
+            f"register_op: {schema.name} has the effect {effect!r} and argument {given!r}, "
+            "expected one of them"
         )
 
 

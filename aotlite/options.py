@@ -65,6 +65,9 @@ class Options:
     keep_inference_input_mutations: bool | None = None
     """Graphs without backward write their inputs themselves (FUN-21); None: where the backend
     fuses, which then reads and writes them once."""
+    unlift_tokens: bool = True
+    """Backends are given graphs that make and sink their tokens; False: that take and return them
+    (TOK-3)."""
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
     """Functions that pack and unpack saved values, as parts of the graphs (SAV-7)."""
     saved_hooks_mode: str = "donated"
@@ -119,6 +122,7 @@ def make_options(
     fast_paths: bool = True,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool | None = None,
+    unlift_tokens: bool = True,
     saved_hooks: Any = None,
     saved_hooks_mode: str = "donated",
     **unknown: Any,
@@ -146,6 +150,7 @@ def make_options(
         fast_paths=_switch("fast_paths", fast_paths),
         num_params_buffers=_count(num_params_buffers),
         keep_inference_input_mutations=_kept(keep_inference_input_mutations),
+        unlift_tokens=_switch("unlift_tokens", unlift_tokens),
         saved_hooks=_saved_hooks(saved_hooks),
         saved_hooks_mode=_saved_hooks_mode(saved_hooks_mode),
     )

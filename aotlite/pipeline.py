@@ -49,6 +49,7 @@ from aotlite.stages.s10_backward import plan_backward
 from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.synthetic import with_bases
+from aotlite.stages.tokens import LiftedBackend, unlifted_partition
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
 from aotlite.verification import StageRunner
 
@@ -155,6 +156,7 @@ class _Journey:
             partition = self._packed(self._partition(told))
         else:
             partition, meta = self._whole(meta, simple)
+        partition = self._unlifted(partition, calling.tokens)
         world = _world(request, captured, meta, calling, partition)
         partition, run = self._lowered_forward(meta, partition)
         plan = self._lowered(meta, calling, both, partition, run)
@@ -233,13 +235,29 @@ class _Journey:
                 self._check("8 partition, packed", half, functional=True)
         return packed
 
+    def _unlifted(self, partition: Partition, tokens: Sequence[Any]) -> Partition:
+        """The partition with chains of tokens that begin and end within its halves (TOK-3)."""
+        inner = unlifted_partition(partition, tokens)
+        if inner is not partition:
+            self._show("8 partition, unlifted", inner)
+            for half in (inner.forward, inner.backward):
+                if half is not None and self.options.verify >= 1:
+                    verify(
+                        half, functional=True, closing_copies=True, stage="8 partition, unlifted"
+                    )
+        return inner
+
+    def _told(self, backend: Any, partition: Partition) -> Any:
+        """The backend, told of its inputs, and asked for graphs of the form that is wanted."""
+        knowing = told(backend, self.options.num_params_buffers, partition)
+        return knowing if self.options.unlift_tokens else LiftedBackend(knowing)
+
     def _lowered_forward(self, meta: FunctionMeta, partition: Partition) -> tuple[Partition, Any]:
         """The compiled forward, and the halves with the layouts that it says it gives (SAV-6)."""
         for graph in (partition.forward, partition.backward):
             _forget_origins(graph)
         backend = self.options.forward_backend(training=meta.training)
-        static = self.options.num_params_buffers
-        run = self.stage["lower"](partition.forward, told(backend, static, partition))
+        run = self.stage["lower"](partition.forward, self._told(backend, partition))
         self._show_kernels("forward", run)
         return with_reported_strides(backend.name, partition, run), run
 
@@ -250,7 +268,7 @@ class _Journey:
         options = self.options
         lowering = self.stage["lower"]
         forward, backward = partition.forward, partition.backward
-        compiler = told(options.backward_backend(), options.num_params_buffers, partition)
+        compiler = self._told(options.backward_backend(), partition)
         fast = options.fast_paths
         compact = fast and hasattr(run, "compact") and getattr(compiler, "is_compact", False)
         lower_backward = self._shown(partial(lowering, backend=compiler))

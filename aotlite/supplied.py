@@ -13,6 +13,7 @@ from typing import Any
 from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
 from aotlite.eager.state import modes_kept
+from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.role import (
@@ -46,6 +47,7 @@ def apply_pass(function: Callable[[Graph], Graph], graph: Graph) -> Graph:
     if _inputs(result.placeholders) != _inputs(graph.placeholders):
         raise ArgumentError(f"{name}: it changed the inputs, expected the same")
     _check_results(name, graph.output_roles, result.outputs, graph.outputs)
+    same_effects(name, graph, result)
     return result
 
 
@@ -62,6 +64,7 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
     _check_forward(graph, partition)
     if partition.backward is not None:
         _check_backward(graph, partition, partition.backward)
+    same_effects("partition", graph, *_halves(partition))
     return partition
 
 
@@ -134,6 +137,10 @@ def _is_whole(partition: Partition) -> bool:
         and isinstance(partition.saved, tuple)
         and all(isinstance(value, SavedValue) for value in partition.saved)
     )
+
+
+def _halves(partition: Partition) -> list[Graph]:
+    return [each for each in (partition.forward, partition.backward) if each is not None]
 
 
 def _check_nothing_lost(graph: Graph, partition: Partition) -> None:

@@ -19,9 +19,10 @@ import numpy as np
 
 from aotlite.ir.arrays import copied
 from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import cached_property
-from aotlite.ir.graph import Graph, Node, output_node
+from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.interpreter import ArrayValue, Interpreter, array_value, call_arrays
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
@@ -31,6 +32,7 @@ from aotlite.ir.role import (
     RNG_OUTPUTS,
     BackwardOffset,
     BackwardSeed,
+    BackwardToken,
     Gradient,
     IntermediateBase,
     MutatedInput,
@@ -40,7 +42,9 @@ from aotlite.ir.role import (
     Role,
     Saved,
     Seed,
+    Token,
 )
+from aotlite.muted import Happened, Muted
 from aotlite.stages.facts import Captured, FunctionMeta, Partition, Plain
 from aotlite.stages.reach import whole_node
 from aotlite.stages.synthetic import BaseInput, with_bases
@@ -153,9 +157,12 @@ class Drawing(Interpreter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.advance = 0
+        self.effects = Muted()
 
     def call(self, target: Any, args: tuple[Any, ...]) -> Any:
-        """The result of an op; a random one draws at the next position."""
+        """The result of an op; a random one draws at the next position, effects are muted."""
+        if isinstance(target, (EffectOp, TokenOp)):
+            return self.effects.call(target, args, self.node.phase)
         if not isinstance(target, RandomOp):
             return super().call(target, args)
         value = call_arrays(target.functional, (SEED, OFFSET, self.advance, *args))
@@ -237,8 +244,11 @@ def _outputs(
             values.append(given)
         else:
             values.append(array_value(given.array, meta))
-    pairs = zip(graph.output_roles, make(graph).run(*values), strict=True)
-    return {role: value for role, value in pairs if value is not None}
+    run = make(graph)
+    pairs = zip(graph.output_roles, run.run(*values), strict=True)
+    tokens = (Token, BackwardToken)
+    found: dict[Any, Any] = {r: v for r, v in pairs if v is not None and not isinstance(r, tokens)}
+    return found | (run.effects.log if isinstance(run, Drawing) else {})
 
 
 def _hosts(values: dict[Role, Any]) -> Results:
@@ -301,12 +311,18 @@ class StageRunner:
             noise = None if exact else Noise(self.run, inputs)
             for role in {**before, **after}:
                 value, found = _result(role, before, inputs), _result(role, after, inputs)
-                if value is None and isinstance(role, _LATER):
+                if value is None and self._is_new(role):
                     continue  # the capture has none
                 wrong = _difference(role, value, found, noise)
                 if wrong is not None:
                     raise self._error(stage, role, inputs, value, found, wrong)
         self.before, self.run, self.name = results, run, stage
+
+    def _is_new(self, role: Any) -> bool:
+        """Whether a result is the backward's, of which the capture knows nothing."""
+        if isinstance(role, Happened):
+            return role.phase is Phase.BACKWARD and self.name == "1 capture"
+        return isinstance(role, _LATER)
 
     def _run(self, stage: str, run: Run, inputs: Inputs) -> Results:
         try:
@@ -355,6 +371,8 @@ class Noise:
 
     def explains(self, role: Role, before: Any, after: Any) -> Any:
         """Where a difference is no larger than rounding may make it, or noise decides the value."""
+        if before.dtype.kind == "U":  # the literals of an effect
+            return np.zeros(before.shape, bool)
         trials = [_result(role, trial, self.inputs) for trial in self.trials]
         if before.dtype.kind in "biu":
             return np.any([trial != before for trial in trials], axis=0)

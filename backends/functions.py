@@ -16,6 +16,7 @@ import numpy as np
 
 from aotlite.backends.protocol import Run, Window, ran
 from aotlite.ir.arrays import copied
+from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import ArgumentError, BackendError, UnsupportedError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -198,6 +199,7 @@ def _check_same(name: str, graph: Graph, given: Graph) -> None:
                 f"backend: {name!r} gave a graph with other {what} for graph {graph.name}, "
                 "expected the same"
             )
+    same_effects(f"graph of {name!r}", graph, given)
 
 
 def _signature(values: Sequence[Any]) -> list[Any]:

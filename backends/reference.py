@@ -17,6 +17,7 @@ from aotlite.backends.protocol import Run, Window
 from aotlite.backends.straight import LIMIT, straight
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.op import PureOp, ViewOp
@@ -98,14 +99,14 @@ class _Compiler:
         dead = [self.slots[value] for value in dying]
         if isinstance(op, ViewOp):
             self.steps.append(_view_step(self.slots[node.args[0]], self.slots[node], node, dead))
-        elif isinstance(op, PureOp):
+        elif isinstance(op, (PureOp, TokenOp)):
             self.steps.append(self._kernel_step(node, op, dead))
         elif op is not GETITEM:
             raise BackendError(
                 f"reference: the graph calls {op.name}, expected pure ops and views only"
             )
 
-    def _kernel_step(self, node: Node, op: PureOp, dead: list[int]) -> Step:
+    def _kernel_step(self, node: Node, op: PureOp | TokenOp, dead: list[int]) -> Step:
         metas = node.meta if type(node.meta) is tuple else (node.meta,)
         if type(node.meta) is tuple:
             outs = [self._result_slot(node, k) for k in range(len(metas))]
@@ -209,7 +210,7 @@ def _kernel_step(
         results = result if type(meta) is tuple else (result,)
         for slot, one, expected in zip(outs, results, metas, strict=True):
             if slot is not None:
-                windows[slot] = (library.adopt(one, expected), 0)
+                windows[slot] = (expected.device.arrays.adopt(one, expected), 0)
         for slot in dead:
             windows[slot] = arrays[slot] = None
 

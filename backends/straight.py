@@ -17,6 +17,7 @@ import numpy as np
 
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp, ViewOp
@@ -167,6 +168,8 @@ class _Writer:
             self.places[node] = self._view(node, op)
         elif isinstance(op, PureOp):
             self._kernel(node, op)
+        elif isinstance(op, TokenOp):
+            self._op_kernel(node, op)
 
     def _view(self, node: Node, op: ViewOp) -> _Place:
         place = self.places[node.args[0]]
@@ -190,6 +193,10 @@ class _Writer:
             options = "".join([f", {name}={value!r}" for name, value in joining[1].items()])
             self._take(node, f"{self._constant(joining[0])}(({names}){options})")
             return
+        self._op_kernel(node, op)
+
+    def _op_kernel(self, node: Node, op: PureOp | TokenOp) -> None:
+        """The op's own kernel, whatever it is."""
         args = [self._argument(a) for a in node.args]
         library, meta = self._constant(_library(node)), self._constant(node.meta)
         call = f"{self._constant(op.kernel)}({', '.join([library, meta, *args])})"

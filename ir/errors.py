@@ -26,6 +26,7 @@ __all__ = [
     "RngError",
     "ShapeError",
     "SubclassError",
+    "TokenError",
     "UnsupportedError",
     "noted",
 ]
@@ -69,6 +70,10 @@ class UnsupportedError(AotliteError, RuntimeError):
 
 class SubclassError(AotliteError, TypeError):
     """A wrapper subclass breaks the protocol by which it is taken apart and put together."""
+
+
+class TokenError(AotliteError, RuntimeError):
+    """An effect that would be dropped, repeated or reordered, or an op that can be none."""
 
 
 class DeviceError(AotliteError, RuntimeError):

@@ -14,6 +14,7 @@ import numpy as np
 
 from aotlite.ir.arrays import copied
 from aotlite.ir.dtypes import uint8
+from aotlite.ir.effects import EffectOp, TokenOp, library_of
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.location import place_of
@@ -102,6 +103,8 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
             return target
         case GeometryOp():
             return call_arrays(op.view, args)
+        case EffectOp() | TokenOp():
+            return _happened(op, args)
     raise UnsupportedError(
         f"{op.name}: it draws from a generator, expected its pure form; functionalize first"
     )
@@ -120,6 +123,15 @@ def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
         return ArrayValue(arrays.adopt(result, metas), metas)
     pairs = zip(result, metas, strict=True)
     return tuple([ArrayValue(arrays.adopt(part, meta), meta) for part, meta in pairs])
+
+
+def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...]) -> Any:
+    """The results of an effect, which happens now (TOK-1)."""
+    metas: Any = op.infer(args)
+    result = op.kernel(library_of(op, args), metas, *[_array_of(value) for value in args])
+    if type(metas) is not tuple:
+        return array_value(result, metas)
+    return tuple([array_value(part, meta) for part, meta in zip(result, metas, strict=True)])
 
 
 def _array_of(value: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
+from aotlite.ir.host_function import HostFunction
 from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.sizes import as_size
 from aotlite.ir.symbols import SymInt
@@ -194,6 +195,7 @@ def _basic_types() -> list[ParameterType]:
         ParameterType("memory_format", partial(_to_instance, MemoryFormat)),
         ParameterType("device", _to_device),
         ParameterType("generator", partial(_to_having, "draw")),
+        ParameterType("function", partial(_to_instance, HostFunction)),
         ParameterType("int[]", _to_ints),
         ParameterType("Tensor[]", partial(_to_tuple, _to_tensor)),
     ]

@@ -22,6 +22,7 @@ from aotlite.ir import dtypes, layout
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.graph import Constant, Graph, Node, Phase
+from aotlite.ir.host_function import HostFunction
 from aotlite.ir.location import Places
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
@@ -80,6 +81,8 @@ def literal(value: Any, names: Names) -> str:
             return f"ops.{dtype_text(value)}"
         case Device():
             return f"ops.device({_quoted(value.name)})"
+        case HostFunction():
+            return f"ops.host_function({_quoted(value.name)})"
     return repr(value)
 
 

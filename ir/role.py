@@ -137,6 +137,28 @@ class NextBackwardOffset:
 
 
 @attrs.frozen
+class Token:
+    """Input and output: the token of an effect of the forward, before and after it (TOK-2)."""
+
+    prefix: ClassVar[str] = "token"
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.effect}"
+
+
+@attrs.frozen
+class BackwardToken:
+    """Input and output: the same of an effect of the backward (TOK-4, TOK-5)."""
+
+    prefix: ClassVar[str] = "backward_token"
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.effect}"
+
+
+@attrs.frozen
 class Output:
     """Output: the user's result number `index` among the flat results."""
 
@@ -266,6 +288,8 @@ Role = (
     | NextOffset
     | NextBackwardSeed
     | NextBackwardOffset
+    | Token
+    | BackwardToken
     | Output
     | MutatedInput
     | IntermediateBase
@@ -281,9 +305,11 @@ Role = (
 ROLES: tuple[type, ...] = get_args(Role)
 """Every class of roles."""
 
-OF_BACKWARD = frozenset((Tangent, Current, Arrived, BackwardSeed, BackwardOffset))
+OF_BACKWARD = frozenset((Tangent, Current, Arrived, BackwardToken, BackwardSeed, BackwardOffset))
 """The classes of inputs that only a backward has."""
-FROM_BACKWARD = frozenset((Gradient, Rewritten, NextBackwardSeed, NextBackwardOffset))
+FROM_BACKWARD = frozenset(
+    (Gradient, Rewritten, NextBackwardSeed, NextBackwardOffset, BackwardToken)
+)
 """The classes of outputs that only a backward gives."""
 
 RNG_INPUTS = (Seed, Offset, BackwardSeed, BackwardOffset)
@@ -309,7 +335,8 @@ def _parsed(kind: Any, text: str) -> Any:
     if not fields:
         return kind() if text == kind.prefix else None
     rest = text[len(kind.prefix) + 1 :]
-    value = parse_role(rest) if fields[0].name == "of" else _index(rest)
+    name = fields[0].name
+    value: Any = parse_role(rest) if name == "of" else rest if name == "effect" else _index(rest)
     if value is None or len(fields) > 1:
         return None
     role = kind(value)

@@ -18,7 +18,16 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op
 from aotlite.ir.ops import views
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Current, Gradient, MutatedInput, Rewritten, Role, Tangent
+from aotlite.ir.role import (
+    BackwardToken,
+    Current,
+    Gradient,
+    MutatedInput,
+    Rewritten,
+    Role,
+    Tangent,
+    Token,
+)
 from aotlite.ir.sizes import Shape, Stride
 
 __all__ = [
@@ -92,6 +101,8 @@ def role_fits(role: Role) -> bool:
             return role.of.prefix in ("output", "updated", "base") and role_fits(role.of)
         case Current() | Rewritten():
             return role.of.prefix in ("primals", "hidden", "output", "base") and role_fits(role.of)
+        case Token() | BackwardToken():
+            return role.effect.isidentifier()
     return not hasattr(role, "index") or 0 <= role.index <= INTEGER
 
 

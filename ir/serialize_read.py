@@ -288,6 +288,7 @@ class _NodeReader:
             "str": text_from,
             "dtype": self.tables.dtype,
             "device": self.tables.device,
+            "function": _no_function,
         }[text]
 
     def _tensor(self, value: Any) -> Node:
@@ -316,6 +317,10 @@ class _NodeReader:
 
     def _long_list(self, value: Any) -> tuple[int, ...]:
         return tuple(each(integer_from, value, ""))
+
+
+def _no_function(value: Any) -> Any:
+    raise Unread(value, "no function of a program: a file cannot hold one")
 
 
 _FORMS: Final[dict[str, tuple[Callable[[_NodeReader, Json], Node], frozenset[str]]]] = {

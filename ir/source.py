@@ -18,6 +18,7 @@ from aotlite.ir.builder import Builder
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import ArgumentError, FormatError, noted
 from aotlite.ir.graph import Graph, Phase
+from aotlite.ir.host_function import HostFunction, host_function_named
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op, op_named
 from aotlite.ir.printer import dtype_text
@@ -88,6 +89,10 @@ class OpNamespace:
     def device(self, name: str) -> Device:
         """The device of this name. Raises ArgumentError if it was not given."""
         return _device(name, self._devices)
+
+    def host_function(self, name: str) -> HostFunction:
+        """The function of this name that a graph of this process holds. Raises ArgumentError."""
+        return host_function_named(name)
 
     def phase(self, name: str) -> None:
         """Says that the calls after it are of the half "forward" or "backward": no computation."""
@@ -215,9 +220,7 @@ def _phase(name: str) -> Phase:
     try:
         return Phase(name)
     except ValueError:
-        raise ArgumentError(
-            f"phase: name is {name!r}, expected 'forward' or 'backward'"
-        ) from None
+        raise ArgumentError(f"phase: name is {name!r}, expected 'forward' or 'backward'") from None
 
 
 def _device(name: str, devices: Mapping[str, Device]) -> Device:

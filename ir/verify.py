@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, NoReturn
 
+from aotlite.ir.effects import TokenOp, chain_fault
 from aotlite.ir.errors import GraphError, noted
 from aotlite.ir.graph import Constant, Graph, Node
 from aotlite.ir.location import place_of
@@ -40,6 +41,7 @@ def verify(
     check = _Check(graph, stage)
     check.outline()
     check.nodes()
+    check.tokens()
     if functional:
         check.functional(closing_copies=closing_copies)
     return len(check.impure)
@@ -221,10 +223,20 @@ class _Check:
                 what = f"output {self.name(value)} has several results"
                 self.fail(node, "VER-5", f"{what}, expected one of them")
 
+    # --- tokens
+    def tokens(self) -> None:
+        """VER-16: chains of tokens are linear. Looked at where there are effects alone."""
+        if any(type(node.target) is TokenOp for node in self.impure):
+            fault = chain_fault(self.graph)
+            if fault is not None:
+                self.fail(fault[0], "VER-16, TOK-1", fault[1])
+
     # --- purity
     def functional(self, *, closing_copies: bool) -> None:
         written: set[Node] = set()
         for node in self.impure:
+            if type(node.target) is TokenOp:
+                continue
             allowed = closing_copies and _is_closing_copy(node) and node.args[0] not in written
             if not allowed:
                 what = f"{node_line(node, self.graph.names)} is not pure"

@@ -20,6 +20,7 @@ from aotlite.eager.autograd.history import (
     rewrite,
     root_of,
 )
+from aotlite.eager.effects import run_effect, run_token
 from aotlite.eager.pure import (
     check_result,
     fakes,
@@ -35,6 +36,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrapped import kinds_among, run_wrapped
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import (
     AliasError,
     ArgumentError,
@@ -359,6 +361,8 @@ _HANDLERS: dict[type, Any] = {
     GeometryOp: _geometry,
     RandomOp: _random,
     DataOp: run_data,
+    EffectOp: run_effect,
+    TokenOp: run_token,
     ResultOp: _result_of,
 }
 

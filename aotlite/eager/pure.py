@@ -18,6 +18,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import DeviceError, DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, Op, PureOp, Vjp
@@ -82,7 +83,7 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
     """The result on arguments of a new key; how it was found is kept for the next ones."""
     arrays = meta.device.arrays
     compute, count = _computation(op, key, meta)
-    result = compute(*_operands(op, args[:count], arrays))
+    result = compute(*operands_of(op, args[:count], arrays))
     buffer = arrays.adopt(result, meta)
     if buffer is result and count is not None:
         op.shortcuts[key] = meta, compute, None, count
@@ -105,7 +106,9 @@ def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
     return compute, count
 
 
-def link_result(op: PureOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor) -> None:
+def link_result(
+    op: PureOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor
+) -> None:
     """Gives the result its tape node, if an operand requires grad."""
     node = _tape_node(op, vjp, args, key)
     if node is None:
@@ -137,7 +140,7 @@ def _pure_of_several(
 
 
 def link_results(
-    op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any, outs: Any, metas: Any
+    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], key: Any, outs: Any, metas: Any
 ) -> TapeNode | None:
     """Gives the results their tape node, if an operand requires grad."""
     node = _tape_node(op, vjp, args, key)
@@ -173,7 +176,9 @@ def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
     return outs[0] if single else outs
 
 
-def _tape_node(op: PureOp | DataOp, vjp: Vjp, args: tuple[Any, ...], key: Any) -> OpNode | None:
+def _tape_node(
+    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], key: Any
+) -> OpNode | None:
     """The node of a call of `op`; None if no operand requires grad."""
     found = edges_of(vjp, args)
     if found is None:
@@ -234,10 +239,10 @@ def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
 
 
 def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
-    return arrays.quiet(op.kernel, arrays, meta, *_operands(op, args, arrays))
+    return arrays.quiet(op.kernel, arrays, meta, *operands_of(op, args, arrays))
 
 
-def _operands(op: Op, args: tuple[Any, ...], arrays: Any) -> list[Any]:
+def operands_of(op: Op, args: tuple[Any, ...], arrays: Any) -> list[Any]:
     """The arguments with arrays for tensors."""
     operands: list[Any] = []
     for a in args:
@@ -268,7 +273,7 @@ def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple
         compute, count = _computation(op, key, meta)
     else:
         _, compute, _, count = shortcut
-    arrays.copy(args[0].array, compute(*_operands(op, args[:count], arrays)))
+    arrays.copy(args[0].array, compute(*operands_of(op, args[:count], arrays)))
 
 
 def check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:

@@ -25,6 +25,7 @@ from aotlite.eager.pure import check_result, link_result, link_results
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper, refuse_form
+from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import DataOp, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
@@ -110,7 +111,7 @@ def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
 
 
 # ------------------------------------------------------------------------------------ new results
-def _pure(op: PureOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
+def _pure(op: PureOp | EffectOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
     key = op.key(args)
     meta = op.result_for(key)
     found, cls = _ask(op, args, kinds)
@@ -310,6 +311,7 @@ def _geometry(op: GeometryOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
 
 _HANDLERS: dict[type, Any] = {
     PureOp: _pure,
+    EffectOp: _pure,
     DataOp: _data,
     RandomOp: _random,
     ViewOp: _view,

@@ -12,28 +12,41 @@ from typing import Any
 
 from aotlite.ir import scalar
 from aotlite.ir.builder import Builder
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.factories import FULL
+from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import Arrived, Current, Result, Rewritten, Role, Tangent
+from aotlite.stages.late_effects import LateEffect
 
 WHERE = OPS["where"]
 
 
 def without_tangents(
-    backward: Graph, absent: frozenset[Result], arrivals: tuple[frozenset[Result], ...] = ()
+    backward: Graph,
+    absent: frozenset[Any],
+    arrivals: tuple[frozenset[Result], ...] = (),
+    effects: tuple[LateEffect, ...] = (),
 ) -> Graph:
     """The backward graph that takes no tangents of the `absent` results.
 
     Gradients that only absent tangents lead to are None. `arrivals` say what its `Arrived` inputs
     ask: for each the results of which one's gradient has to arrive. They are inputs no longer.
+    `effects` are the graph's own, in order; those among `absent` do not happen (TOK-6).
     """
-    return _Specializer(backward, absent, arrivals).run()
+    return _Specializer(backward, absent, arrivals, effects).run()
 
 
 class _Specializer:
-    def __init__(self, graph: Graph, absent: frozenset[Result], arrivals: Any) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        absent: frozenset[Any],
+        arrivals: Any,
+        effects: tuple[LateEffect, ...],
+    ) -> None:
         self.graph = graph
         self.absent = absent
         self.arrivals = arrivals
@@ -41,6 +54,10 @@ class _Specializer:
         self.new: dict[Node, Any] = {}
         """The new node of each old one; None for a symbolic zero."""
         self.made: dict[Node, Node] = {}
+        self.effects = list(effects)
+        """Those that are yet to come."""
+        self.muted: set[Node] = set()
+        """Calls of effects that do not happen."""
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -67,6 +84,11 @@ class _Specializer:
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
             chosen: Node | None = self.new[node.args[1 if self._arrives(node.args[0]) else 2]]
             return chosen
+        if type(node.target) is TokenOp and node.target.effect and self._is_missing(node):
+            self.muted.add(node)
+            return self.new[node.args[0]]  # the token goes by
+        if node.target is GETITEM and node.args[0] in self.muted:
+            return None if node.args[1] else self.new[node.args[0]]
         zeros = {value for value in node.inputs() if self.new[value] is None}
         if not zeros:
             return self._copied(node, map_nodes(node.args, self.new.__getitem__))
@@ -77,6 +99,15 @@ class _Specializer:
             if passed is not None:
                 return passed
         return self._copied(node, map_nodes(node.args, self._filled))
+
+    def _is_missing(self, node: Node) -> bool:
+        """Whether the next effect of this type, which the node is, does not happen."""
+        effect = node.target.effect
+        each = next((each for each in self.effects if each.effect == effect), None)
+        if each is None:  # the plan knows none: it happens
+            return False
+        self.effects.remove(each)
+        return each in self.absent
 
     def _arrives(self, node: Node) -> bool:
         """What an `Arrived` input is: whether any gradient of its results arrived."""

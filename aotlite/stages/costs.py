@@ -13,11 +13,13 @@ from typing import Any
 import attrs
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.op import OPS, Cost, Op
 from aotlite.stages.networks import UNLIMITED, Network
 from aotlite.stages.numbered import Numbered
+from aotlite.stages.tokens import refuse_again
 
 _FUSES, _DEAR, _VIEWS, _JOINS = 1, 2, 4, 8
 TRAITS = {
@@ -95,7 +97,7 @@ def _traits(joint: Numbered) -> list[int]:
             continue
         op: Op = node.target
         if op not in known:
-            if not op.pure:
+            if not op.pure and type(op) is not TokenOp:
                 raise ArgumentError(f"min-cut: the graph has {op.name}, expected pure ops only")
             # PART-19: a concatenation reads its operands as it writes, whatever they are.
             known[op] = TRAITS[op.cost] | (_JOINS if op.lists else 0)
@@ -147,7 +149,10 @@ def _banned(joint: Numbered, marks: list[int], traits: list[int], seen: _Seen) -
         if node.op == "placeholder":
             found[i] = "" if joint.tangents[i] else "it is an input"
         elif marks[i] & _FORWARD and not traits[i] & _VIEWS and node.op == "call":
-            if node.recompute is not True:
+            if type(node.target) is TokenOp:
+                refuse_again(node)
+                found[i] = "an effect happens once"
+            elif node.recompute is not True:
                 found[i] = _ban(node, traits[i], feeds=seen.feeds[i], compared=compared[i])
     return found
 

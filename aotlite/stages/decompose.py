@@ -14,6 +14,7 @@ from typing import Any
 from aotlite import ops
 from aotlite.eager.state import modes_kept, recording
 from aotlite.ir.builder import Builder, Proxy
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
@@ -38,6 +39,8 @@ _EFFECTS: dict[type, str] = {
     InplaceOp: "writes",
     GeometryOp: "changes a geometry",
     RandomOp: "draws",
+    EffectOp: "has effects",
+    TokenOp: "has effects",
 }
 _DEPTH = 100
 """Decompositions within each other; only arguments that grow without end lead so deep."""
@@ -97,6 +100,13 @@ def _check_decomposable(op: Op) -> None:
             instead = op.functional.name
         case GeometryOp():
             instead = op.view.name
+        case EffectOp() | TokenOp():
+            raise noted(
+                ArgumentError(
+                    f"compile: decompositions has {op.name!r}, expected an op without effects"
+                ),
+                "Effects happen as they are. (TOK-6)",
+            )
         case MultiViewOp():
             instead = "the views it consists of"
         case _ if op in (GETITEM, RESTRIDE):

@@ -444,6 +444,8 @@ class Joint(Record):
     """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
     layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
     """What each differentiable result is."""
+    effects: tuple[Any, ...] = ()
+    """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
 
 
 # ----------------------------------------------------------------------------- 8 partition

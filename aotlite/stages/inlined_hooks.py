@@ -15,6 +15,7 @@ import attrs
 
 from aotlite.eager.state import modes_kept, recording
 from aotlite.ir.builder import Builder, Proxy
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.memory import storage_root
@@ -175,7 +176,7 @@ def _called(name: str, hook: Callable[..., Any], build: Builder, given: Any) -> 
             _wrong(name, f"it raised {type(error).__name__}", "a tensor"), str(error)
         ) from error
     for node in build.nodes[start:]:
-        if isinstance(node.target, (InplaceOp, GeometryOp, RandomOp)):
+        if isinstance(node.target, (InplaceOp, GeometryOp, RandomOp, EffectOp, TokenOp)):
             raise _wrong(name, f"it calls {node.target.name}", "ops without effects")
     return found
 

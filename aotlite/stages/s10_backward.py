@@ -30,12 +30,15 @@ from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
+from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_late import LateWriter, Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_source import MANY, Source, listed
 
-Absent = frozenset[ResultRole]
-"""Results to which no gradient arrives in a backward."""
+Absent = frozenset[Any]
+"""Results to which no gradient arrives in a backward, and effects that do not happen in it."""
+Wanted = frozenset[SourceRole] | None
+"""The inputs whose gradients alone are asked for; None where all are."""
 NOTHING_ABSENT: Absent = frozenset()
 _LOCKS = [lock() for _ in range(64)]
 """For nodes that read what is lent, one for many of them: one for each is dear to make."""
@@ -71,6 +74,8 @@ class BackwardPlan:
     """What the backward finds in memory, and writes there (FUN-31)."""
     lent: tuple[tuple[int, Any], ...] = ()
     """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
+    effects: tuple[LateEffect, ...] = ()
+    """What happens in the backward (TOK-4)."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -166,23 +171,34 @@ class CompiledBackward(TapeNode):
         return ends
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
+        return self._run(grads, None)
+
+    def run_for(self, grads: list[Any], wanted: Sequence[bool]) -> Sequence[Any]:
+        if not self.plan.effects:
+            return self._run(grads, None)
+        pairs = zip(self.plan.gradients, wanted, strict=True)
+        return self._run(grads, frozenset([role for (role, _), is_wanted in pairs if is_wanted]))
+
+    def _run(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
         plan = self.plan
         if STATE.grad_mode and plan.memory and plan.variants is not None:
             refuse_history(self.name(), plan.memory, plan.variants.graph, self._absent(grads))
-        found = self.gradients(grads)
+        found = self.gradients(grads, wanted)
         if found and STATE.grad_mode:
             _forbid_second_order(found, [*self.edges, *map(_edge_of, grads)])
         return found
 
-    def gradients(self, grads: list[Any]) -> list[Any]:
+    def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
         if self.saved is None:
-            return self._unpacked(grads)
+            return self._unpacked(grads, wanted)
         variants = self.plan.variants
         absent = NOTHING_ABSENT
         for grad in grads:
             if grad is None:
                 absent = self._absent(grads)
                 break
+        if self.plan.effects:
+            absent |= missing(self.plan.effects, absent, wanted)
         if variants is None:
             self.check(absent)
             return []
@@ -204,14 +220,14 @@ class CompiledBackward(TapeNode):
             lent = [index for (index, _), lender in pairs if lender is storage]
             self.saved = with_copies(self.saved, saved_metas(variants.graph), lent)
 
-    def _unpacked(self, grads: list[Any]) -> list[Any]:
+    def _unpacked(self, grads: list[Any], wanted: Wanted) -> list[Any]:
         """`gradients` with what saved-tensor hooks unpack; without such, it has been released."""
         packed = getattr(self, "_packed", None)
         if packed is None:
             raise released(self.name())
         self.saved = unpack(*packed)
         try:
-            return self.gradients(grads)
+            return self.gradients(grads, wanted)
         finally:
             self.saved = None
 
@@ -292,10 +308,12 @@ class Variants:
         graph: Graph,
         lower: Callable[[Graph], Run],
         arrivals: tuple[frozenset[ResultRole], ...] = (),
+        effects: tuple[LateEffect, ...] = (),
     ) -> None:
         self.graph = graph
         self.arrivals = arrivals
         """What the graph's `Arrived` inputs ask."""
+        self.effects = effects
         self.sources: list[str] = []
         """The functions made so far, as Python."""
         self.whole: Step | None = None
@@ -312,7 +330,7 @@ class Variants:
                 if absent not in self._made:
                     graph = self.graph
                     if absent or self.arrivals:
-                        graph = without_tangents(graph, absent, self.arrivals)
+                        graph = without_tangents(graph, absent, self.arrivals, self.effects)
                     writer = _Writer(plan, absent, graph, self._lower(graph))
                     step, source = writer.function()
                     with UNFORKED:
@@ -446,6 +464,7 @@ def plan_backward(
         "memory": both.memory,
         "new_leaves": both.new_leaves,
         "lent": lent,
+        "effects": both.effects,
     }
     if graph is None:
         dead = tuple(both.layouts.items())
@@ -459,6 +478,7 @@ def plan_backward(
     )
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
+    erring.update([of for each in both.effects for of in each.reach])  # and the effects
     whole: dict[Any, Any] = {n.role: n.meta for n in both.graph.placeholders}
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
@@ -471,4 +491,5 @@ def plan_backward(
     shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
     facts |= {"shares_memory": shares, "only_leaves": only_leaves}
-    return BackwardPlan(Variants(graph, lower, both.arrivals), tangents, gradients, **facts)  # type: ignore[arg-type]
+    variants = Variants(graph, lower, both.arrivals, both.effects)
+    return BackwardPlan(variants, tangents, gradients, **facts)  # type: ignore[arg-type]

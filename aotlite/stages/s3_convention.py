@@ -11,10 +11,11 @@ from __future__ import annotations
 import attrs
 
 from aotlite.ir.op import RandomOp
-from aotlite.ir.role import Hidden, Offset, Primal, Role, Seed
+from aotlite.ir.role import Hidden, Offset, Primal, Role, Seed, Token
 from aotlite.stages.facts import Captured, FunctionMeta
 from aotlite.stages.record import Record
 from aotlite.stages.synthetic import BaseInput, plan_bases
+from aotlite.stages.tokens import forward_tokens
 
 
 @attrs.frozen(repr=False)
@@ -26,6 +27,8 @@ class Convention(Record):
     """Offsets of the generator that one call uses up (RNG-4)."""
     bases: tuple[BaseInput, ...] = ()
     """Synthetic bases: the inputs that are views of them are none of the graph's (SYN-1)."""
+    tokens: tuple[Token, ...] = ()
+    """The effects of the forward, for each of which graphs have a token (TOK-2, TOK-4)."""
 
     @property
     def arguments(self) -> tuple[Primal, ...]:
@@ -48,4 +51,4 @@ def convention(captured: Captured, meta: FunctionMeta) -> Convention:
     roles += [each.role for each in meta.inputs if each.role not in merged]
     if draws:  # which may be of no elements, and use nothing up
         roles += [Seed(), Offset()]
-    return Convention(tuple(roles), consumed, bases)
+    return Convention(tuple(roles), consumed, bases, forward_tokens(captured.graph))

@@ -49,6 +49,7 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.histories import passed
 from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
+from aotlite.stages.late_effects import LateEffect, has_late_effects, late_effects
 from aotlite.stages.reach import whole_of
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
@@ -125,6 +126,7 @@ class _Recording:
             late.bases,
             self.new_leaves,
             {result: self._meta_of(result) for result in edges},
+            self._late_effects(),
         )
 
     # --- users' Python on the tape
@@ -134,6 +136,13 @@ class _Recording:
             return Settled(graph)
         inputs = self.recorder.inputs
         return settled(graph, self.meta, inputs, self.run.turns, self.ran)
+
+    def _late_effects(self) -> tuple[LateEffect, ...]:
+        """What happens in the backward, and when (TOK-4)."""
+        if self.run is None:
+            return ()
+        sinks = {e[0]: source.role for source in self.captured.sources for e, _ in _sinks(source)}
+        return late_effects(self.recorder.nodes, self.run.turns, self.ran, sinks)
 
     @property
     def _late_inputs(self) -> tuple[CapturedInput, ...]:
@@ -308,7 +317,12 @@ class _Recording:
         pairs = [(edge, tangent) for _, edge, tangent in roots]
         before = self.recorder.run_before
         if not self.user_code:
-            return run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
+            start = len(self.recorder.nodes)
+            found = run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
+            if not has_late_effects(self.recorder.nodes[start:]):
+                return found
+            self.user_code = True  # a gradient formula has effects: again, with notes
+            del self.recorder.nodes[start:]
         for given in self.recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
         self.run = NotedRun(

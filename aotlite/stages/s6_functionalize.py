@@ -4,8 +4,8 @@ Input: an imperative graph. Output: an equal graph in which no op writes: input 
 with a `MutatedInput` role. One group per storage (value, version, pending writes), one alias per
 object (group, view chain). Nothing is emitted until a stale alias is read; a second write through
 the same chain replaces the pending one; replays are memoised per base value. As the last step
-random ops get the generator's seed and offset. Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4.
-Spec: `specs/s6_functionalize.md`.
+random ops get the generator's seed and offset, and effects their tokens.
+Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4, TOK-1..TOK-5. Spec: `specs/s6_functionalize.md`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
 from aotlite.eager.autograd.shorter_chains import further
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
+from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.memory import storage_root
@@ -41,6 +42,7 @@ from aotlite.ir.role import (
 from aotlite.stages.generator_inputs import GeneratorInputs
 from aotlite.stages.lenses import lens_of, strided
 from aotlite.stages.source_place import describe
+from aotlite.stages.tokens import with_tokens
 
 _SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
 _WINDOWS = (AS_STRIDED, OPS["as_strided_"])
@@ -48,7 +50,7 @@ _WINDOWS = (AS_STRIDED, OPS["as_strided_"])
 
 def functionalize(graph: Graph) -> Graph:
     """The pure graph that computes what `graph` computes."""
-    return _Functionalizer(graph).run()
+    return with_tokens(_Functionalizer(graph).run())
 
 
 @attrs.define(eq=False)
@@ -431,6 +433,8 @@ class _Storages:
     def _note(self, node: Node, op: Any) -> None:
         if type(op) is RandomOp:
             self.draws = True
+            return
+        if type(op) is EffectOp:
             return
         if op is GETITEM and not isinstance(node.args[0].target, MultiViewOp):
             return

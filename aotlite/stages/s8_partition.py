@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aotlite.ir.builder import Builder
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.effects import is_effect
+from aotlite.ir.errors import ArgumentError, TokenError, noted
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -34,6 +35,7 @@ from aotlite.ir.role import (
 )
 from aotlite.stages.facts import Partition, SavedValue
 from aotlite.stages.numbered import Numbered, numbered
+from aotlite.stages.source_place import describe
 
 
 def default_partition(graph: Graph) -> Partition:
@@ -256,12 +258,26 @@ def _in_time(joint: Numbered, needed: list[bool], kept: list[bool]) -> Iterator[
                 "every needed value to be saved or computed from saved ones"
             )
         if node.phase is Phase.FORWARD:
+            if is_effect(node):
+                raise _twice(node)
             waiting[i] = None
             continue
         if waiting:
             yield from _taken(i, joint.inputs, waiting)
         yield i
     yield from waiting
+
+
+def _twice(node: Node) -> TokenError:
+    op = node.target
+    return noted(
+        TokenError(
+            f"partition: the backward would run {op.of} again, an effect {op.effect!r} of the "
+            "forward, expected its results among the saved values"
+        ),
+        describe(node.location),
+        "Effects happen exactly once: save what the backward needs of them. (PART-23, TOK-6)",
+    )
 
 
 def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> list[int]:

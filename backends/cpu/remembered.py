@@ -20,6 +20,7 @@ from aotlite.backends.cpu.printed import Printed, Text
 from aotlite.backends.loops.program import Buffer, Extern, Kind, Placed, Program
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import PureOp, op_named
@@ -111,7 +112,7 @@ def _segment(record: Any) -> str | Extern:
         return record
     name, *values = record
     op = op_named(name)
-    assert isinstance(op, PureOp)
+    assert isinstance(op, (PureOp, TokenOp))
     return Extern(op, *map(_value, values))
 
 

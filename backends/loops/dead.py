@@ -17,6 +17,7 @@ from aotlite.backends.loops.program import (
     Statement,
     Step,
     Store,
+    happens,
     names_of,
     names_used,
     reads,
@@ -31,7 +32,7 @@ def without_dead(program: Program) -> Program:
     kept: list[Step] = []
     for step in reversed(program.steps):
         alive = writes(step) & needed
-        if alive or type(step) is Check:
+        if alive or type(step) is Check or happens(step):
             step = _needed(step, alive)
             kept.append(step)
             needed |= reads(step)

@@ -22,6 +22,7 @@ from aotlite.backends.loops.program import (
     Kind,
     Program,
     Step,
+    happens,
     loads_of,
     reads,
     stores_of,
@@ -68,11 +69,15 @@ class Steps:
 
     def _connect(self) -> None:
         """Edges from writers to readers, from readers to later writers, among writers; and to what
-        writes inputs from all that may raise (K-11)."""
+        writes inputs from all that may raise (K-11). What happens keeps its place among its like
+        and all that may raise (TOK-6)."""
         writers: dict[int, list[int]] = {}
         raising: list[int] = []
+        happened: list[int] = []
         for k, step in self.steps.items():
             if type(step) is Check or type(step) is Extern:
+                self._edges(raising if happens(step) else happened, k)
+                happened = [k] if happens(step) else happened
                 raising.append(k)
             elif self.writes[k] & self.inputs:
                 self._edges(raising, k)

@@ -17,6 +17,7 @@ import attrs
 from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.facts import facts
 from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 
@@ -158,7 +159,7 @@ class Extern:
     """An op that has no loop form, by its own kernel. `args` are the op's, with Placed for
     tensors."""
 
-    op: PureOp
+    op: PureOp | TokenOp
     args: tuple[Any, ...]
     results: tuple[Placed | None, ...]
     """Where each result goes; None for one that nobody needs."""
@@ -280,6 +281,11 @@ def writes(step: Step) -> set[int]:
             return {placed.buffer for placed in step.results if placed is not None}
         case Check():
             return set()
+
+
+def happens(step: Step) -> bool:
+    """Whether a step does more than compute: it is kept, and in order among its like (TOK-6)."""
+    return type(step) is Extern and type(step.op) is TokenOp
 
 
 def operands_of(step: Extern) -> list[Placed]:

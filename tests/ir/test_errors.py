@@ -17,6 +17,7 @@ BUILTINS = {
     "AliasError": (RuntimeError,),
     "AutogradError": (RuntimeError,),
     "SubclassError": (TypeError,),
+    "TokenError": (RuntimeError,),
     "UnsupportedError": (RuntimeError,),
     "DeviceError": (RuntimeError,),
     "BackendError": (RuntimeError,),

@@ -14,6 +14,7 @@ import aotlite as al
 from aotlite.ir import dtypes
 from aotlite.ir.device import CPU
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.host_function import host_function
 from aotlite.ir.memory_format import channels_last
 from aotlite.ir.schema import PARAMETER_TYPES as TYPES
 from aotlite.ir.schema import REQUIRED, Alias, Parameter, Return, Schema, parse_schema
@@ -58,6 +59,7 @@ class Generator:
 
 TENSOR = Tensor()
 DEVICE = Device()
+FUNCTION = host_function(len)
 GENERATOR = Generator()
 
 
@@ -193,6 +195,7 @@ VALUES = {
     "dtype": [(dtypes.int8, dtypes.int8)],
     "device": [(DEVICE, DEVICE), ("cpu", CPU)],
     "generator": [(GENERATOR, GENERATOR)],
+    "function": [(FUNCTION, FUNCTION)],
     "memory_format": [(channels_last, channels_last)],
     "int[]": [((1, 2), (1, 2)), ([1, np.int32(2)], (1, 2)), (3, (3,)), ([], ())],
     "Tensor[]": [([TENSOR, TENSOR], (TENSOR, TENSOR)), ((), ())],
@@ -209,6 +212,7 @@ WRONG = {
     "dtype": [("int8", "'int8'"), (np.dtype("int8"), "a numpy.dtypes.Int8DType")],
     "device": [("gpu", "'gpu'"), (0, "0")],
     "generator": [(3, "3")],
+    "function": [(3, "3"), (len, "a builtin_function_or_method")],
     "memory_format": [("channels_last", "'channels_last'")],
     "int[]": [((1, 2.0), "(1, 2.0)"), ([True], "[True]"), (1.0, "1.0"), ([TENSOR], "a list")],
     "Tensor[]": [(TENSOR, f"a {__name__}.Tensor"), ([TENSOR, None], "a list")],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from aotlite.eager.random import get_rng_state, set_rng_state
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import (
     Cost,
@@ -27,6 +28,14 @@ from aotlite.testing.laws.sample import Sample
 WITHOUT_SAMPLES = {
     "getitem": "it takes a node with several results, which only a graph has: L9 runs it for each "
     "op with several results",
+    **dict.fromkeys(
+        ("make_token", "sink_tokens", "with_effect_print_tensors", "with_effect_host_callback"),
+        "it takes or gives tokens, which only a graph has: tests/rules/test_tok_*.py",
+    ),
+    **dict.fromkeys(
+        ("print_tensors", "host_callback"),
+        "what it does is no value: tests/rules/test_tok_*.py",
+    ),
 }
 """Ops that no sample can be written for, and why."""
 
@@ -57,6 +66,10 @@ def class_of(op: Op) -> str:
             return "random"
         case DataOp():
             return DATA
+        case EffectOp():
+            return "effect"
+        case TokenOp():
+            return "tokens"
     return "graph"
 
 

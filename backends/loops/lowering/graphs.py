@@ -14,9 +14,10 @@ import attrs
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
 from aotlite.backends.loops.lowering.pointwise import pointwise_loops
 from aotlite.backends.loops.lowering.writer import Operand, Writer
-from aotlite.backends.loops.program import Extern, Kind, Placed, Program
+from aotlite.backends.loops.program import Check, Extern, Kind, Placed, Program
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import TokenOp, has_tokens
 from aotlite.ir.errors import AotliteError, BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -56,8 +57,11 @@ class _Lowering:
     """Of values that are seen as a dtype of another size than their buffer's: a copy."""
     copies: dict[int, int] = attrs.field(factory=dict)
     """Buffers of constants that are returned: their copies."""
+    checks_late: bool = attrs.field(init=False, default=False)
+    """Whether effects happen before a program may be given up: then ops raise by themselves."""
 
     def program(self) -> Program:
+        self.checks_late = has_tokens(self.graph)
         inputs = [self._input(node) for node in self.graph.placeholders]
         closing = []
         for node in self.graph.nodes:
@@ -106,6 +110,8 @@ class _Lowering:
             )
         elif isinstance(op, PureOp):
             self.values[node] = self._computed(node, op)
+        elif isinstance(op, TokenOp):
+            self.values[node] = self._extern(node, op, tuple([self._read(a) for a in node.args]))
         else:
             raise BackendError(
                 f"loops: the graph calls {op.name}, expected pure ops and views only"
@@ -171,12 +177,19 @@ class _Lowering:
         except (NoLoops, AotliteError, ArithmeticError):
             # An error that the op raises is raised when the op is run, as the graph would.
             made = None
+        if made is not None and self.checks_late and self._gives_up(mark):
+            made = None
         if made is None:
             self.builder.back_to(mark)
             return None
         return tuple([each.placed for each in made]) if type(made) is tuple else made.placed
 
-    def _extern(self, node: Node, op: PureOp, args: tuple[Any, ...]) -> Any:
+    def _gives_up(self, mark: tuple[int, int]) -> bool:
+        """Whether a step since the mark is a check, after which the graph would run once more, and
+        its effects happen twice (TOK-6)."""
+        return any(type(step) is Check for step in self.builder.steps[mark[1] :])
+
+    def _extern(self, node: Node, op: PureOp | TokenOp, args: tuple[Any, ...]) -> Any:
         metas: Any = node.meta
         if type(metas) is not tuple:
             placed = self.builder.new(metas)

@@ -1,0 +1,59 @@
+"""Ops with effects in the eager engine: they happen when they are called, in order.
+
+In a capture they are recorded, and nothing happens. Rules: TOK-1, TOK-6. Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.pure import (
+    fakes,
+    link_results,
+    note_origin,
+    operands_of,
+)
+from aotlite.eager.recording import Recorder
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.effects import EffectOp, TokenOp, library_of
+from aotlite.ir.meta import TensorMeta
+
+
+def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    """The results of an effect, new tensors."""
+    metas = op.result(args)
+    single = type(metas) is TensorMeta
+    if recorder is None:
+        outs = _happened(op, args, metas)
+    else:
+        values = recorder.record(op, args, metas)
+        outs = fakes(recorder, (values,) if single else values, (metas,) if single else metas)
+    if op.vjp is not None and STATE.grad_mode:
+        node = link_results(op, op.vjp, args, op.key(args), outs, metas)
+        if node is not None:
+            note_origin(node, outs[0].value if outs else None, recorder)
+    return outs[0] if single else outs
+
+
+def run_token(op: TokenOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    """The results of what a printed graph calls, on tensors."""
+    if recorder is not None:
+        raise recorder.refuse(
+            f"{op.name}, which pure graphs alone have,", f"call {op.of or 'an effect'} itself"
+        )
+    metas = op.result(args)
+    outs = _happened(op, args, metas)
+    return outs[0] if type(metas) is TensorMeta else outs
+
+
+def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...], metas: Any) -> tuple[Tensor, ...]:
+    arrays = library_of(op, args)
+    found = arrays.quiet(op.kernel, arrays, metas, *operands_of(op, args, arrays))
+    each = (metas,) if type(metas) is TensorMeta else metas
+    given = (found,) if type(metas) is TensorMeta else found
+    pairs = zip(given, each, strict=True)
+    return tuple(
+        [Tensor(Storage(meta.device.arrays.adopt(one, meta)), meta) for one, meta in pairs]
+    )

@@ -1,0 +1,92 @@
+"""Which effects of a backward happen: those of the tape nodes that eager would run.
+
+Used by stages 4 and 10. A compiled backward is one graph; eager runs the nodes that gradients
+arrive at, and, where gradients of some inputs alone are asked for, those of them that lead there.
+For each effect of the backward, in order, stage 4 notes both; the variant of the backward that
+stage 10 makes leaves out those that do not happen. Rules: TOK-4, TOK-6, TAN-8.
+Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.ir.effects import EffectOp
+from aotlite.ir.graph import Node, Phase
+from aotlite.ir.role import Result
+from aotlite.stages.late import Turn
+
+
+@attrs.frozen(eq=False)
+class LateEffect:
+    """One effect of a backward, and when it happens."""
+
+    effect: str
+    arrivals: frozenset[Result]
+    """The results of which one's gradient has to arrive."""
+    reach: frozenset[Any]
+    """The inputs to which the tape node leads in whose turn it is; one's gradient is asked for."""
+
+    def __str__(self) -> str:
+        return f"an effect {self.effect}"
+
+
+def has_late_effects(nodes: Iterable[Node]) -> bool:
+    """Whether a backward was recorded that has effects."""
+    return any(n.phase is Phase.BACKWARD and type(n.target) is EffectOp for n in nodes)
+
+
+def late_effects(
+    nodes: Sequence[Node],
+    turns: Sequence[Turn],
+    results: Sequence[Result],
+    sinks: Mapping[TapeNode, Any],
+) -> tuple[LateEffect, ...]:
+    """The effects among recorded nodes. `turns` are those of the run that recorded them, `results`
+    those whose gradients it started from; `sinks` say which input's gradient each node collects.
+    """
+    starts = [turn.start for turn in turns]
+    found = []
+    for place, node in enumerate(nodes):
+        if node.phase is Phase.BACKWARD and type(node.target) is EffectOp:
+            turn = turns[bisect_right(starts, place) - 1]
+            arrived = [role for k, role in enumerate(results) if turn.arrived >> k & 1]
+            reach = _reached(turn.node, sinks)
+            found.append(LateEffect(node.target.effect, frozenset(arrived), reach))
+    return tuple(found)
+
+
+def _reached(start: TapeNode, sinks: Mapping[TapeNode, Any]) -> frozenset[Any]:
+    """The inputs to which a tape node leads, or whose gradient it collects."""
+    found: set[Any] = set()
+    seen = {start}
+    stack = [start]
+    while stack:
+        node = stack.pop()
+        if node in sinks:
+            found.add(sinks[node])
+            continue
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return frozenset(found)
+
+
+def missing(
+    effects: Iterable[LateEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
+) -> frozenset[Any]:
+    """The effects that do not happen where these results' gradients are absent, and gradients of
+    these inputs alone are wanted; None where of all."""
+    return frozenset(
+        [
+            each
+            for each in effects
+            if each.arrivals <= absent or (wanted is not None and not each.reach & wanted)
+        ]
+    )

@@ -1,0 +1,335 @@
+"""Ops with effects: what happens outside of all values, each thing once and in order.
+
+Ground floor. An `EffectOp` is what programs call and captures record. Its form in pure graphs, a
+`TokenOp`, takes the token of its effect first and gives the next one: order is then a matter of
+operands, which every pass keeps. A token is a tensor without elements. A pure graph has chains of
+tokens from an input to an output (*lifted*), or from `make_token` to `sink_tokens` (*unlifted*).
+Rules: TOK-1 to TOK-8. Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.device import CPU
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.errors import ArgumentError, TokenError, noted
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Op, Vjp
+from aotlite.ir.role import BackwardToken, Token
+from aotlite.ir.schema import Schema
+
+TOKEN = tensor_meta((0,), None, uint8)
+"""The meta of every token (TOK-6)."""
+_EFFECT = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+
+
+# ------------------------------------------------------------------------------------------- ops
+@attrs.define(eq=False, slots=True, repr=False)
+class _HostOp(Op):
+    """What ops with effects share. The meta of a result never depends on a host function."""
+
+    def __attrs_post_init__(self) -> None:
+        Op.__attrs_post_init__(self)
+        kinds = [parameter.type.text for parameter in self.schema.parameters]
+        functions = [i for i, kind in enumerate(kinds) if kind == "function"]
+        plain = self.key
+        if functions:
+            self.key = lambda args: tuple(
+                [None if i in functions else part for i, part in enumerate(plain(args))]
+            )
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class TokenOp(_HostOp):
+    """An op that takes or gives tokens: never dropped, merged, computed again, or moved.
+
+    `kernel(arrays, meta, *args)` as a `PureOp`'s; what it does besides happens then.
+    """
+
+    kernel: Callable[..., Any] = attrs.field(kw_only=True)
+    effect: str = attrs.field(kw_only=True, default="")
+    """Whose token it takes first and gives first; empty for those that begin and end chains."""
+    of: str = attrs.field(kw_only=True, default="")
+    """The name of the op that this one is the pure form of."""
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class EffectOp(_HostOp):
+    """What a program calls: an effect of the type `effect`, which may have new results.
+
+    `kernel(arrays, meta, *args)` lets it happen. Operands are copies on the host, in row-major
+    order, which it may keep; so are results: nobody can tell by them how a program was run.
+    """
+
+    kernel: Callable[..., Any] = attrs.field(kw_only=True)
+    vjp: Vjp | None = attrs.field(kw_only=True)
+    effect: str = attrs.field(kw_only=True)
+    threaded: TokenOp = attrs.field(kw_only=True)
+    """Its pure form: `token', *results = with_effect_<name>(token, *args)` (TOK-1)."""
+
+
+def check_effect(schema: Schema, effect: Any) -> None:
+    """Raises TokenError for a schema that no effect can have, and for a name of none (TOK-6)."""
+    if not isinstance(effect, str) or not _EFFECT.fullmatch(effect):
+        raise ArgumentError(
+            f"register_op: argument 'effect' is {effect!r}, expected a name in lower case, such as "
+            "'log'"
+        )
+    marks = [p.alias for p in schema.parameters] + [r.alias for r in schema.returns]
+    for mark in marks:
+        if mark is not None:
+            raise noted(
+                TokenError(
+                    f"{schema.name}: the schema has the mark {mark} and the effect "
+                    f"{effect!r}, expected an op that shares and writes no memory"
+                ),
+                f"schema: {schema}",
+                "Give new results, and write them in an op of their own. (TOK-6)",
+            )
+
+
+# ---------------------------------------------------------------------------------------- kernels
+Kernel = Callable[..., Any]
+
+
+def effect_kernel(schema: Schema, kernel: Kernel) -> Kernel:
+    """The kernel of an `EffectOp` of `kernel(xp, meta, *args)`: its operands and results copied."""
+
+    def run(arrays: Any, meta: Any, *args: Any) -> Any:
+        found = kernel(np, meta, *map(_own, args))
+        if not schema.returns:
+            return ()
+        if type(meta) is not tuple:
+            return _given(found, meta)
+        return tuple([_given(one, each) for one, each in zip(found, meta, strict=True)])
+
+    return run
+
+
+def threaded_kernel(schema: Schema, kernel: Kernel) -> Kernel:
+    """The kernel of the pure form: after the effect, the next token."""
+    single = len(schema.returns) == 1 and not schema.returns[0].is_list
+
+    def run(arrays: Any, meta: Any, token: Any, *args: Any) -> Any:
+        if not schema.returns:
+            kernel(arrays, (), *args)
+            return new_token()
+        found = kernel(arrays, meta[1] if single else meta[1:], *args)
+        return (new_token(), *((found,) if single else found))
+
+    return run
+
+
+def threaded_rule(schema: Schema, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The meta rule of the pure form: a token, and what the op's own rule says."""
+
+    def infer(token: TensorMeta, *key: Any) -> Any:
+        check_token(token)
+        found = rule(*key)
+        if not schema.returns:
+            return TOKEN
+        return (TOKEN, *(found if type(found) is tuple else (found,)))
+
+    return infer
+
+
+def check_token(meta: TensorMeta) -> None:
+    """Raises TokenError for what is no token: tokens have no elements (TOK-6)."""
+    if meta is not TOKEN:
+        raise noted(
+            TokenError(f"with_effect: the token is {meta}, expected {TOKEN}"),
+            "Tokens are the graph's own: they come from its inputs, or from make_token. (TOK-6)",
+        )
+
+
+def new_token() -> Any:
+    """The array of a token."""
+    return np.empty(0, TOKEN.dtype.numpy)
+
+
+def _own(value: Any) -> Any:
+    """A copy on the host of each array in an argument, in row-major order."""
+    if type(value) is tuple:
+        return tuple([_own(item) for item in value])
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.array(value, order="C")
+    if hasattr(value, "tolist"):  # of another library
+        return np.array(value.tolist(), value.dtype).reshape(value.shape)
+    return value
+
+
+def _given(found: Any, meta: TensorMeta) -> Any:
+    """A copy of a result, on its device."""
+    arrays = meta.device.arrays
+    buffer = copied(arrays, found if arrays is NUMPY else np.asarray(found).tolist(), meta)
+    return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
+
+
+def library_of(op: Op, args: tuple[Any, ...]) -> Any:
+    """The array library of an op's operands; the host's where there are none."""
+    operands = op.operands(args)
+    return (operands[0].meta.device if operands else CPU).arrays
+
+
+# ----------------------------------------------------------------------------- what graphs have
+def is_effect(node: Node) -> bool:
+    """Whether the node lets something happen, in either form."""
+    op = node.target
+    return type(op) is EffectOp or (type(op) is TokenOp and bool(op.effect))
+
+
+def effects_of(graph: Graph) -> dict[tuple[str, Any], list[str]]:
+    """What happens in a graph: for each effect and phase the names of the ops, in order."""
+    found: dict[tuple[str, Any], list[str]] = {}
+    for node in graph.nodes:
+        if node.op == "call" and is_effect(node):
+            op = node.target
+            found.setdefault((op.effect, node.phase), []).append(getattr(op, "of", op.name))
+    return found
+
+
+def has_tokens(graph: Graph) -> bool:
+    """Whether a pure graph has effects, in either form."""
+    return any(type(node.target) is TokenOp for node in graph.nodes)
+
+
+def tokens_of(graph: Graph) -> Iterator[Node]:
+    """The inputs of a graph that are tokens."""
+    return (node for node in graph.placeholders if isinstance(node.role, (Token, BackwardToken)))
+
+
+def same_effects(name: str, before: Graph, *after: Graph) -> None:
+    """Raises TokenError where what was made of a graph has other effects, or in another order.
+
+    Of both halves of a partition: the forward's effects are those of the forward alone.
+    """
+    expected: dict[tuple[str, Any], list[str]] = effects_of(before)
+    found: dict[tuple[str, Any], list[str]] = {}
+    for graph in after:
+        for key, names in effects_of(graph).items():
+            found[key] = found.get(key, []) + names
+    for key in {**expected, **found}:
+        was, now = expected.get(key, []), found.get(key, [])
+        if was != now:
+            raise noted(
+                TokenError(
+                    f"{name}: the effects of type {key[0]!r} are {_listed(now)}, expected "
+                    f"{_listed(was)} as in the graph it took"
+                ),
+                "Effects happen exactly once and in order: keep each call, with the token that the "
+                "one before gives. (TOK-6)",
+            )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+# ----------------------------------------------------------------------------------- verification
+def chain_fault(graph: Graph) -> tuple[Node, str] | None:
+    """The node at which a chain of tokens is none, and what is wrong; None for a valid graph.
+
+    TOK-1: of each effect there is one chain in each phase, and each token in it is used once: by
+    the next call of the effect, or by the end of the chain.
+    """
+    visited: set[Node] = set()
+    begun: set[Any] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            start = node.role if isinstance(node.role, (Token, BackwardToken)) else None
+        else:
+            start = _made(node)
+        if start is None:
+            continue
+        if start in begun:
+            return node, f"there are two chains of {start}, expected one"
+        begun.add(start)
+        fault = _followed(graph, node, start, visited)
+        if fault is not None:
+            return fault
+    for node in graph.nodes:
+        if type(node.target) is TokenOp and node.target.effect and node not in visited:
+            return node, f"{graph.names[node]} is in no chain of its effect, expected in one"
+    return None
+
+
+def _made(node: Node) -> Any:
+    """The chain that a `make_token` begins."""
+    op = node.target
+    if type(op) is not TokenOp or op.name != "make_token":
+        return None
+    return (Token if node.phase.value == "forward" else BackwardToken)(node.args[0])
+
+
+def _followed(graph: Graph, node: Node, start: Any, visited: set[Node]) -> tuple[Node, str] | None:
+    value = node
+    while True:
+        uses = _uses(graph, value)
+        name = graph.names[value]
+        if len(uses) != 1:
+            return value, f"the token {name} is used {len(uses)} times, expected once"
+        (user,) = uses
+        if user is graph.output_node:
+            role = graph.output_roles[graph.outputs.index(value)]
+            return (
+                None
+                if role == start
+                else (value, f"the token {name} is returned as {role}, expected {start}")
+            )
+        op = user.target
+        if type(op) is not TokenOp:
+            return user, f"the token {name} is read by {graph.names[user]}, expected an effect"
+        if not op.effect:
+            return None  # it is sunk
+        if op.effect != start.effect:
+            return user, f"{graph.names[user]} takes a token of {start}, expected its own effect's"
+        visited.add(user)
+        following = _next(graph, user)
+        if following is None:
+            return user, f"the token of {graph.names[user]} is used by none, expected by one"
+        value = following
+
+
+def _uses(graph: Graph, value: Node) -> list[Node]:
+    """The nodes that use a value, as often as they do."""
+    return [user for user in graph.users[value] for each in user.inputs() if each is value]
+
+
+def _next(graph: Graph, node: Node) -> Node | None:
+    """The token that a call gives: its result, or the first of several."""
+    if type(node.meta) is not tuple:
+        return node
+    taken = [user for user in graph.users[node] if user.args[1] == 0]
+    return taken[0] if len(taken) == 1 else None
+
+
+def only_sinks(node: Node) -> bool:
+    """Whether the node ends chains."""
+    return type(node.target) is TokenOp and node.target.name == "sink_tokens"
+
+
+__all__ = [
+    "TOKEN",
+    "EffectOp",
+    "TokenOp",
+    "chain_fault",
+    "check_effect",
+    "effect_kernel",
+    "effects_of",
+    "has_tokens",
+    "is_effect",
+    "library_of",
+    "new_token",
+    "same_effects",
+    "threaded_kernel",
+    "threaded_rule",
+    "tokens_of",
+]

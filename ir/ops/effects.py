@@ -1,0 +1,222 @@
+"""Ops with effects: printing, calling back into Python; and where chains of tokens begin and end.
+
+`effect` declares one: from the declaration follow the op and its pure form. Rules: TOK-1, TOK-3,
+TOK-6. Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from string import Formatter
+from typing import Any
+
+import numpy as np
+
+from aotlite.ir.effects import (
+    TOKEN,
+    EffectOp,
+    TokenOp,
+    check_effect,
+    check_token,
+    effect_kernel,
+    new_token,
+    threaded_kernel,
+    threaded_rule,
+)
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.host_function import HostFunction
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost, parse_vjp, register, schema_of
+
+Formulas = Mapping[str, Callable[..., Any]] | None
+
+
+def effect(
+    schema: str,
+    *,
+    effect: str,
+    meta: Callable[..., Any] | None,
+    kernel: Callable[..., Any],
+    vjp: Formulas,
+) -> EffectOp:
+    """Declares an op that lets something of the type `effect` happen.
+
+    `kernel(xp, meta, *args)` is called with copies of the operands, arrays of NumPy, and gives the
+    results that `meta` says; None where the schema has no results. Raises TokenError for a schema
+    that shares or writes memory.
+    """
+    parsed = schema_of(schema)
+    check_effect(parsed, effect)
+    rule = meta or _nothing
+    run = effect_kernel(parsed, kernel)
+    threaded = register(
+        TokenOp(
+            schema_of(_threaded_schema(schema)),
+            threaded_rule(parsed, rule),
+            cost=Cost.OPAQUE,
+            kernel=threaded_kernel(parsed, run),
+            effect=effect,
+            of=parsed.name,
+        )
+    )
+    op: EffectOp = register(
+        EffectOp(
+            parsed,
+            rule,
+            cost=Cost.OPAQUE,
+            kernel=run,
+            vjp=parse_vjp(parsed, vjp),
+            effect=effect,
+            threaded=threaded,
+        )
+    )
+    return op
+
+
+def _nothing(*key: Any) -> tuple[()]:
+    return ()
+
+
+def _threaded_schema(schema: str) -> str:
+    """The schema of the pure form: a token before the parameters, and before the results."""
+    head, _, results = schema.rpartition("->")
+    name, _, inner = head.strip().partition("(")
+    given = inner.removesuffix(")").strip()
+    results = results.strip().removeprefix("(").removesuffix(")").strip()
+    parameters = f"Tensor token, {given}" if given else "Tensor token"
+    returned = f"(Tensor token, {results})" if results else "Tensor"
+    return f"with_effect_{name}({parameters}) -> {returned}"
+
+
+# ------------------------------------------------------------------------------ chains of tokens
+def _sink_rule(tokens: tuple[TensorMeta, ...]) -> TensorMeta:
+    for token in tokens:
+        check_token(token)
+    return TOKEN
+
+
+MAKE_TOKEN: TokenOp = register(
+    TokenOp(
+        schema_of("make_token(str effect) -> Tensor"),
+        lambda effect: TOKEN,
+        cost=Cost.OPAQUE,
+        kernel=lambda arrays, meta, effect: new_token(),
+    )
+)
+"""The token that a chain begins with, in a graph that takes none."""
+
+SINK_TOKENS: TokenOp = register(
+    TokenOp(
+        schema_of("sink_tokens(Tensor[] tokens) -> Tensor"),
+        _sink_rule,
+        cost=Cost.OPAQUE,
+        kernel=lambda arrays, meta, tokens: new_token(),
+    )
+)
+"""Where chains end in a graph that returns none of their tokens. Nobody reads its result."""
+
+
+# -------------------------------------------------------------------------------------- printing
+def _print_rule(format: str, tensors: tuple[TensorMeta, ...]) -> tuple[()]:
+    wanted = _fields(format)
+    if wanted != len(tensors):
+        raise noted(
+            ArgumentError(
+                f"print_tensors: the format {format!r} has {wanted} fields, expected "
+                f"{len(tensors)}, one for each tensor"
+            ),
+            "Fields are {}, {0} or {0:.3f}; a brace is written twice.",
+        )
+    return ()
+
+
+def _fields(format: str) -> int:
+    """How many tensors the fields of a format ask for."""
+    count = most = 0
+    try:
+        for _, name, _, _ in Formatter().parse(format):
+            if name is None:
+                continue
+            if name and not name.isdecimal():
+                raise ValueError(f"a field is named {name!r}")
+            count, most = count + (not name), max(most, int(name or -1) + 1)
+    except ValueError as error:
+        raise ArgumentError(
+            f"print_tensors: the format is {format!r} ({error}), expected one with fields that "
+            "are empty or numbers"
+        ) from None
+    return max(count, most)
+
+
+def _print(xp: Any, meta: Any, format: str, tensors: tuple[Any, ...]) -> None:
+    # Looked up when it is called, so that whoever has replaced sys.stdout gets it.
+    builtins.print(format.format(*[_shown(each) for each in tensors]))
+
+
+def _shown(array: Any) -> Any:
+    """The array as it is formatted: of no dimensions, a number."""
+    return array.item() if not np.shape(array) else array
+
+
+PRINT = effect(
+    "print_tensors(str format, Tensor[] tensors) -> ()",
+    effect="print",
+    meta=_print_rule,
+    kernel=_print,
+    vjp=None,
+)
+
+
+# ------------------------------------------------------------------------------------- callbacks
+def _callback_rule(
+    function: None, tensors: tuple[TensorMeta, ...], results: str
+) -> tuple[TensorMeta, ...]:
+    return metas_of(results)
+
+
+def metas_of(results: str) -> tuple[TensorMeta, ...]:
+    """The metas that the text of a callback's results says: "f32[2, 3]; i64[]"."""
+    from aotlite.ir.source import meta_from_text  # which builds graphs, of ops such as these
+
+    return tuple([meta_from_text(text.strip()) for text in results.split(";") if text.strip()])
+
+
+def _call_back(
+    xp: Any, metas: tuple[TensorMeta, ...], function: HostFunction, tensors: Any, results: str
+) -> Any:
+    found = function.call(*tensors)
+    if not metas:
+        return ()
+    given = found if isinstance(found, (tuple, list)) and len(metas) > 1 else (found,)
+    if len(given) != len(metas):
+        raise ArgumentError(
+            f"host_callback: {function.name} gives {len(given)} results, expected {len(metas)}"
+        )
+    pairs = zip(given, metas, strict=True)
+    return tuple([_result(function, k, one, meta) for k, (one, meta) in enumerate(pairs)])
+
+
+def _result(function: HostFunction, index: int, found: Any, meta: TensorMeta) -> Any:
+    """What a callback gave, which is to be of the shape and dtype that were said; or a number."""
+    if type(found) in (bool, int, float, complex) and not meta.shape:
+        return np.asarray(found, meta.dtype.numpy)
+    shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
+    if shape != meta.shape or dtype != meta.dtype.numpy:
+        got = type(found).__name__ if shape is None else f"{dtype}{list(shape)}"
+        raise noted(
+            ArgumentError(
+                f"host_callback: result {index} of {function.name} is {got}, expected {meta}"
+            ),
+            "The argument 'results' says what a callback gives.",
+        )
+    return found
+
+
+HOST_CALLBACK = effect(
+    "host_callback(function function, Tensor[] tensors, str results='') -> Tensor[]",
+    effect="callback",
+    meta=_callback_rule,
+    kernel=_call_back,
+    vjp=None,
+)
