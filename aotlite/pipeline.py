@@ -135,7 +135,7 @@ class _Journey:
         calling = self.stage["convention"](captured, meta)
         self._show("3 convention", calling)
         both = self.stage["joint"](captured, meta)
-        if both.memory or both.late_inputs:
+        if both.memory or both.late_inputs or captured.recorder.streams.inputs:
             captured, meta = widened(captured, meta, both)
             calling = self.stage["convention"](captured, meta)
         whole = with_bases(both.graph, calling.bases)
@@ -287,6 +287,7 @@ class _Journey:
             "inputs": calling.inputs,
             "bases": calling.bases,
             "consumed": calling.consumed,
+            "sets_generator": calling.sets_generator,
             "forward": forward,
             "run": run,
             "is_compact": compact,

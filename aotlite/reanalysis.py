@@ -58,7 +58,8 @@ def reanalyzed(captured: Captured) -> FunctionMeta | None:
     reals = [recorder.real_of(given.fake) for given in captured.inputs]
 
     def run(inputs: list[Any]) -> Any:
-        results = UnderTape(captured.graph).run(*inputs)
+        states = [0] * (len(captured.graph.placeholders) - len(inputs))
+        results = UnderTape(captured.graph).run(*inputs, *states)
         STATE.grad_mode = captured.grad_mode_after
         return results
 

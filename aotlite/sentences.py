@@ -284,6 +284,8 @@ def explain_convention(convention: Any) -> str:
         lines.append(f"  {role}{f', read at each call from {place}' if place else merged}")
     if convention.consumed:
         lines.append(f"A call uses up {convention.consumed} offsets of the random generator.")
+    if convention.sets_generator:
+        lines.append("A call sets the random generator to where the graph says.")
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ AREAS = {
     "BOX": 3,
     "SAV": 7,
     "GRD": 6,
+    "RNG": 12,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

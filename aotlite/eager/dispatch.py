@@ -30,7 +30,7 @@ from aotlite.eager.pure import (
     run_pure,
     write_result,
 )
-from aotlite.eager.random import GENERATOR
+from aotlite.eager.random import current
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
@@ -338,13 +338,14 @@ def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> T
     meta = op.infer(args)
     assert isinstance(meta, TensorMeta)
     if recorder is not None:
-        return fakes(recorder, (recorder.record(op, args, meta),), (meta,))[0]
-    seed, offset = GENERATOR.advance(op.consumes(meta))
+        return fakes(recorder, (recorder.streams.draw(op, args, meta),), (meta,))[0]
+    generator, consumed = current(), op.consumes(meta)
+    place = generator.advance(consumed)
     arrays = meta.device.arrays
     try:
-        drawn = run_kernel(op.functional, (seed, offset, 0, *args), meta, arrays)
-    except BaseException:  # what was not drawn is not used up
-        GENERATOR.offset = offset
+        drawn = run_kernel(op.functional, (*place, 0, *args), meta, arrays)
+    except BaseException:
+        generator.give_back(*place, consumed)
         raise
     return Tensor(Storage(arrays.adopt(drawn, meta)), meta)
 

@@ -1,6 +1,8 @@
 """Generators: a seed and an offset into one counter-based stream. The default one is `GENERATOR`.
 
-Rules: RNG-4, RNG-12.
+While a function is captured, the default one's state is tracked by the recorder (`Streams`), and
+the generator itself is left alone. While a region is computed again (`eager.checkpoint`), a copy
+draws in its place. Rules: RNG-4, RNG-6, RNG-8, RNG-12. Spec: `specs/randomness.md`.
 """
 
 from __future__ import annotations
@@ -12,13 +14,37 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.recording import Streams
 from aotlite.eager.state import STATE
 from aotlite.ir.device import CPU, Device
-from aotlite.ir.errors import ArgumentError, DeviceError
+from aotlite.ir.errors import DeviceError, RngError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp
+from aotlite.ir.ops.random_state import check_position
 
 State = tuple[int, int]
+
+
+# -------------------------------------------------------------------------------- what may be set
+def _checked_seed(op: str, seed: Any) -> int:
+    """The seed as 64 bits: negative ones stand for their complement, as in PyTorch."""
+    if not hasattr(seed, "__index__") or not -(1 << 63) <= int(seed) < 1 << 64:
+        raise noted(
+            RngError(f"{op}: seed is {seed!r}, expected -2**63 <= seed < 2**64"),
+            "A seed is an integer of 64 bits. (RNG-12)",
+        )
+    return int(seed) % (1 << 64)
+
+
+def _checked_state(op: str, state: Any) -> State:
+    if not isinstance(state, tuple) or len(state) != 2:
+        raise noted(
+            RngError(f"{op}: the state is {state!r}, expected what get_rng_state gives"),
+            "A state is (seed, offset). (RNG-6)",
+        )
+    seed, offset = state
+    check_position(op, offset)
+    return _checked_seed(op, seed), int(offset)
 
 
 @attrs.define
@@ -43,7 +69,10 @@ class Generator:
                     f"Generator: device is {self.device!r}, expected 'cpu' or a device object"
                 )
             self.device = CPU
+        self.seed = _checked_seed("Generator", self.seed)
+        check_position("Generator", self.offset)
 
+    # --- what draws are made of; asked of the generator that `drawn_from` gives
     def advance(self, consumed: int) -> State:
         """(seed, offset) for a draw that uses up `consumed` offsets."""
         with self._lock:
@@ -51,48 +80,81 @@ class Generator:
             self.offset = start + consumed
             return self.seed, start
 
+    def give_back(self, seed: int, start: int, consumed: int) -> None:
+        """Undoes an `advance` whose draw failed: what was not drawn is not used up.
+
+        Others may have drawn meanwhile; what is behind theirs stays used up.
+        """
+        with self._lock:
+            if (self.seed, self.offset) == (seed, start + consumed):
+                self.offset = start
+
+    def stand(self, seed: int, offset: int) -> None:
+        """Puts it to a place in the stream of a seed."""
+        with self._lock:
+            self.seed, self.offset = seed, offset
+
     def draw(self, op: RandomOp, args: tuple[Any, ...]) -> Any:
         """What a random op gives with canonical arguments, from this generator."""
         from aotlite.eager.dispatch import dispatch
 
         if self is GENERATOR:
             return dispatch(op, args)
-        _forbid_capture("a draw from a generator of your own")
+        if STATE.recorder is not None:
+            raise STATE.recorder.refuse(
+                "a draw from a generator of your own()", "call it before the compiled function"
+            )
         meta: Any = op.infer(args)
-        state = self.get_state()
+        source, consumed = drawn_from(self), op.consumes(meta)
+        place = source.advance(consumed)
         try:
-            return dispatch(op.functional, (*self.advance(op.consumes(meta)), 0, *args))
-        except BaseException:  # what was not drawn is not used up
-            self.offset = state[1]
+            return dispatch(op.functional, (*place, 0, *args))
+        except BaseException:
+            source.give_back(*place, consumed)
             raise
 
+    # --- for users
     def manual_seed(self, seed: int) -> Generator:
         """Restarts at offset 0 of this seed; returns itself."""
-        seed = _checked_seed(seed)
-        self._forbid("manual_seed")
-        self.seed, self.offset = seed, 0
+        seed = _checked_seed("manual_seed", seed)
+        tracked = self._tracked()
+        if tracked is not None:
+            tracked.put((seed, 0))
+        else:
+            drawn_from(self).stand(seed, 0)
         return self
 
     def initial_seed(self) -> int:
         """The seed that it was restarted with."""
-        self._forbid("initial_seed")
-        return self.seed
+        tracked = self._tracked()
+        return drawn_from(self).seed if tracked is None else tracked.seed()
 
-    def get_state(self) -> State:
-        """(seed, offset)."""
-        self._forbid("get_state")
-        return self.seed, self.offset
+    def get_state(self) -> Any:
+        """(seed, offset); in a captured function what only `set_state` understands."""
+        tracked = self._tracked()
+        if tracked is not None:
+            return tracked.get()
+        source = drawn_from(self)
+        with source._lock:
+            return source.seed, source.offset
 
-    def set_state(self, new_state: State) -> Generator:
+    def set_state(self, new_state: Any) -> Generator:
         """Puts it back to a state of `get_state`; returns itself."""
-        self._forbid("set_state")
-        self.seed, self.offset = _checked_state("set_state", new_state)
+        self._set_state("set_state", new_state)
         return self
 
-    def _forbid(self, what: str) -> None:
-        """The default generator is part of a captured function: draws go on from its state."""
-        if self is GENERATOR:
-            _forbid_capture(what)
+    def _set_state(self, op: str, new_state: Any) -> None:
+        tracked = self._tracked()
+        if tracked is not None:
+            known = tracked.knows(new_state)
+            tracked.put(new_state if known else _checked_state(op, new_state))
+        else:
+            drawn_from(self).stand(*_checked_state(op, new_state))
+
+    def _tracked(self) -> Streams | None:
+        """Who keeps track of its state, if it is part of a captured function (RNG-6)."""
+        recorder = STATE.recorder
+        return recorder.streams if recorder is not None and self is GENERATOR else None
 
 
 GENERATOR = Generator()
@@ -100,22 +162,61 @@ GENERATOR = Generator()
 default_generator = GENERATOR
 
 
-def _checked_seed(seed: Any) -> int:
-    """The seed as 64 bits: negative ones stand for their complement, as in PyTorch."""
-    if not hasattr(seed, "__index__") or not -(1 << 63) <= seed < 1 << 64:
-        raise ArgumentError(f"manual_seed: seed is {seed!r}, expected -2**63 <= seed < 2**64")
-    return int(seed) % (1 << 64)
+# ------------------------------------------------------------------- regions that are run again
+def drawn_from(generator: Generator) -> Generator:
+    """The generator that draws in its place in this thread: itself, nearly always."""
+    source = STATE.draws
+    return generator if source is None else source.of(generator)
 
 
-def _checked_state(op: str, state: State) -> State:
-    if not isinstance(state, tuple) or len(state) != 2:
-        raise ArgumentError(f"{op}: the state is {state!r}, expected what get_rng_state gives")
-    seed, offset = state
-    if offset % 4:
-        raise ArgumentError(f"{op}: offset is {offset}, expected a multiple of 4")
-    return seed, offset
+def current() -> Generator:
+    """The generator that the default one's draws come from in this thread."""
+    source = STATE.draws
+    return GENERATOR if source is None else source.of(GENERATOR)
 
 
+class Noting:
+    """Notes where each generator stands when a region first draws from it (RNG-8)."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, tuple[Generator, State]] = {}
+        self._outer = STATE.draws
+
+    def of(self, generator: Generator) -> Generator:
+        """The generator itself, or the one that an outer region has in its place."""
+        source = generator if self._outer is None else self._outer.of(generator)
+        self.states.setdefault(id(generator), (generator, (source.seed, source.offset)))
+        return source
+
+
+class Replaying:
+    """Copies of generators as they were noted: the region draws again what it drew (RNG-8)."""
+
+    def __init__(self, noted: Noting) -> None:
+        self._states = noted.states
+        self._copies: dict[int, Generator] = {}
+
+    def of(self, generator: Generator) -> Generator:
+        """The copy; the generator itself stays where it is."""
+        copy = self._copies.get(id(generator))
+        if copy is None:
+            known = self._states.get(id(generator))
+            seed, offset = (generator.seed, generator.offset) if known is None else known[1]
+            copy = self._copies[id(generator)] = Generator(seed=seed, offset=offset)
+        return copy
+
+
+@contextmanager
+def drawing(source: Noting | Replaying) -> Iterator[None]:
+    """A block in which this thread's draws are noted, or replayed."""
+    before, STATE.draws = STATE.draws, source
+    try:
+        yield
+    finally:
+        STATE.draws = before
+
+
+# ------------------------------------------------------------------------- the default generator
 def manual_seed(seed: int) -> Generator:
     """Restarts the default generator at offset 0 of this seed; returns it."""
     return GENERATOR.manual_seed(seed)
@@ -126,16 +227,16 @@ def initial_seed() -> int:
     return GENERATOR.initial_seed()
 
 
-def get_rng_state() -> State:
-    """(seed, offset) of the default generator."""
-    _forbid_capture("get_rng_state")
-    return GENERATOR.seed, GENERATOR.offset
+def get_rng_state() -> Any:
+    """(seed, offset) of the default generator; in a captured function what only `set_rng_state`
+    understands.
+    """
+    return GENERATOR.get_state()
 
 
-def set_rng_state(new_state: State) -> None:
+def set_rng_state(new_state: Any) -> None:
     """Puts the default generator back to a state of `get_rng_state`."""
-    _forbid_capture("set_rng_state")
-    GENERATOR.seed, GENERATOR.offset = _checked_state("set_rng_state", new_state)
+    GENERATOR._set_state("set_rng_state", new_state)
 
 
 @contextmanager
@@ -147,10 +248,3 @@ def fork_rng(enabled: bool = True) -> Iterator[None]:
     finally:
         if state is not None:
             set_rng_state(state)
-
-
-def _forbid_capture(what: str) -> None:
-    """A graph draws from the default generator, and cannot set it (GEN-8)."""
-    recorder = STATE.recorder
-    if recorder is not None:
-        raise recorder.refuse(f"{what}()", "call it before the compiled function")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aotlite.ir.op import Op
+from aotlite.ir.op import Op, RandomOp
 
 if TYPE_CHECKING:
     from aotlite.eager.tensor import Tensor
@@ -30,11 +31,37 @@ class InputChanges(Protocol):
         """The tensor is about to be this window from its first element on (TEN-25)."""
 
 
+class Streams(Protocol):
+    """Keeps track of where the default generator stands while a function is captured (RNG-6)."""
+
+    def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
+        """Records a draw; gives the graph value of its result."""
+
+    def get(self) -> Any:
+        """The present state: what `put` takes, and (seed, offset) only where that is known."""
+
+    def put(self, state: Any) -> None:
+        """Goes to a state of `get`, or to (seed, offset)."""
+
+    def knows(self, state: Any) -> bool:
+        """Whether this is a state that `get` gave. UnsupportedError for one of another capture."""
+
+    def seed(self) -> int:
+        """The present seed. UnsupportedError where each call has another."""
+
+    def replaying(self, state: Any) -> AbstractContextManager[None]:
+        """A block in which draws are made from a state of `get`."""
+
+
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""
 
     unrecorded: bool
     """Autograd state changed by what no op says: custom functions, requires_grad_, detach_."""
+
+    @property
+    def streams(self) -> Streams:
+        """What is told of draws, and of changes of the generator."""
 
     @property
     def changes(self) -> InputChanges:

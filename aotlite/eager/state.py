@@ -16,6 +16,7 @@ import attrs
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.node import TapeNode
+    from aotlite.eager.random import Noting, Replaying
     from aotlite.eager.recording import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +30,8 @@ class State(threading.local):
     recorder: Recorder | None = None
     wrappers: bool = False
     """Whether any wrapper was ever made, in any thread: else no operand is one."""
+    draws: Noting | Replaying | None = None
+    """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     watch: Watch | None = None
     """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
 

@@ -1,5 +1,4 @@
-"""The records that stages hand to each other, frozen. Facts only: counts are derived, roles asked
-for.
+"""What stages hand to each other, frozen. Facts only: counts are derived, roles asked for.
 
 Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 """
@@ -446,6 +445,8 @@ class Joint(Record):
     """What each differentiable result is."""
     effects: tuple[Any, ...] = ()
     """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
+    after: Any = None
+    """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
 
 
 # ----------------------------------------------------------------------------- 8 partition

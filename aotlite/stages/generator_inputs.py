@@ -32,7 +32,6 @@ class GeneratorInputs:
         inputs = graph.placeholders
         self._given = {type(n.role): n for n in inputs if type(n.role) in RNG_INPUTS}
         build.nodes.extend([n for n in inputs if type(n.role) not in RNG_INPUTS])
-        self._draws = draws
         for kind in RNG_INPUTS:  # the last ones (RNG-2)
             if kind in self._given:
                 build.add(self._given[kind])
@@ -52,7 +51,7 @@ class GeneratorInputs:
         (RNG-3).
         """
         values, roles = list(values), list(roles)
-        if self._draws and NextOffset() not in roles:
+        if Offset in self._given and NextOffset() not in roles:
             later = [i for i, role in enumerate(roles) if type(role) in FROM_BACKWARD]
             place = later[0] if later else len(roles)
             args = (self._given[Offset], self.drawn)

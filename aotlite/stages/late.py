@@ -25,11 +25,20 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS, GeometryOp, InplaceOp, RandomOp
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp
 from aotlite.ir.ops.create import CLONE, COPY_
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.overlap import overlaps_bytes
-from aotlite.ir.role import Arrived, Current, Gradient, IntermediateBase, Output, Rewritten, Tangent
+from aotlite.ir.role import (
+    FROM_BACKWARD,
+    Arrived,
+    Current,
+    Gradient,
+    IntermediateBase,
+    Output,
+    Rewritten,
+    Tangent,
+)
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sights, layout_of
 from aotlite.stages.facts import (
@@ -44,6 +53,7 @@ from aotlite.stages.facts import (
     SavedOf,
 )
 from aotlite.stages.source_place import describe
+from aotlite.stages.streams import Streams
 
 WHERE = OPS["where"]
 
@@ -112,19 +122,26 @@ class Settled:
     """What is saved of `bases`."""
 
 
+@attrs.frozen(eq=False)
+class Recorded:
+    """How a backward was recorded."""
+
+    turns: Sequence[Turn]
+    results: Sequence[ResultRole]
+    """Those whose gradients `turns` have as bits."""
+    streams: Streams
+    """Its draws ask by inputs which gradients arrived (RNG-5)."""
+
+
 def settled(
-    graph: Graph,
-    meta: FunctionMeta,
-    inputs: Sequence[CapturedInput],
-    turns: Sequence[Turn],
-    results: Sequence[ResultRole],
+    graph: Graph, meta: FunctionMeta, inputs: Sequence[CapturedInput], backward: Recorded
 ) -> Settled:
     """The joint graph, with `Current` inputs for what its backward finds in memory.
 
-    `results` are those whose gradients `turns` have as bits. Raises UnsupportedError for what a
-    compiled backward cannot do: change a geometry, or write the gradient that it is given.
+    Raises UnsupportedError for what a compiled backward cannot do: change a geometry, or write the
+    gradient that it is given.
     """
-    return _Settling(graph, meta, inputs, turns, results).run()
+    return _Settling(graph, meta, inputs, backward).run()
 
 
 @attrs.define(eq=False)
@@ -143,15 +160,15 @@ class _Settling:
         graph: Graph,
         meta: FunctionMeta,
         inputs: Sequence[CapturedInput],
-        turns: Sequence[Turn],
-        results: Sequence[ResultRole],
+        backward: Recorded,
     ) -> None:
         self.graph = graph
         self.meta = meta
-        self.turns = turns
-        self.starts = [turn.start for turn in turns]
-        self.results = results
-        self.every = (1 << len(results)) - 1
+        self.turns = backward.turns
+        self.starts = [turn.start for turn in self.turns]
+        self.results = backward.results
+        self.streams = backward.streams
+        self.every = (1 << len(self.results)) - 1
         self.sights = Sights(graph)
         self.inputs = {given.placeholder: given for given in inputs}
         self.owners: dict[Node, Any] = {n: given.role for n, given in self.inputs.items()}
@@ -185,23 +202,17 @@ class _Settling:
             if type(value) is Node:
                 self._read(value, ())
         if not self.found:
-            return Settled(self.graph)
+            return Settled(self.graph, arrivals=self.streams.arrivals())
         _refuse_overlap(self.found, self.inputs)
         rewriting = _Rewriting(self)
         graph = rewriting.graph()
-        masks = [self._roles(mask) for mask in rewriting.flags]
+        masks = [self._roles(mask) for mask in rewriting.flags]  # those of draws are the first
         bases = tuple(self.bases[len(self.meta.bases) :])
         memory = tuple([self._memory(root, each) for root, each in self.found.items()])
         return Settled(graph, bases, memory, tuple(masks), self._reads())
 
     # --- what is met
     def _look_at(self, node: Node, turn: Turn) -> None:
-        if isinstance(node.target, RandomOp):
-            raise _refused(
-                node,
-                f"{node.target.name} in a backward",
-                "Draw in the forward, and save what is drawn.",
-            )
         if isinstance(node.target, (InplaceOp, GeometryOp)):
             root = self.root(node.args[0])
             if isinstance(root.role, Tangent):
@@ -299,11 +310,10 @@ class _Rewriting:
         facts, build = self.facts, self.build
         build.nodes = [*facts.graph.placeholders, *[f.current for f in facts.found.values()]]
         flag = tensor_meta((), None, bool_)
-        masks = [m for m in facts.masks.values() if m != facts.every]
-        self.flags = {
-            mask: build.placeholder(flag, Arrived(number)).node
-            for number, mask in enumerate(dict.fromkeys(masks))
-        }
+        self.flags = dict(facts.streams.flags)
+        for mask in facts.masks.values():
+            if mask != facts.every and mask not in self.flags:
+                self.flags[mask] = build.placeholder(flag, Arrived(len(self.flags))).node
         own: list[tuple[Any, Node]] = []
         for node in facts.graph.nodes[len(facts.graph.placeholders) : -1]:
             if node.op != "call" or node.phase is Phase.FORWARD:
@@ -321,18 +331,19 @@ class _Rewriting:
     def _closed(self, own: list[tuple[Any, Node]]) -> Graph:
         graph = self.facts.graph
         pairs = list(zip(graph.output_roles, graph.outputs, strict=True))
-        results = [(role, v) for role, v in pairs if not isinstance(role, Gradient)]
-        gradients = [
+        results = [(role, v) for role, v in pairs if type(role) not in FROM_BACKWARD]
+        found = [
             (role, self._value(value) if type(value) is Node else value)
             for role, value in pairs
-            if isinstance(role, Gradient)
+            if type(role) in FROM_BACKWARD
         ]
+        gradients = [each for each in found if type(each[0]) is Gradient]
         left = [
             (Rewritten(each.owner), each.current)
             for each in self.facts.found.values()
             if each.writes
         ]
-        outputs = [*results, *own, *gradients, *left]
+        outputs = [*results, *own, *gradients, *left, *found[len(gradients) :]]
         self.build.source = None
         return self.build.finish([value for _, value in outputs], [role for role, _ in outputs])
 

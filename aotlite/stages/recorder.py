@@ -44,6 +44,7 @@ from aotlite.stages.histories import passes_outside
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.reach import Reach, check_in_storage, may_reach
 from aotlite.stages.source_place import describe, user_location
+from aotlite.stages.streams import Streams
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
@@ -65,6 +66,7 @@ class CaptureRecorder:
         self.guards: list[Guard] = []
         self.changes = Changes(self)
         """What the function does to inputs besides ops."""
+        self.streams = Streams(self)
         self.offset_read: set[Primal | Hidden] = set()
         self.phase = Phase.FORWARD
         self.origin: Node | None = None

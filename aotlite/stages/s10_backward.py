@@ -15,9 +15,8 @@ import attrs
 
 from aotlite.backends.protocol import Run
 from aotlite.backends.values import Value, travels_as_array
-from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, next_sequence, released
+from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.state import STATE, Watch
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
@@ -26,14 +25,17 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, Tangent
+from aotlite.ir.role import Gradient, NextBackwardOffset, NextBackwardSeed, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.late_effects import LateEffect, missing
+from aotlite.stages.s10_double import forbid_second_order
+from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_late import LateWriter, Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.streams import After
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""
@@ -76,6 +78,8 @@ class BackwardPlan:
     """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
     effects: tuple[LateEffect, ...] = ()
     """What happens in the backward (TOK-4)."""
+    after: After | None = None
+    """Where the backward leaves the generator (RNG-5)."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -185,7 +189,7 @@ class CompiledBackward(TapeNode):
             refuse_history(self.name(), plan.memory, plan.variants.graph, self._absent(grads))
         found = self.gradients(grads, wanted)
         if found and STATE.grad_mode:
-            _forbid_second_order(found, [*self.edges, *map(_edge_of, grads)])
+            forbid_second_order(found, self.edges, grads)
         return found
 
     def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
@@ -264,38 +268,6 @@ class CompiledBackward(TapeNode):
         self.links = self.lenders = ()
 
 
-class DoubleBackward(TapeNode):
-    """Raises when a gradient of a compiled backward is differentiated again (DBL-1)."""
-
-    __slots__ = ()
-
-    def __init__(self, edges: list[Edge | None]) -> None:
-        self.edges = tuple(edges)
-        self.sequence = next_sequence()
-        self.origin = self.extra = None
-
-    def run(self, grads: list[Any]) -> Sequence[Any]:
-        raise noted(
-            AutogradError(
-                "backward: a gradient computed by a compiled function is differentiated, expected "
-                "first derivatives only"
-            ),
-            "Differentiate the eager function for derivatives of higher order. (DBL-1)",
-        )
-
-
-def _edge_of(grad: Tensor | None) -> Edge | None:
-    return None if grad is None else edge_of(grad)
-
-
-def _forbid_second_order(found: list[Any], edges: list[Edge | None]) -> None:
-    """The gradients depend on all that the inputs and the incoming gradients depend on."""
-    node = DoubleBackward(edges)
-    for grad in found:
-        if grad is not None:
-            grad._node, grad._index, grad.facts = node, 0, None
-
-
 Step = Callable[[CompiledBackward, list[Any]], list[Any]]
 """The backward of a node: from the gradients of its results to those of its inputs."""
 
@@ -353,6 +325,7 @@ class _Writer:
         self.source.scope["run"] = run
         self.run = run
         self.late = LateWriter(plan.memory, absent, graph, self.source, is_compact=plan.is_compact)
+        self.draws = DrawWriter.of_backward(self.source, graph, plan.after, absent)
 
     def function(self) -> tuple[Step, str]:
         self._check()
@@ -397,14 +370,22 @@ class _Writer:
                     source.add(f"x = {name}._array")
                     source.add(f"x{name} = {name}.array if x is None else x")
                 values.append(f"x{name}" if is_array else window)
-        return f"[{', '.join(['*node.saved', *values, *self.late.values()])}]"
+        values += self.late.values()
+        self.draws.begin()
+        values += self.draws.inputs(is_compact=plan.is_compact)
+        return f"[{', '.join(['*node.saved', *values])}]"
 
     def _call(self, values: str) -> None:
-        if not self.plan.is_compact:
-            self.source.add(f"found = run({values})")
-            return
-        given = values if self.run.reads_all else f"run.read_of({values})"
-        self.source.enter(f"found = enter(run.compact, {given})")
+        if self.plan.is_compact:
+            given = values if self.run.reads_all else f"run.read_of({values})"
+            self.source.enter(f"found = enter(run.compact, {given})", *self.draws.on_error())
+        else:
+            self.draws.call(f"found = run({values})")
+        if self.draws.consumed is None:
+            self.draws.end(self._found(NextBackwardSeed()), self._found(NextBackwardOffset()))
+
+    def _found(self, role: Role) -> str:
+        return f"found[{self.graph.output_roles.index(role)}]"
 
     def _gradients(self) -> None:
         """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
@@ -417,6 +398,7 @@ class _Writer:
         ]
         if plan.memory:
             self.late.put_back(len(metas))
+        if len(self.graph.outputs) > len(metas):
             source.add(f"found = found[:{len(metas)}]")
         if plan.shares_memory or len(metas) > MANY:
             source.use(tensors_over)
@@ -465,6 +447,7 @@ def plan_backward(
         "new_leaves": both.new_leaves,
         "lent": lent,
         "effects": both.effects,
+        "after": both.after,
     }
     if graph is None:
         dead = tuple(both.layouts.items())

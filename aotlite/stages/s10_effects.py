@@ -11,7 +11,6 @@ from math import inf
 from typing import Any
 
 import attrs
-import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.autograd.history import (
@@ -26,7 +25,6 @@ from aotlite.eager.autograd.history import (
 )
 from aotlite.eager.autograd.node import TapeNode, next_sequence
 from aotlite.eager.autograd.tape import OpNode
-from aotlite.eager.random import GENERATOR
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
@@ -52,12 +50,6 @@ def read_only(place: str) -> Exception:
 def arrays_of(tensors: Iterable[Tensor]) -> list[Any]:
     """The arrays over the tensors' memory."""
     return [t.array if t._array is None else t._array for t in tensors]
-
-
-def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The generator's seed and offset, as 0-d uint64 arrays, for a call that uses up `count`."""
-    seed, offset = GENERATOR.advance(count)
-    return np.array(seed, np.uint64), np.array(offset, np.uint64)
 
 
 def change_geometry_of(target: Tensor, steps: Iterable[Step]) -> None:

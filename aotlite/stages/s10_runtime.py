@@ -20,7 +20,6 @@ import optree
 from aotlite.backends.values import travels_as_array
 from aotlite.eager.autograd.history import accumulator, edge_of
 from aotlite.eager.facts import Facts, facts_of
-from aotlite.eager.random import GENERATOR
 from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -29,6 +28,8 @@ from aotlite.ir.role import (
     Family,
     IntermediateBase,
     MutatedInput,
+    NextOffset,
+    NextSeed,
     Offset,
     Output,
     Saved,
@@ -51,13 +52,13 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.s10_changes import ChangeWriter, hide
+from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_effects import (
     QuickView,
     arrays_of,
     as_leaf,
     change_geometry_of,
     detached_view,
-    drawn,
     is_detached,
     is_simple,
     linked_view,
@@ -95,6 +96,8 @@ class RuntimePlan:
     bases: tuple[BaseInput, ...]
     consumed: int
     """Offsets of the generator that one call uses up (RNG-4)."""
+    sets_generator: bool
+    """The graph says where a call leaves the generator (RNG-6)."""
     forward: Graph
     run: Any
     is_compact: bool
@@ -146,7 +149,8 @@ class _Writer:
         """Variables of what the forward returned, by role: tensors."""
         self.raw: dict[Any, str] = {}
         """The same before they are tensors: arrays or windows."""
-        self.draws = Seed() in plan.inputs
+        consumed = None if plan.sets_generator else plan.consumed
+        self.draws = DrawWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
         self.leaders: dict[Any, InputRole] = {
             family.role: family.through for family in plan.meta.families
         }
@@ -236,13 +240,10 @@ class _Writer:
         source.scope["run"] = plan.run
         inputs = InputTexts(source, plan.bases, self.tensors)
         roles = [role for role in plan.inputs if not isinstance(role, (Seed, Offset))]
-        many = None if self.draws else self._many(inputs, roles)
+        many = None if self.draws.reads else self._many(inputs, roles)
         values = [] if many else self._values(inputs, roles)
-        if self.draws:
-            source.use(drawn)
-            source.scope["GENERATOR"] = GENERATOR
-            source.add("state = GENERATOR.offset", f"seed, offset = drawn({plan.consumed})")
-            values += self._draw_inputs(len(plan.inputs) - 2)
+        self.draws.begin()
+        values += self._draw_inputs(len(plan.inputs) - 2)
         given = many or f"[{', '.join(values)}]"
         call = f"enter(run.compact, {given})" if plan.is_compact else f"run({given})"
         names = self._outputs()
@@ -252,20 +253,20 @@ class _Writer:
         many_names = saved and len(names) > _STARRED
         if many_names:
             line = f"saved = {call}"
-        undo = ["except BaseException:", "    GENERATOR.offset = state", "    raise"]
         if plan.is_compact:
-            source.enter(line, *(undo if self.draws else []))
-        elif self.draws:
-            source.add("try:", f"    {line}", *undo)
+            source.enter(line, *self.draws.on_error())
         else:
-            source.add(line)
+            self.draws.call(line)
         if many_names:
             source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
+        if plan.sets_generator:
+            self.draws.end(self.raw[NextSeed()], self.raw[NextOffset()])
 
     def _draw_inputs(self, first: int) -> list[str]:
-        if not self.plan.is_compact:
-            return ["(seed, 0)", "(offset, 0)"]
-        return list(compress(["seed", "offset"], self.plan.run.reads[first:]))
+        values = self.draws.inputs(is_compact=self.plan.is_compact)
+        if not self.plan.is_compact or not values:
+            return values
+        return list(compress(values, self.plan.run.reads[first:]))
 
     def _values(self, inputs: InputTexts, roles: list[Any]) -> list[str]:
         """The forward's inputs."""

@@ -59,6 +59,7 @@ def capture(
         STATE.recorder, STATE.watch = outer
         STATE.grad_mode = before
     recorder.finish_guards()
+    recorder.streams.end_forward()
     return Captured(
         _graph(recorder, results, name),
         recorder,
@@ -104,4 +105,5 @@ def _result(recorder: CaptureRecorder, leaf: Any, arguments: Sequence[Any]) -> A
 def _graph(recorder: CaptureRecorder, results: list[Any], name: str) -> Graph:
     values = [r.value if isinstance(r, Tensor) else None for r in results]
     closing = output_node(values, [Output(i) for i in range(len(values))])
-    return Graph((*recorder.placeholders, *recorder.nodes, closing), name)
+    inputs = (*recorder.placeholders, *recorder.streams.placeholders())
+    return Graph((*inputs, *recorder.nodes, closing), name)

@@ -29,6 +29,8 @@ class Convention(Record):
     """Synthetic bases: the inputs that are views of them are none of the graph's (SYN-1)."""
     tokens: tuple[Token, ...] = ()
     """The effects of the forward, for each of which graphs have a token (TOK-2, TOK-4)."""
+    sets_generator: bool = False
+    """A call puts the generator where the graph says, whatever it uses up (RNG-6)."""
 
     @property
     def arguments(self) -> tuple[Primal, ...]:
@@ -43,12 +45,20 @@ class Convention(Record):
 
 def convention(captured: Captured, meta: FunctionMeta) -> Convention:
     """The calling convention of a captured function."""
-    draws = [node for node in captured.graph.nodes if isinstance(node.target, RandomOp)]
-    consumed = sum([node.target.consumes(node.meta) for node in draws])
     bases = plan_bases(captured, meta)
     merged = {member.role for base in bases for member in base.members}
     roles: list[Role] = [base.role for base in bases]
     roles += [each.role for each in meta.inputs if each.role not in merged]
-    if draws:  # which may be of no elements, and use nothing up
+    streams = captured.recorder.streams
+    draws = any(isinstance(node.target, RandomOp) for node in captured.graph.nodes)
+    if draws or Seed in streams.inputs:
         roles += [Seed(), Offset()]
-    return Convention(tuple(roles), consumed, bases, forward_tokens(captured.graph))
+    after = streams.after_forward()
+    consumed = 0 if after is None else after.consumed()
+    return Convention(
+        tuple(roles),
+        consumed or 0,
+        bases,
+        forward_tokens(captured.graph),
+        sets_generator=consumed is None,
+    )

@@ -48,7 +48,7 @@ from aotlite.stages.facts import (
     SourceRole,
 )
 from aotlite.stages.histories import passed
-from aotlite.stages.late import NotedRun, Settled, runs_user_code, settled
+from aotlite.stages.late import NotedRun, Recorded, Settled, runs_user_code, settled
 from aotlite.stages.late_effects import LateEffect, has_late_effects, late_effects
 from aotlite.stages.reach import whole_of
 from aotlite.stages.source_place import describe
@@ -110,8 +110,8 @@ class _Recording:
             tangents, gradients = self._backward(edges)
         outputs = [*self.results, *gradients]
         closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
-        nodes = (*self.recorder.placeholders, *tangents, *self.recorder.nodes, closing)
-        graph = Graph(nodes, self.captured.graph.name)
+        inputs = (*self.recorder.placeholders, *tangents, *self.recorder.streams.placeholders())
+        graph = Graph((*inputs, *self.recorder.nodes, closing), self.captured.graph.name)
         late = self._late(graph)
         for result, saved in late.reads.items():
             self.reads[result] = tuple(dict.fromkeys([*self.reads[result], *saved]))
@@ -127,6 +127,7 @@ class _Recording:
             self.new_leaves,
             {result: self._meta_of(result) for result in edges},
             self._late_effects(),
+            self.recorder.streams.after_backward(),
         )
 
     # --- users' Python on the tape
@@ -134,8 +135,8 @@ class _Recording:
         """The graph whose backward finds what users' Python reads and writes in memory."""
         if self.run is None:
             return Settled(graph)
-        inputs = self.recorder.inputs
-        return settled(graph, self.meta, inputs, self.run.turns, self.ran)
+        backward = Recorded(self.run.turns, self.ran, self.recorder.streams)
+        return settled(graph, self.meta, self.recorder.inputs, backward)
 
     def _late_effects(self) -> tuple[LateEffect, ...]:
         """What happens in the backward, and when (TOK-4)."""
@@ -183,6 +184,7 @@ class _Recording:
         for index, base in enumerate(self.meta.bases):
             assert base.node is not None
             self._read(IntermediateBase(index), base.node)
+        self.results += self.recorder.streams.outputs(Phase.FORWARD)
 
     def _read(self, role: Role, node: Node) -> None:
         self.recorder.origin = node
@@ -257,6 +259,8 @@ class _Recording:
             for source, grad in zip(self.captured.sources, self._run(roots), strict=True)
             if source.entries
         ]
+        self.recorder.phase = Phase.BACKWARD
+        gradients += self.recorder.streams.outputs(Phase.BACKWARD)
         return nodes, gradients
 
     def _run(self, roots: Roots) -> list[Any]:
@@ -316,6 +320,7 @@ class _Recording:
         """The gradients that arrive at the sinks."""
         pairs = [(edge, tangent) for _, edge, tangent in roots]
         before = self.recorder.run_before
+        self.ran = [result for result, _, _ in roots]
         if not self.user_code:
             start = len(self.recorder.nodes)
             found = run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
@@ -328,8 +333,9 @@ class _Recording:
         self.run = NotedRun(
             [*sinks, *self.inner], True, False, True, before, recorded=self.recorder.nodes
         )
-        self.ran = [result for result, _, _ in roots]
-        return self.run.begin(pairs)[: len(sinks)]
+        run = self.run
+        self.recorder.streams.begin_backward(tuple(self.ran), lambda: run.now)
+        return run.begin(pairs)[: len(sinks)]
 
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:

@@ -217,12 +217,6 @@ def test_slices_at_any_distance_share_an_entry_where_nothing_is_written():
     assert 1 == len(compiled.entries)
 
 
-def test_the_generator_cannot_be_set_by_a_graph():
-    for act in (lambda: al.manual_seed(3), al.get_rng_state, lambda: al.set_rng_state((0, 0))):
-        with pytest.raises(al.UnsupportedError, match="rng_state|manual_seed"):
-            al.compile(lambda x, act=act: (act(), x)[1])(X)
-
-
 def test_an_entry_keeps_no_parameter_of_a_module_argument_alive():
     module = nn.Linear(2, 2)
     compiled = al.compile(lambda m, x: m(x).sum())
