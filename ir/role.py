@@ -174,7 +174,7 @@ class MutatedInput:
     """Output: the final value of a written input; of a family, its new history alone."""
 
     prefix: ClassVar[str] = "updated"
-    of: Primal | Hidden | Family
+    of: Primal | Hidden | Part | Family
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.of}"
@@ -191,7 +191,37 @@ class IntermediateBase:
         return f"{self.prefix}_{self.index}"
 
 
-Result = Output | MutatedInput | IntermediateBase
+@attrs.frozen
+class Part:
+    """Input or output: the inner tensor `attr` of a wrapper (SUB-3); it may be a wrapper itself.
+
+    >>> str(Part(Part(Primal(0), "a"), "b"))
+    'primals_0__a__b'
+    """
+
+    of: Primal | Hidden | Output | IntermediateBase | Part
+    attr: str
+
+    def __str__(self) -> str:
+        return f"{self.of}{part_suffix(self.attr)}"
+
+    @property
+    def whole(self) -> Primal | Hidden | Output | IntermediateBase:
+        """The role of the outermost wrapper."""
+        return self.of.whole if isinstance(self.of, Part) else self.of
+
+
+def part_suffix(attr: str) -> str:
+    """What names a part behind its wrapper's name: no two ways of nesting have one name.
+
+    >>> part_suffix("a"), part_suffix("_a")
+    ('__a', '__0_ua')
+    """
+    simple = "__" not in attr and not attr.startswith("_") and not attr.endswith("_")
+    return f"__{attr}" if simple else f"__0{attr.replace('_', '_u')}"
+
+
+Result = Output | MutatedInput | IntermediateBase | Part
 
 
 @attrs.frozen
@@ -246,7 +276,7 @@ class Gradient:
     """Output: the gradient of an input, or of the base of a family; None where nothing flows."""
 
     prefix: ClassVar[str] = "grad"
-    of: Primal | Hidden | Family
+    of: Primal | Hidden | Part | Family
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.of}"
@@ -300,6 +330,7 @@ Role = (
     | Gradient
     | Saved
     | Argument
+    | Part
 )
 
 ROLES: tuple[type, ...] = get_args(Role)
@@ -325,12 +356,15 @@ def parse_role(text: str) -> Role | None:
     Tangent(of=MutatedInput(of=Primal(index=0)))
     """
     for kind in ROLES:
-        if text == kind.prefix or text.startswith(kind.prefix + "_"):  # type: ignore[attr-defined]
+        prefix = getattr(kind, "prefix", None)
+        if prefix and (text == prefix or text.startswith(f"{prefix}_")):
             return _parsed(kind, text)
     return None
 
 
 def _parsed(kind: Any, text: str) -> Any:
+    if kind in _WITH_PARTS and "__" in text:
+        return _parsed_part(text)
     fields = [field for field in attrs.fields(kind) if field.default is attrs.NOTHING]
     if not fields:
         return kind() if text == kind.prefix else None
@@ -341,6 +375,18 @@ def _parsed(kind: Any, text: str) -> Any:
         return None
     role = kind(value)
     return role if str(role) == text else None
+
+
+_WITH_PARTS = (Primal, Hidden, Output, IntermediateBase)
+
+
+def _parsed_part(text: str) -> Part | None:
+    whole, *names = text.split("__")
+    role = parse_role(whole)
+    for name in names:
+        attr = name[1:].replace("_u", "_") if name.startswith("0") else name
+        role = Part(role, attr) if role is not None and attr.isidentifier() else None  # type: ignore[arg-type]
+    return role if str(role) == text else None  # type: ignore[return-value]
 
 
 def _index(text: str) -> int | None:

@@ -23,6 +23,7 @@ from aotlite.ir.role import (
     Current,
     Gradient,
     MutatedInput,
+    Part,
     Rewritten,
     Role,
     Tangent,
@@ -96,14 +97,22 @@ def role_fits(role: Role) -> bool:
     """
     match role:
         case MutatedInput() | Gradient():
-            return role.of.prefix in ("primals", "hidden", "family") and role_fits(role.of)
+            return _whole(role.of).prefix in ("primals", "hidden", "family") and role_fits(role.of)
         case Tangent():
-            return role.of.prefix in ("output", "updated", "base") and role_fits(role.of)
+            return _whole(role.of).prefix in ("output", "updated", "base") and role_fits(role.of)
         case Current() | Rewritten():
-            return role.of.prefix in ("primals", "hidden", "output", "base") and role_fits(role.of)
+            whole = _whole(role.of)
+            return whole.prefix in ("primals", "hidden", "output", "base") and role_fits(role.of)
+        case Part():
+            whole = _whole(role)
+            return whole.prefix in ("primals", "hidden", "output", "base") and role_fits(whole)
         case Token() | BackwardToken():
             return role.effect.isidentifier()
     return not hasattr(role, "index") or 0 <= role.index <= INTEGER
+
+
+def _whole(role: Any) -> Any:
+    return role.whole if isinstance(role, Part) else role
 
 
 # ---------------------------------------------------------------------- calls whose rule is slow
