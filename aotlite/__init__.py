@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aotlite import optim as optim
     from aotlite import partition as partition
     from aotlite import random as random
+    from aotlite import sharding as sharding
     from aotlite import stages as stages
     from aotlite import subclasses as subclasses
     from aotlite import testing as testing
@@ -191,7 +192,7 @@ _LAZY: dict[str, str] = {
 _SUBMODULES = frozenset(
     """
     autograd backends compilers data decompositions effects inspect ir linalg nn ops optim partition
-    random stages subclasses testing
+    random sharding stages subclasses testing
     """.split()
 )
 

@@ -1,0 +1,83 @@
+"""Distributing, redistributing and gathering as functions with gradients.
+
+A gradient goes back the other way: what was cut is gathered, what was gathered is cut. It is that
+of the whole: no rank's part is counted twice. Rules: SHD-13. Spec: `specs/sharding.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.function import Function
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.op import OPS
+from aotlite.sharding.mesh import Mesh
+from aotlite.sharding.placements import Placed, Placement, Replicate, Shard
+from aotlite.sharding.redistribution import cut, redistributed, share
+
+
+def _back(placement: Placement) -> Placed:
+    """What a gradient of a tensor that is placed so is brought to."""
+    return placement if isinstance(placement, Shard) else Replicate()
+
+
+def _brought(ctx: Any, grad: Any) -> Any:
+    """A gradient, sharded or dense, in the placement of what it is of."""
+    if isinstance(grad, ctx.cls):
+        return grad.redistribute(ctx.back)
+    return ctx.cls.from_dense(grad, ctx.mesh, ctx.back)
+
+
+def _distributed(cls: type[Any], tensor: Tensor, mesh: Mesh, placement: Placed) -> Any:
+    """The parts are copies, also where a rank holds the whole."""
+
+    def on(rank: int) -> Tensor:
+        if isinstance(placement, Shard):
+            part: Tensor = cut(tensor, placement.dim, rank, mesh.size)
+            return part
+        if isinstance(placement, Replicate):
+            return tensor.clone()
+        shared: Tensor = share(tensor, placement.reduce_op, rank)
+        return shared
+
+    return cls.of(mesh, placement, mesh.each(on, []), OPS["clone"].infer((tensor,)))
+
+
+class FromDense(Function):
+    """A dense tensor, distributed."""
+
+    @staticmethod
+    def forward(ctx: Any, cls: Any, tensor: Tensor, mesh: Mesh, placement: Placed) -> Any:
+        return _distributed(cls, tensor, mesh, placement)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return None, grad.full_tensor() if hasattr(grad, "full_tensor") else grad, None, None
+
+
+class Redistribute(Function):
+    """A sharded tensor in another placement."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, placement: Placed) -> Any:
+        ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, _back(x.placement)
+        parts = redistributed(x.mesh, x.parts, x.placement, placement)
+        return type(x).of(x.mesh, placement, parts, OPS["clone"].infer((x,)))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _brought(ctx, grad), None
+
+
+class Full(Function):
+    """The whole of a sharded tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, _back(x.placement)
+        whole = redistributed(x.mesh, x.parts, x.placement, Replicate())
+        return whole[0].clone() if x.placement == Replicate() else whole[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _brought(ctx, grad)

@@ -1,0 +1,111 @@
+"""From one placement to another, by collectives and by what each rank does alone.
+
+Input are the parts of all ranks and their placement, output the parts for another one, in new
+memory. Rules: SHD-4, SHD-5, SHD-6. Spec: `specs/sharding.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.chain import Step
+from aotlite.eager.autograd.tape import laid_out, put, replay
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS
+from aotlite.ir.ops.collectives import reduction, waited
+from aotlite.sharding.counting import note_collective
+from aotlite.sharding.mesh import Mesh, Parts
+from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
+
+
+def redistributed(mesh: Mesh, parts: Parts, source: Placement, target: Placement) -> Parts:
+    """The parts for the target: themselves where nothing changes, else new memory."""
+    if source == target:
+        return parts
+    match source, target:
+        case Window(), _:
+            return redistributed(mesh, _shown(mesh, parts, source), Replicate(), target)
+        case Shard(dim), Replicate():
+            return _collective("all_gather", parts, dim)
+        case Shard(dim), Shard(other):
+            return _collective("all_to_all", parts, other, dim)
+        case Partial(op), Replicate():
+            return _collective(reduction("all_reduce", op), parts, op)
+        case Partial(op), Shard(dim):
+            return _collective(reduction("reduce_scatter", op), parts, dim, op)
+        case Replicate(), Shard(dim):
+            return mesh.each(lambda rank: cut(parts[rank], dim, rank, mesh.size), [parts])
+        case Replicate(), Partial(op):
+            return mesh.each(lambda rank: share(parts[rank], op, rank), [parts])
+    return redistributed(mesh, redistributed(mesh, parts, source, Replicate()), Replicate(), target)
+
+
+def _collective(name: str, parts: Parts, *args: Any) -> Parts:
+    note_collective(name)
+    return waited(name, parts, *args)
+
+
+def cut(whole: Any, dim: int, rank: int, ranks: int) -> Any:
+    """The part of a rank, in memory of its own."""
+    size = whole.shape[dim] // ranks
+    return whole.narrow(dim, rank * size, size).clone()
+
+
+def share(whole: Any, op: str, rank: int) -> Any:
+    """What a rank holds of a value that is to be the reduction of all: rank 0 the value."""
+    if rank == 0 or op in ("avg", "max", "min"):
+        return whole.clone()
+    if op == "product":
+        return whole._do("fill", 1)
+    # What is added to -0.0 and leaves it so is -0.0.
+    nothing = complex(-0.0, -0.0) if whole.dtype.is_complex else -0.0
+    return whole._do("fill", nothing if whole.dtype.is_differentiable else 0)
+
+
+def bytes_moved(meta: TensorMeta, source: Placement, target: Placement, ranks: int) -> float:
+    """What a redistribution costs: about the bytes that all ranks receive, over their number."""
+    size = meta.numel * meta.dtype.itemsize
+    match source, target:
+        case _ if source == target:
+            return 0
+        case Window(), _:
+            return bytes_moved(source.base, source.placement, Replicate(), ranks)
+        case Replicate(), _:
+            return 0
+        case Shard(), Shard():
+            return size / ranks
+        case Partial(), Replicate():
+            return 2 * size
+    return size
+
+
+# ---------------------------------------------------------------------- views across ranks (SHD-6)
+def _steps(window: Window) -> tuple[Step, ...]:
+    steps, meta = [], window.base
+    for name, args in window.chain:
+        op: Any = OPS[name]
+        shown: TensorMeta = op.rule(meta, *args)[0]
+        steps.append(Step(op, args, meta, shown))
+        meta = shown
+    return tuple(steps)
+
+
+def _whole(mesh: Mesh, parts: Parts, window: Window) -> Parts:
+    """What the views are of, on every rank, laid out as it is outside."""
+    whole = redistributed(mesh, parts, window.placement, Replicate())
+    return mesh.each(lambda rank: laid_out(whole[rank], window.base), [whole])
+
+
+def _shown(mesh: Mesh, parts: Parts, window: Window) -> Parts:
+    whole, steps = _whole(mesh, parts, window), _steps(window)
+    return mesh.each(lambda rank: replay(steps, whole[rank]).clone(), [whole])
+
+
+def written_through(mesh: Mesh, parts: Parts, window: Window, value: Parts) -> Parts:
+    """The parts of what the views are of, with what they show replaced by a replicated value."""
+    whole, steps = _whole(mesh, parts, window), _steps(window)
+
+    def replaced(rank: int) -> Any:
+        return put(steps, whole[rank], value[rank].to(window.base.dtype))
+
+    return redistributed(mesh, mesh.each(replaced, [whole, value]), Replicate(), window.placement)

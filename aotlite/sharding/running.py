@@ -1,0 +1,193 @@
+"""Ops on sharded tensors: what each rank computes, and what is exchanged before.
+
+`run(cls, op, args)` is `ShardedTensor.__tensor_dispatch__` for canonical arguments. What a rank
+computes reads that rank's parts alone (SHD-1); all else is a collective (`redistribution.py`).
+Rules: SHD-3, SHD-6 to SHD-12. Spec: `specs/sharding.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.ir.errors import AotliteError, SubclassError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.ops.collectives import waited
+from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.sharding.counting import note_implicit
+from aotlite.sharding.mesh import Mesh, Parts
+from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
+from aotlite.sharding.redistribution import redistributed, written_through
+from aotlite.sharding.strategy import Plan, choose, replicated
+from aotlite.sharding.views import view_of_shards
+
+
+@attrs.frozen
+class Held:
+    """What ranks hold of an operand."""
+
+    meta: TensorMeta
+    parts: Parts
+    placement: Placement
+
+
+def run(cls: type[Any], op: Op, args: tuple[Any, ...]) -> Any:
+    """What the op gives on arguments of which some are of the class; or NotImplemented."""
+    operands = op.operands(args)
+    if any(_holds(cls, each) for each in operands if not isinstance(each, cls)):
+        return NotImplemented  # the other class has the sharded ones inside
+    mesh = _mesh_of(cls, op, operands)
+    match op:
+        case ViewOp():
+            return _view(cls, mesh, op, args[0], args[1:])
+        case MultiViewOp():
+            views = op.parts(args)
+            return tuple([_view(cls, mesh, view, args[0], rest) for view, rest in views])
+        case InplaceOp():
+            return _write(cls, mesh, op, args)
+    results, placements = _computed(cls, mesh, op, args)
+    made = [cls.of(mesh, p, parts) for parts, p in zip(results, placements, strict=True)]
+    return made[0] if len(made) == 1 and _is_single(op) else tuple(made)
+
+
+def _is_single(op: Op) -> bool:
+    return len(op.schema.returns) == 1 and not op.schema.returns[0].is_list
+
+
+def _holds(cls: type[Any], tensor: Tensor) -> bool:
+    """Whether a tensor of another class has one of this class inside."""
+    if not is_wrapper(tensor):
+        return False
+    return any(isinstance(t, cls) or _holds(cls, t) for t in inner_tensors(tensor).values())
+
+
+def _mesh_of(cls: type[Any], op: Op, operands: Sequence[Tensor]) -> Mesh:
+    """The one mesh of the operands (SHD-3)."""
+    meshes = list(dict.fromkeys(each.mesh for each in operands if isinstance(each, cls)))
+    if len(meshes) > 1:
+        raise noted(
+            SubclassError(
+                f"{op.name}: operands of {cls.__name__} have mesh {meshes[0]} and {meshes[1]}, "
+                "expected one mesh"
+            ),
+            "full_tensor() of one of them is a dense operand, which any mesh takes. (SHD-3)",
+        )
+    mesh: Mesh = meshes[0]
+    return mesh
+
+
+def _held(cls: type[Any], mesh: Mesh, operand: Any) -> Held:
+    if isinstance(operand, cls):
+        return Held(operand.meta, operand.parts, operand.placement)
+    return Held(operand.meta, (operand,) * mesh.size, Replicate())  # each rank has computed it
+
+
+# ------------------------------------------------------------------------------------- computing
+def _computed(
+    cls: type[Any], mesh: Mesh, op: Op, args: tuple[Any, ...]
+) -> tuple[list[Parts], tuple[Placement, ...]]:
+    """The results' parts and placements."""
+    if op is RESTRIDE:  # how parts lie in memory is not told by how the whole does
+        op, args = CLONE, args[:1]
+    held = [_held(cls, mesh, operand) for operand in op.operands(args)]
+    if op is OPS["fill"]:  # it reads no element
+        held = [_unread(held[0])]
+    plan = _plan(op, args, [each.placement for each in held], mesh.size)
+    moved = [_brought(op, mesh, each, to) for each, to in zip(held, plan.operands, strict=True)]
+    own = args if plan.cut is None else plan.cut.args(op, args, mesh.size)
+
+    def on(rank: int) -> tuple[Any, ...]:
+        found = dispatch(op, with_operands(op, own, [parts[rank] for parts in moved]))
+        return found if isinstance(found, tuple) else (found,)
+
+    if isinstance(op, RandomOp):  # one draw for all
+        (drawn,) = on(0)
+        return [waited("broadcast", [drawn] * mesh.size, 0)], plan.result
+    by_rank = mesh.each(on, moved)
+    results: list[Parts] = [list(each) for each in zip(*by_rank, strict=True)]
+    return results, plan.result or (Replicate(),) * len(results)
+
+
+def _plan(op: Op, args: tuple[Any, ...], placements: list[Placement], ranks: int) -> Plan:
+    if isinstance(op, PureOp):
+        return choose(op, args, placements, ranks)
+    return replicated(op, args, 1 if isinstance(op, RandomOp) else 0)
+
+
+def _unread(held: Held) -> Held:
+    """An operand that counts by its shape alone: of parts of a sum each has it."""
+    if isinstance(held.placement, Partial):
+        return Held(held.meta, held.parts, Replicate())
+    return held
+
+
+def _brought(op: Op, mesh: Mesh, held: Held, target: Placement) -> Parts:
+    if held.placement != target:
+        note_implicit(op.name, _short(held.placement), target, held.meta)
+    return redistributed(mesh, held.parts, held.placement, target)
+
+
+def _short(placement: Placement) -> str:
+    return "a view across ranks" if isinstance(placement, Window) else str(placement)
+
+
+def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments with other operands, in the order of `Op.operands`."""
+    rest, found = iter(operands), list(args)
+    for i in (*op.tensors, *op.mixed):
+        if isinstance(args[i], Tensor):
+            found[i] = next(rest)
+    for i in op.lists:
+        found[i] = tuple([next(rest) for _ in args[i]])
+    return tuple(found)
+
+
+# ----------------------------------------------------------------------------------------- views
+def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...]) -> Any:
+    """A view of each rank's part where there is one, else a window on all of them (SHD-6)."""
+    placement, meta = x.placement, op.infer((x, *rest))
+    own: tuple[Placement, tuple[Any, ...]] | None = (placement, rest)
+    if isinstance(placement, Window) or (op.recasts and isinstance(placement, Partial)):
+        own = None  # bytes of parts of a sum are no parts of its bytes
+    elif isinstance(placement, Shard):
+        found = view_of_shards(op, x.meta, rest, placement.dim, mesh.size)
+        own = None if found is None else (Shard(found[0]), found[1])
+    if own is not None and (op is not AS_STRIDED or x.parts[0].meta is x.meta):
+        try:
+            parts = mesh.each(lambda rank: dispatch(op, (x.parts[rank], *own[1])), [x.parts])
+            return cls.of(mesh, own[0], parts, meta)
+        except AotliteError:
+            pass  # the whole has this view, and the parts lie otherwise
+    if isinstance(placement, Window):
+        chain = (*placement.chain, (op.name, rest))
+        window = Window(placement.placement, placement.base, chain, meta.dtype)
+    else:
+        window = Window(placement, x.meta, ((op.name, rest),), meta.dtype)
+    parts = mesh.each(lambda rank: dispatch(OPS["alias"], (x.parts[rank],)), [x.parts])
+    return cls.of(mesh, window, parts, meta)
+
+
+# ---------------------------------------------------------------------------------------- writes
+def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> Any:
+    """Computes the result, and copies each rank's part of it into what the rank holds."""
+    target = args[0]
+    results, (placement,) = _computed(cls, mesh, op.functional, args)
+    if not isinstance(target, cls):  # a dense tensor takes the whole
+        target.copy_(redistributed(mesh, results[0], placement, Replicate())[0])
+        return target
+    held = target.placement
+    wanted = Replicate() if isinstance(held, Window) else held
+    if placement != wanted:
+        note_implicit(op.name, placement, wanted, target.meta)
+    value = redistributed(mesh, results[0], placement, wanted)
+    if isinstance(held, Window):
+        value = written_through(mesh, target.parts, held, value)
+    mesh.each(lambda rank: target.parts[rank].copy_(value[rank]), [target.parts, value])
+    return target

@@ -1,0 +1,192 @@
+"""`ShardedTensor`: one tensor in the parts that N virtual ranks hold.
+
+Its meaning is the dense tensor that `full_tensor` gives. Rules: SHD-1 to SHD-14.
+Spec: `specs/sharding.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.sharding import moving
+from aotlite.sharding.mesh import Mesh, Parts
+from aotlite.sharding.placements import (
+    REDUCTIONS,
+    Partial,
+    Placed,
+    Placement,
+    Replicate,
+    Shard,
+    Window,
+)
+from aotlite.sharding.running import run
+
+
+class ShardedTensor(Tensor):
+    """A tensor whose parts `rank_0`, `rank_1`, ... virtual ranks hold, as the placement says.
+
+    Parts may be wrappers: what each rank computes is an op on its part.
+
+    >>> import aotlite as al
+    >>> from aotlite.sharding import Mesh, Shard, ShardedTensor
+    >>> mesh = Mesh(2)
+    >>> x = ShardedTensor.from_dense(al.arange(4.0), mesh, Shard(0))
+    >>> x.rank_0, x.rank_1
+    (tensor([0., 1.]), tensor([2., 3.]))
+    >>> total = (x * x).sum()
+    >>> total.placement, total.rank_0, total.rank_1, total.full_tensor()
+    (Partial(reduce_op='sum'), tensor(1.), tensor(13.), tensor(14.))
+    """
+
+    mesh: Mesh
+    placement: Placement
+
+    def __new__(
+        cls, parts: Sequence[Tensor], mesh: Mesh, placement: Placed, *, requires_grad: bool = False
+    ) -> ShardedTensor:
+        """The tensor of which rank r holds `parts[r]`, itself, no copy."""
+        made: ShardedTensor = cls.of(mesh, placement, parts)
+        return made.requires_grad_() if requires_grad else made  # type: ignore[return-value]
+
+    @classmethod
+    def of(
+        cls, mesh: Mesh, placement: Placement, parts: Parts, meta: TensorMeta | None = None
+    ) -> Any:
+        """The tensor of these parts; of this size and these strides, or those the parts have."""
+        first = _checked(cls, mesh, placement, parts)
+        shape = first.shape if meta is None else meta.shape
+        if isinstance(placement, Shard) and meta is None:
+            if not 0 <= placement.dim < len(shape):
+                raise wrong(cls, "placement", placement, f"a dimension of parts of shape {shape}")
+            whole = shape[placement.dim] * mesh.size
+            shape = (*shape[: placement.dim], whole, *shape[placement.dim + 1 :])
+        strides = None if meta is None else meta.stride
+        dtype = first.dtype if meta is None else meta.dtype
+        made: Any = Tensor._make_wrapper_subclass(
+            cls, shape, strides, dtype=dtype, device=first.device
+        )
+        made.mesh, made.placement = mesh, placement
+        for rank, part in enumerate(parts):
+            setattr(made, f"rank_{rank}", part)
+        mesh.made(parts, placement)
+        return made
+
+    @classmethod
+    def from_dense(cls, tensor: Tensor, mesh: Mesh, placement: Placed) -> ShardedTensor:
+        """A tensor distributed: rank r gets a copy of its part. Differentiable."""
+        if isinstance(tensor, cls):
+            raise wrong(cls, "tensor", f"a {cls.__name__}", "a dense tensor, or redistribute()")
+        return moving.FromDense.apply(cls, tensor, mesh, placed(cls, placement, tensor.meta, mesh))
+
+    def redistribute(self, placement: Placed) -> ShardedTensor:
+        """The same tensor in another placement; itself if that is its own. Differentiable."""
+        target = placed(type(self), placement, self.meta, self.mesh)
+        return self if target == self.placement else moving.Redistribute.apply(self, target)
+
+    def full_tensor(self) -> Tensor:
+        """The whole, of one rank: dense, or what parts are. Differentiable."""
+        return moving.Full.apply(self)
+
+    def to_local(self, rank: int) -> Tensor:
+        """What a rank holds, itself."""
+        return self.parts[rank]
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """What each rank holds."""
+        return tuple([getattr(self, f"rank_{rank}") for rank in self.mesh.ranks])
+
+    # ------------------------------------------------------------------------------- the protocol
+    def __tensor_flatten__(self) -> tuple[list[str], tuple[Mesh, Placement]]:
+        return [f"rank_{rank}" for rank in self.mesh.ranks], (self.mesh, self.placement)
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls,
+        inner: dict[str, Tensor],
+        spec: tuple[Mesh, Placement],
+        outer_size: Any,
+        outer_stride: Any,
+    ) -> ShardedTensor:
+        mesh, placement = spec
+        parts = [inner[f"rank_{rank}"] for rank in mesh.ranks]
+        dtype = placement.dtype if isinstance(placement, Window) else parts[0].dtype
+        meta = tensor_meta(outer_size, outer_stride, dtype, parts[0].device)
+        made: ShardedTensor = cls.of(mesh, placement, parts, meta)
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        op = func.op  # type: ignore[attr-defined]
+        return run(cls, op, op.bind(args, kwargs))
+
+    # ------------------------------------------------------------------------------- tangents
+    def __coerce_tangent_metadata__(self) -> ShardedTensor:
+        """A tangent of which each rank has a whole or a part: no sum, no window. (SHD-14)"""
+        if isinstance(self.placement, (Partial, Window)):
+            return self.redistribute(Replicate())
+        return self
+
+    def __coerce_same_metadata_as_tangent__(
+        self, spec: tuple[Mesh, Placement], kind: type[Any] | None = None
+    ) -> ShardedTensor | None:
+        """This tangent in the expected placement; None where there is no way to it. (SHD-14)"""
+        mesh, placement = spec
+        if mesh != self.mesh or not issubclass(kind or type(self), ShardedTensor):
+            return None
+        return None if isinstance(placement, Window) else self.redistribute(placement)
+
+
+# -------------------------------------------------------------------------------------- arguments
+def placed(cls: type[Any], placement: Any, meta: TensorMeta, mesh: Mesh) -> Placed:
+    """The placement, with dimensions from 0. Raises SubclassError for one that cannot be."""
+    if not isinstance(mesh, Mesh):
+        raise wrong(cls, "mesh", repr(mesh), "a Mesh")
+    match placement:
+        case Replicate():
+            return placement
+        case Partial(op) if op in REDUCTIONS:
+            return placement
+        case Partial(op):
+            raise wrong(cls, "placement", placement, f"a reduction of {[*REDUCTIONS]}")
+        case Shard(dim) if type(dim) is int and -len(meta.shape) <= dim < len(meta.shape):
+            if meta.shape[dim] % mesh.size:
+                what = f"a dimension whose size is a multiple of {mesh.size}, in {meta.shape}"
+                raise wrong(cls, "placement", placement, what)
+            return Shard(dim % len(meta.shape))
+        case Shard():
+            raise wrong(cls, "placement", placement, f"a dimension of shape {meta.shape}")
+    raise wrong(cls, "placement", repr(placement), "Shard(dim), Replicate() or Partial(reduce_op)")
+
+
+def _checked(cls: type[Any], mesh: Mesh, placement: Any, parts: Parts) -> TensorMeta:
+    """The meta of every part."""
+    if not isinstance(mesh, Mesh):
+        raise wrong(cls, "mesh", repr(mesh), "a Mesh")
+    if not isinstance(placement, (Shard, Replicate, Partial, Window)):
+        raise wrong(cls, "placement", repr(placement), "Shard(dim), Replicate() or Partial()")
+    if len(parts) != mesh.size:
+        raise wrong(cls, "parts", f"{len(parts)} tensors", f"one for each rank of {mesh}")
+    for rank, part in enumerate(parts):
+        if not isinstance(part, Tensor):
+            raise wrong(cls, f"rank_{rank}", f"a {type(part).__name__}", "a tensor")
+        first, meta = parts[0].meta, part.meta
+        if (meta.shape, meta.dtype, meta.device) != (first.shape, first.dtype, first.device):
+            what = f"shape, dtype and device of rank_0, {first}"
+            raise wrong(cls, f"rank_{rank}", meta, what)
+    found: TensorMeta = parts[0].meta
+    return found
+
+
+def wrong(cls: type[Any], attribute: str, found: object, expected: str) -> Exception:
+    """The error for what a sharded tensor cannot be made of."""
+    return noted(
+        SubclassError(f"{cls.__name__}: {attribute} is {found}, expected {expected}"),
+        "Ranks hold equal parts of one tensor; what they may hold, a placement says. (SHD-2)",
+    )
