@@ -21,7 +21,8 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
-from aotlite.stages.facts import FunctionMeta, Partition
+from aotlite.stages.facts import FunctionMeta
+from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s10_guards import MISS
 from aotlite.trees import flattened
 

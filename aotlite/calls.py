@@ -17,6 +17,7 @@ from aotlite.eager.functions import from_numpy
 from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper, leaves_of
 from aotlite.stages.leaves import check_leaf
 from aotlite.trees import dict_orders, flattened
 
@@ -57,7 +58,7 @@ class Call:
         found = []
         for index, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):
-                if leaf.storage.buffer is None:
+                if leaf.storage.buffer is None and not (is_wrapper(leaf) and _is_whole(leaf)):
                     raise leaf.storage.no_data("compile")
                 found.append((index, leaf))
             elif not isinstance(leaf, Observed):
@@ -82,6 +83,13 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         leaves = [wrapped.tensor(x) if isinstance(x, np.ndarray) else x for x in given]
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
     return Call(args, kwargs, given, leaves, spec, (spec, dict_orders(whole)))
+
+
+def _is_whole(wrapper: Tensor) -> bool:
+    """Whether a wrapper is one of tensors with data, and none of a capture."""
+    return wrapper.storage.capture is None and all(
+        each.storage.buffer is not None for each in leaves_of(wrapper)
+    )
 
 
 class _Wrapped:

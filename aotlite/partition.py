@@ -5,8 +5,8 @@ are saved and ends with `cut(graph, saved)`; what is not saved, the backward com
 """
 
 from aotlite.ir.graph import Graph
-from aotlite.stages.facts import Partition, SavedValue
 from aotlite.stages.networks import Solver
+from aotlite.stages.partition_facts import Partition, SavedValue
 from aotlite.stages.s8_mincut import MinCut, min_cut
 from aotlite.stages.s8_partition import cut, default_partition
 

@@ -4,14 +4,15 @@
     2 analyze        what it does to its inputs, what its results alias, what is differentiable
     3 convention     how the compiled code is called
     4 joint          the tape is continued: forward and backward in one imperative graph
+    5 desugar        tensors made of tensors are taken out: their parts are left
     6 functionalize  no op writes any more
     7 simplify       dead code and common subexpressions; then the user's passes
     8 partition      a forward and a backward graph, and what is saved between them
     9 lower          a backend makes each of them callable
     10 runtime       the entry that calls them and puts every side effect back
 
-Stage 5 (desugar) belongs to wrapper subclasses, which are not built yet. Each stage is one function
-with typed input and output; stages never import each other. Spec: `specs/pipeline.md`.
+Each stage is one function with typed input and output; stages never import each other.
+Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations
@@ -27,20 +28,22 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Gradient, Hidden, Primal
+from aotlite.ir.role import Gradient, Hidden, Part, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.reanalysis import check_metadata
 from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
-from aotlite.stages.facts import Captured, FunctionMeta, Partition
+from aotlite.stages.facts import Captured, FunctionMeta
 from aotlite.stages.inlined_hooks import with_inlined_hooks
 from aotlite.stages.late import widened
+from aotlite.stages.partition_facts import Partition
 from aotlite.stages.reported import with_reported_strides
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s3_convention import convention
 from aotlite.stages.s4_joint import joint
+from aotlite.stages.s5_desugar import desugar
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import normalisations, opened, simplify
 from aotlite.stages.s8_partition import default_partition
@@ -50,6 +53,7 @@ from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.synthetic import with_bases
 from aotlite.stages.tokens import LiftedBackend, unlifted_partition
+from aotlite.stages.wrappings import with_parts
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
 from aotlite.verification import StageRunner
 
@@ -128,9 +132,9 @@ class _Journey:
         return captured
 
     def rest(self, captured: Captured, request: Request) -> Compiled:
-        meta: FunctionMeta = self.stage["analyze"](captured)
+        captured, meta = with_parts(captured, self.stage["analyze"])
         self._show("2 analyze", meta)
-        if self.runner is not None:
+        if self.runner is not None and not meta.wrappers:
             check_metadata(captured, meta)
         calling = self.stage["convention"](captured, meta)
         self._show("3 convention", calling)
@@ -138,11 +142,15 @@ class _Journey:
         if both.memory or both.late_inputs or captured.recorder.streams.inputs:
             captured, meta = widened(captured, meta, both)
             calling = self.stage["convention"](captured, meta)
+        if meta.wrappers:
+            self._check("4 joint", both.graph)
+        both = self.stage["desugar"](captured, both)
         whole = with_bases(both.graph, calling.bases)
         if self.runner is not None:
             self.runner.start(captured, meta, calling.bases)
-        self._check("4 joint", whole)
-        self._compare("4 joint", whole)
+        stage = "5 desugar" if meta.wrappers else "4 joint"
+        self._check(stage, whole)
+        self._compare(stage, whole)
         pure = self.stage["functionalize"](whole)
         self._check("6 functionalize", pure, functional=True)
         self._compare("6 functionalize", pure)
@@ -332,6 +340,7 @@ _STAGES: dict[str, Callable[..., Any]] = {
     "analyze": analyze,
     "convention": convention,
     "joint": joint,
+    "desugar": desugar,
     "functionalize": functionalize,
     "simplify": simplify,
     "partition": default_partition,
@@ -350,6 +359,8 @@ def _world(
     return World(
         leaves=tuple(request.leaves),
         arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
+        parts={role: real for role, real in reals.items() if isinstance(role, Part)},
+        wrappers={role: each for role, each in meta.wrappers.items() if role in reals},
         hidden=tuple(real for role, real in reals.items() if isinstance(role, Hidden)),
         guards=tuple(recorder.guards),
         fixed_offsets=frozenset(recorder.offset_read),

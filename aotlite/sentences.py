@@ -30,13 +30,12 @@ from aotlite.stages.facts import (
     IsInput,
     MemoryStep,
     OutputMeta,
-    Partition,
     Plain,
     Repeated,
-    SavedValue,
     StateStep,
     ViewFacts,
 )
+from aotlite.stages.partition_facts import Partition, SavedValue
 from aotlite.stages.record import chain_text
 
 

@@ -37,7 +37,6 @@ from aotlite.ir.role import (
     IntermediateBase,
     MutatedInput,
     Offset,
-    Output,
     Rewritten,
     Role,
     Saved,
@@ -45,7 +44,8 @@ from aotlite.ir.role import (
     Token,
 )
 from aotlite.muted import Happened, Muted
-from aotlite.stages.facts import Captured, FunctionMeta, Partition, Plain
+from aotlite.stages.facts import Captured, FunctionMeta, Plain
+from aotlite.stages.partition_facts import Partition
 from aotlite.stages.reach import whole_node
 from aotlite.stages.synthetic import BaseInput, with_bases
 
@@ -452,7 +452,8 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     for index, result in enumerate(meta.outputs):
         if isinstance(result, Plain):
             value = captured.graph.outputs[index]
-            outputs.append((Output(index), _first_form(value) if result.geometry_steps else value))
+            seen = _first_form(value) if result.geometry_steps else value
+            outputs.append((meta.role_of(index), seen))
     for index, base in enumerate(meta.bases):
         if base.node in nodes:
             outputs.append((IntermediateBase(index), base.node))

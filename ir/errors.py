@@ -26,6 +26,7 @@ __all__ = [
     "RngError",
     "ShapeError",
     "SubclassError",
+    "TangentError",
     "TokenError",
     "UnsupportedError",
     "noted",
@@ -74,6 +75,8 @@ class SubclassError(AotliteError, TypeError):
 
 class TokenError(AotliteError, RuntimeError):
     """An effect that would be dropped, repeated or reordered, or an op that can be none."""
+class TangentError(AotliteError, RuntimeError):
+    """The gradient that arrives for a result is not of the form its backward was compiled for."""
 
 
 class DeviceError(AotliteError, RuntimeError):

@@ -211,6 +211,13 @@ class Part:
         return self.of.whole if isinstance(self.of, Part) else self.of
 
 
+def is_given(role: Any) -> bool:
+    """Whether this is the role of a tensor of the caller's: an argument, a hidden input, or a part
+    of one.
+    """
+    return isinstance(role.whole if isinstance(role, Part) else role, (Primal, Hidden))
+
+
 def part_suffix(attr: str) -> str:
     """What names a part behind its wrapper's name: no two ways of nesting have one name.
 

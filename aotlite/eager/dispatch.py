@@ -71,11 +71,11 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
     """`dispatch` in the form of `Tensor._apply`, which nearly every call comes by."""
     recorder = STATE.recorder
     handler = _HANDLERS[type(op)]
+    if STATE.wrappers:
+        kinds = kinds_among(args)
+        if kinds:
+            return _of_wrappers(op, args, kinds, recorder)
     if recorder is None:
-        if STATE.wrappers:
-            kinds = kinds_among(args)
-            if kinds:
-                return run_wrapped(op, args, kinds)
         return handler(op, args, None)
     for value in args:
         if isinstance(value, Tensor):
@@ -89,12 +89,19 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
 
 def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
     """The result on arguments of which some may come from outside the capture."""
-    if STATE.wrappers and kinds_among(args):
-        names = " and ".join([cls.__name__ for cls in kinds_among(args)])
-        raise recorder.refuse(f"an op on {names}", "call the function without compiling it")
     result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
     # A write returns the object it was asked to write, which may stand outside the capture.
     return args[0] if op.writes or type(op) is GeometryOp else result
+
+
+def _of_wrappers(
+    op: Op, args: tuple[Any, ...], kinds: tuple[type[Any], ...], recorder: Recorder | None
+) -> Any:
+    """The result on arguments of which some are tensors made of tensors."""
+    if recorder is None:
+        return run_wrapped(op, args, kinds, None)
+    result = run_wrapped(op, recorder.admit(args), kinds, recorder)
+    return args[0] if op.writes else result
 
 
 # --------------------------------------------------------------------------------------- views

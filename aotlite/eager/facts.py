@@ -18,6 +18,7 @@ from aotlite.eager.autograd.chain import overlaps_itself
 from aotlite.eager.autograd.history import CreationKind, is_leaf_family, is_stale, root_of
 from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.meta import TensorMeta
 
 
@@ -130,7 +131,8 @@ def facts_of(tensor: Tensor) -> Facts | TensorMeta:
 
 
 def _found(tensor: Tensor) -> Facts | TensorMeta:
-    if tensor.storage.buffer is None:
+    storage = tensor.storage
+    if storage.buffer is None and (storage.capture is not None or not is_wrapper(tensor)):
         raise tensor.storage.no_data("compile")
     requires_grad = tensor.requires_grad_outside()
     kind = tensor._kind

@@ -76,6 +76,14 @@ class Recorder(Protocol):
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         """Records a call; gives the graph value of its result, a tuple for several results."""
 
+    def record_wrapped(
+        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+    ) -> tuple[Any, ...]:
+        """Notes a call that gives or writes wrappers; the graph value of each of its results.
+
+        What their parts come of was recorded when the class computed it.
+        """
+
     def read_grad(self, tensor: Tensor) -> Tensor | None:
         """The `.grad` of a tensor, read during the capture (CAP-4)."""
 

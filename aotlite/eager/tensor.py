@@ -104,9 +104,7 @@ class Tensor(Differentiable):
         self._accumulator = None
 
     @staticmethod
-    def _make_wrapper_subclass(
-        cls: type[Any], size: Any, strides: Any = None, **how: Any
-    ) -> Any:
+    def _make_wrapper_subclass(cls: type[Any], size: Any, strides: Any = None, **how: Any) -> Any:
         """An instance of a wrapper class, for its `__new__`: outer geometry, and no memory.
 
         `how`: dtype, device, requires_grad. Raises SubclassError (SUB-1).

@@ -1,8 +1,10 @@
 """Ops on wrappers: the class computes, the engine keeps histories, views and counts of writes.
 
-`run_wrapped(op, args, kinds)` asks the classes among the operands, the most derived first: those
-with a `__tensor_function__` whether the op is other ops for them, which have histories of their
-own; then, with grad mode off, what it gives. That is checked, and linked as a dense result is.
+`run_wrapped(op, args, kinds, recorder)` asks the classes among the operands, the most derived
+first: those with a `__tensor_function__` whether the op is other ops for them, which have histories
+of their own; then, with grad mode off, what it gives. That is checked, and linked as a dense result
+is. In a capture the op is noted for each wrapper that it gives or writes; what the class computes
+is recorded by itself (SUB-8).
 Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
 """
 
@@ -21,10 +23,11 @@ from aotlite.eager.autograd.history import (
     rewrite,
 )
 from aotlite.eager.op_functions import function_of
-from aotlite.eager.pure import check_result, link_result, link_results
+from aotlite.eager.pure import check_result, link_result, link_results, note_origin
+from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper, refuse_form
+from aotlite.eager.wrappers import inner_tensors, is_wrapper, leaves_of, refuse_form
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import TensorMeta
@@ -54,14 +57,33 @@ def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
     found.insert(place, cls)
 
 
-def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds) -> Any:
+def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     """The result of an op of whose operands some are wrappers."""
     for cls in kinds:
         if cls.__tensor_function__ is not None and not op.views:
             found = _made_of_others(op, args, kinds, cls)
             if found is not NotImplemented:
                 return found
-    return _HANDLERS[type(op)](op, args, kinds)
+    return _HANDLERS[type(op)](op, args, kinds, recorder)
+
+
+def _note(
+    op: Op, args: tuple[Any, ...], cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
+) -> None:
+    """Tells the capture of the results: their values are those of the op's."""
+    for out in outs:
+        captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
+        known = out.storage.capture is recorder and (not is_wrapper(out) or out.value is None)
+        if captures or not known:
+            what = "a tensor of another trace"
+            raise _wrong(op, cls, what, "one made by this op, in this capture")
+    if any(map(is_wrapper, outs)):
+        metas = tuple([out.meta for out in outs])
+        several = type(op) is MultiViewOp or len(outs) > 1
+        values = recorder.record_wrapped(op, args, outs, metas if several else metas[0])
+        for out, value in zip(outs, values, strict=True):
+            if is_wrapper(out):
+                out.value = value
 
 
 def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
@@ -111,22 +133,30 @@ def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
 
 
 # ------------------------------------------------------------------------------------ new results
-def _pure(op: PureOp | EffectOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
+def _pure(
+    op: PureOp | EffectOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> Any:
     key = op.key(args)
     meta = op.result_for(key)
     found, cls = _ask(op, args, kinds)
     if type(meta) is tuple:
         outs = _several(op, found, cls, meta, args)
+        if recorder is not None:
+            _note(op, args, cls, outs, recorder)
         if op.vjp is not None and STATE.grad_mode:
-            link_results(op, op.vjp, args, key, outs, tuple([out.meta for out in outs]))
+            node = link_results(op, op.vjp, args, key, outs, tuple([out.meta for out in outs]))
+            if node is not None:
+                note_origin(node, outs[0].value, recorder)
         return outs
     out = _new(op, found, cls, meta, args)
+    if recorder is not None:
+        _note(op, args, cls, (out,), recorder)
     if op.vjp is not None and STATE.grad_mode:
         link_result(op, op.vjp, args, key, out)
     return out
 
 
-def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
+def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     outlines = op.outlines(args)
     found, cls = _ask(op, args, kinds)
     single = type(outlines) is not tuple
@@ -134,6 +164,8 @@ def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
     if type(outs) is not tuple or len(outs) != (1 if single else len(outlines)):  # type: ignore[arg-type]
         raise _wrong(op, cls, found, "as many tensors as the op has results")
     outs = tuple([_new(op, out, cls, None, args) for out in outs])
+    if recorder is not None:
+        _note(op, args, cls, outs, recorder)
     if op.vjp is not None and STATE.grad_mode:
         metas = tuple([out.meta for out in outs])
         shown: Any = metas[0] if single else metas
@@ -141,9 +173,12 @@ def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds) -> Any:
     return outs[0] if single else outs
 
 
-def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
     found, cls = _ask(op, args, kinds)
-    return _new(op, found, cls, op.infer(args), args)
+    out = _new(op, found, cls, op.infer(args), args)
+    if recorder is not None:
+        _note(op, args, cls, (out,), recorder)
+    return out
 
 
 def _several(
@@ -202,7 +237,7 @@ def _wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
 
 
 # ------------------------------------------------------------------------------------------ views
-def _view(op: ViewOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+def _view(op: ViewOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
     source: Tensor = args[0]
     if op is HIDDEN_ALIAS:
         advice = "Versions count the writes of a wrapper as a whole: use detach()"
@@ -210,12 +245,18 @@ def _view(op: ViewOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
     meta, start = op.result(args)
     found, cls = _ask(op, args, kinds)
     out = _window(op, source, found, cls, meta, start)
+    if recorder is not None:
+        _note(op, args, cls, (out,), recorder)
     if not op.cuts_history:
         link_view(out, source, op, args[1:])
+        if out._node is not None:
+            note_origin(out._node, out.value, recorder)
     return out
 
 
-def _multi_view(op: MultiViewOp, args: tuple[Any, ...], kinds: Kinds) -> tuple[Tensor, ...]:
+def _multi_view(
+    op: MultiViewOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> tuple[Tensor, ...]:
     source: Tensor = args[0]
     parts = op.parts(args)
     found, cls = _ask(op, args, kinds)
@@ -224,9 +265,13 @@ def _multi_view(op: MultiViewOp, args: tuple[Any, ...], kinds: Kinds) -> tuple[T
     outs = []
     for (view, rest), each in zip(parts, found, strict=True):
         meta, start = view.result((source, *rest))
-        out = _window(op, source, each, cls, meta, start)
+        outs.append(_window(op, source, each, cls, meta, start))
+    if recorder is not None:
+        _note(op, args, cls, tuple(outs), recorder)
+    for (view, rest), out in zip(parts, outs, strict=True):
         link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
-        outs.append(out)
+        if out._node is not None:
+            out._node.origin = out.value
     return tuple(outs)
 
 
@@ -270,7 +315,9 @@ def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
         check_writable(op.name, target, others)
 
 
-def _inplace(op: InplaceOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+def _inplace(
+    op: InplaceOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> Tensor:
     target: Tensor = args[0]
     _check_write(op, args)
     node = plan_write(op, args) if STATE.grad_mode else None
@@ -292,7 +339,10 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
             )
     if parts:
         target.storage.version += 1
+    if parts and recorder is not None:
+        (target.value,) = recorder.record_wrapped(op, args, (target,), target.meta)
     if node is not None:
+        note_origin(node, target.value, recorder)
         node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
@@ -305,7 +355,9 @@ def _the_target(op: Op, found: Any, cls: type[Any], target: Tensor) -> Tensor:
     return target
 
 
-def _geometry(op: GeometryOp, args: tuple[Any, ...], kinds: Kinds) -> Tensor:
+def _geometry(
+    op: GeometryOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> Tensor:
     raise refuse_form(op.name, args[0], f"Take the view: {op.view.name}")
 
 

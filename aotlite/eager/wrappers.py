@@ -32,7 +32,7 @@ class WrapperStorage(Storage):
     __slots__ = ("kind",)
 
     def __init__(self, kind: type[Tensor]) -> None:
-        super().__init__(None, capture=None)
+        super().__init__(None, capture=STATE.recorder)
         self.kind = kind
 
     def no_data(self, what: str) -> Exception:

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Result
+from aotlite.ir.role import IntermediateBase, MutatedInput, Result
 from aotlite.stages.facts import Alias, Fixed, FunctionMeta, IsInput, Plain, Repeated
 from aotlite.stages.record import Record
 
@@ -67,5 +67,6 @@ def counts_of(meta: FunctionMeta) -> Counts:
 def _forward_returns(meta: FunctionMeta) -> Iterable[Result]:
     """META-20: new values of inputs, results with memory of their own, bases."""
     yield from [MutatedInput(i.role) for i in meta.inputs if i.writes_data and not i.in_graph]
-    yield from [Output(i) for i, output in enumerate(meta.outputs) if isinstance(output, Plain)]
+    plain = [i for i, output in enumerate(meta.outputs) if isinstance(output, Plain)]
+    yield from [meta.role_of(i) for i in plain]
     yield from [IntermediateBase(i) for i in range(len(meta.bases))]

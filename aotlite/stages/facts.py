@@ -18,18 +18,15 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
     Family,
-    Gradient,
     Hidden,
     IntermediateBase,
-    MutatedInput,
     Output,
+    Part,
     Primal,
     Result,
-    Saved,
 )
 from aotlite.stages.count_plan import CountPlan
 from aotlite.stages.record import Record
@@ -37,7 +34,7 @@ from aotlite.stages.record import Record
 if TYPE_CHECKING:
     from aotlite.stages.counts import Counts
 
-InputRole = Primal | Hidden
+InputRole = Primal | Hidden | Part
 SourceRole = InputRole | Family
 """Whose gradient is collected."""
 
@@ -112,6 +109,19 @@ class Captured(Record):
     """Fakes of inputs that should share a root, and were met too late for that."""
     reach: Mapping[InputRole, tuple[int, int]] = {}
     """Of inputs of which more is seen than they span: the first and last elements, from theirs."""
+    parts: tuple[Part, ...] = ()
+    """What the last results are the inner tensors of; the function's own come before (SUB-13)."""
+
+    def role_of(self, index: int) -> Output | Part:
+        """The role of result number `index`."""
+        own = len(self.results) - len(self.parts)
+        return Output(index) if index < own else self.parts[index - own]
+
+    def index_of(self, role: Output | Part) -> int:
+        """The number of the result with this role."""
+        if isinstance(role, Output):
+            return role.index
+        return len(self.results) - len(self.parts) + self.parts.index(role)
 
     @property
     def sources(self) -> tuple[CapturedInput | CapturedFamily, ...]:
@@ -365,6 +375,15 @@ class FunctionMeta(Record):
     families: tuple[FamilyMeta, ...] = ()
     count_plan: CountPlan | None = None
     """Where tensors were put onto other memory."""
+    parts: tuple[Part, ...] = ()
+    """What the last of `outputs` are the inner tensors of (SUB-13)."""
+    wrappers: Mapping[Any, Any] = {}
+    """How inputs, results and bases that are wrappers are made, by role: `Wrapping`s (SUB-3)."""
+
+    def role_of(self, index: int) -> Output | Part:
+        """The role of result number `index`."""
+        own = len(self.outputs) - len(self.parts)
+        return Output(index) if index < own else self.parts[index - own]
 
     def input_of(self, role: InputRole) -> InputMeta:
         """The record of the input with this role."""
@@ -443,58 +462,9 @@ class Joint(Record):
     """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
     layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
     """What each differentiable result is."""
+    wrappings: Mapping[Any, Any] = {}
+    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
     effects: tuple[Any, ...] = ()
     """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
     after: Any = None
     """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
-
-
-# ----------------------------------------------------------------------------- 8 partition
-@attrs.frozen(eq=False, repr=False)
-class SavedValue(Record):
-    """A value kept for the backward (SAV-1)."""
-
-    name: str
-    meta: TensorMeta
-    owner: InputRole | Output | MutatedInput | IntermediateBase | None
-    """The caller's tensor whose memory this is a window of; None for memory nobody else sees."""
-    reason: str
-    lent: bool = False
-    """The owner may write that memory before the backward: it is copied before (PART-37)."""
-
-
-@attrs.frozen(eq=False, repr=False)
-class Partition(Record):
-    """A joint graph cut in two. The forward's last outputs are the saved values, in order."""
-
-    forward: Graph
-    backward: Graph | None
-    saved: tuple[SavedValue, ...]
-
-    @property
-    def gradients(self) -> tuple[Any, ...]:
-        """The inputs that the backward's outputs are the gradients of, in order."""
-        if self.backward is None:
-            return ()
-        return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
-
-    @property
-    def lent(self) -> tuple[tuple[int, Any], ...]:
-        """Numbers of the saved values that are lent, each with its owner (PART-37)."""
-        return tuple([(i, value.owner) for i, value in enumerate(self.saved) if value.lent])
-
-    @property
-    def donated(self) -> tuple[Saved, ...]:
-        """Saved values that a backward which retains nothing may overwrite (SAV-4).
-
-        Each is memory that nobody else has: no input, no result, and no other saved value.
-        """
-        values = self.forward.outputs_with(Saved)
-        roots = [storage_root(value) for _, value in values]
-        return tuple(
-            [
-                role
-                for (role, _), root, saved in zip(values, roots, self.saved, strict=True)
-                if saved.owner is None and root.op == "call" and roots.count(root) == 1
-            ]
-        )

@@ -167,3 +167,8 @@ def _leaf(value: Any) -> Any:
 def frozen_value(value: Any) -> Any:
     """The image of one value, Modules by their class."""
     return Freezer(deep=False).image(value)
+
+
+def deep_image(value: Any) -> Any:
+    """The image of one value, Modules by the form of their attributes."""
+    return Freezer(deep=True).image(value)

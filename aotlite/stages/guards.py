@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.role import Hidden, Primal
+from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.frozen import Freezer
 from aotlite.stages.places import Place
 
@@ -31,7 +31,7 @@ class SamePlace:
     """The tensor at `place` is the same object as an input of this role."""
 
     place: Place
-    role: Primal | Hidden
+    role: Primal | Hidden | Part
 
 
 @attrs.frozen(eq=False)
@@ -53,7 +53,7 @@ class NoGradient:
 class Unwatched:
     """The input of this role has no hooks, and does not retain its gradient (TEN-41)."""
 
-    role: Primal | Hidden
+    role: Primal | Hidden | Part
 
 
 @attrs.frozen(eq=False)

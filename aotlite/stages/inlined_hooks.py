@@ -23,7 +23,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.ops.create import RESTRIDE
 from aotlite.ir.role import Role, Saved
-from aotlite.stages.facts import Partition, SavedValue
+from aotlite.stages.partition_facts import Partition, SavedValue
 
 Hooks = tuple[Callable[..., Any], Callable[..., Any]]
 _NUMBERS = (int, float, complex, bool, str, type(None))

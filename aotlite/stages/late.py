@@ -187,11 +187,12 @@ class _Settling:
             if base.node is not None:
                 self.owners.setdefault(base.node, IntermediateBase(index))
         for index, output in enumerate(self.meta.outputs):
-            value = values.get(Output(index))
+            role = self.meta.role_of(index)
+            value = values.get(role)
             if isinstance(output, Plain) and type(value) is Node:
                 sight = self.sights[value.args[0]]  # the final read is a detach of the result
                 is_whole = sight.object is sight.root
-                (self.owners if is_whole else self.parts).setdefault(sight.root, Output(index))  # type: ignore[arg-type]
+                (self.owners if is_whole else self.parts).setdefault(sight.root, role)  # type: ignore[arg-type]
 
     def run(self) -> Settled:
         offset = len(self.graph.placeholders)

@@ -17,14 +17,14 @@ from aotlite.ir.role import (
     OF_BACKWARD,
     RNG_INPUTS,
     Current,
-    Hidden,
     IntermediateBase,
     MutatedInput,
     Output,
-    Primal,
+    Part,
     Role,
     Saved,
     SyntheticBase,
+    is_given,
 )
 
 
@@ -131,7 +131,7 @@ def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
     held = {i for role, i in inputs.items() if type(role) not in others}
     written = {i for role, i in inputs.items() if type(role) is SyntheticBase}
     for role, i in joint.results:
-        if isinstance(role, (Output, IntermediateBase)):
+        if isinstance(role, (Output, IntermediateBase, Part)):
             held.add(joint.roots[i])
         elif isinstance(role, MutatedInput) and role.of in inputs:
             written.add(inputs[role.of])
@@ -148,10 +148,7 @@ def _lendable(joint: Numbered) -> set[int]:
         i
         for i in held - written - taken
         if nodes[i].op == "call"
-        or (
-            isinstance(nodes[i].role, (Primal, Hidden))
-            and nodes[i].role not in joint.graph.exported
-        )
+        or (is_given(nodes[i].role) and nodes[i].role not in joint.graph.exported)
     }
 
 

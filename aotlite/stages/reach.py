@@ -11,9 +11,10 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.graph import Node
-from aotlite.ir.memory import is_within
+from aotlite.ir.memory import is_within, storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.views import AS_STRIDED
@@ -44,6 +45,34 @@ def check_in_storage(op: Op, meta: TensorMeta, offset: int, have: int) -> None:
             f"{offset} needs {needed} bytes, expected an offset of at least 0 and at most the "
             f"storage's {have} bytes"
         )
+
+
+def check_window(recorder: Any, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
+    """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
+    root = storage_root(tensor.value)
+    held: TensorMeta = root.meta  # type: ignore[assignment]
+    recorder.changes.check_old(root, op.name)
+    if held.dtype is not meta.dtype:
+        raise recorder.refuse(
+            f"{op.name} on a view of {held.dtype} as {meta.dtype}",
+            "take the window of the tensor before it is seen in another dtype",
+        )
+    real = recorder.real_at(root)
+    first = 0 if real is None else real.offset
+    offset = tensor.offset + start
+    size = held.dtype.itemsize
+    have = held.span * size if real is None else real.storage.buffer.nbytes
+    check_in_storage(op, meta, offset, have)
+    if meta.numel and not is_within(meta, offset - first, held):
+        given = next((i for i in recorder.inputs if i.placeholder is root), None)
+        if not may_reach(given, meta, offset):
+            raise recorder.refuse(
+                f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches "
+                f"outside the elements of the input {held}",
+                "pass the tensor that spans the whole storage as the argument",
+            )
+        recorder.offset_read.add(given.role)  # type: ignore[union-attr]
+        recorder.reach.note(given, meta, offset - first)
 
 
 def may_reach(given: CapturedInput | None, meta: TensorMeta, offset: int) -> bool:

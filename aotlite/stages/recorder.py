@@ -17,20 +17,21 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE, recording
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
 from aotlite.ir.location import Location
-from aotlite.ir.memory import is_within, storage_root
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, GeometryOp, Op
 from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.role import Hidden, Primal
+from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.changes import Changes
-from aotlite.stages.facts import CapturedInput
+from aotlite.stages.facts import CapturedInput, InputRole
 from aotlite.stages.families import Families, copy_autograd, ways
-from aotlite.stages.frozen import Freezer, frozen_value
+from aotlite.stages.frozen import deep_image, frozen_value
 from aotlite.stages.guards import (
     Guard,
     HiddenPlace,
@@ -42,17 +43,14 @@ from aotlite.stages.guards import (
 )
 from aotlite.stages.histories import passes_outside
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
-from aotlite.stages.reach import Reach, check_in_storage, may_reach
+from aotlite.stages.reach import Reach, check_window
 from aotlite.stages.source_place import describe, user_location
 from aotlite.stages.streams import Streams
+from aotlite.stages.wrapped_values import WrapperValues
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
 """Between an op's method and `user_location`: dispatch, its handler, record, _add."""
-
-
-def _image(place: Place, leaves: list[Any]) -> Any:
-    return Freezer(deep=True).image(place.resolve(leaves))
 
 
 class CaptureRecorder:
@@ -67,7 +65,7 @@ class CaptureRecorder:
         self.changes = Changes(self)
         """What the function does to inputs besides ops."""
         self.streams = Streams(self)
-        self.offset_read: set[Primal | Hidden] = set()
+        self.offset_read: set[InputRole] = set()
         self.phase = Phase.FORWARD
         self.origin: Node | None = None
         self.sequence = 0
@@ -91,12 +89,13 @@ class CaptureRecorder:
         self._alive: list[Any] = []
         self.families = Families()
         self.reach = Reach()
+        self.wrapped = WrapperValues(self)
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         for i, value in enumerate(args):
             if isinstance(value, Tensor):
-                if value.storage.capture is not self:
+                if value.storage.capture is not self or value.value is None:
                     args = (*args[:i], self.here(value), *args[i + 1 :])
             elif type(value) is tuple and value and isinstance(value[0], Tensor):
                 args = (*args[:i], self.admit(value), *args[i + 1 :])
@@ -104,12 +103,12 @@ class CaptureRecorder:
 
     def here(self, tensor: Tensor) -> Tensor:
         if tensor.storage.capture is self:
-            return tensor
+            return tensor if tensor.value is not None else self.wrapped.adopted(tensor)
         fake = self._fakes.get(id(tensor))
         if fake is None:
             return self._lift(tensor)
         given = self._inputs[id(fake)]
-        if isinstance(given.role, Primal) and id(tensor) not in self._reached:
+        if isinstance(given.role, (Primal, Part)) and id(tensor) not in self._reached:
             self._reach(tensor, given.role)
             if fake.meta is not given.entry_meta or fake.offset != given.entry_offset:
                 raise self.refuse(
@@ -118,7 +117,7 @@ class CaptureRecorder:
                 )
         return fake
 
-    def _reach(self, tensor: Tensor, role: Primal) -> None:
+    def _reach(self, tensor: Tensor, role: Primal | Part) -> None:
         """Notes that the function reached an argument by another way than as an argument."""
         self._reached.add(id(tensor))
         places = self._index.all_of(tensor)
@@ -129,24 +128,21 @@ class CaptureRecorder:
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         if type(op) is GeometryOp or op is AS_STRIDED:
             self._check_geometry(op, args, meta)
-        values = tuple(
-            [
-                value.value
-                if isinstance(value, Tensor)
-                else (_listed(value) if type(value) is tuple else value)
-                for value in args
-            ]
-        )
-        node = self._add(op, values, meta)
+        node = self._add(op, _values(args), meta)
         if type(meta) is TensorMeta:
             return node
         return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
+
+    def record_wrapped(
+        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+    ) -> tuple[Any, ...]:
+        return self.wrapped.record(op, _values(args), outs, meta)
 
     def _check_geometry(self, op: Op, args: tuple[Any, ...], meta: Any) -> None:
         if type(op) is GeometryOp:
             self.check_is_argument(args[0], op.name)
         if op in (AS_STRIDED, AS_STRIDED_):
-            self._check_window(op, args[0], meta, AS_STRIDED.start(args))
+            check_window(self, op, args[0], meta, AS_STRIDED.start(args))
 
     def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
         origin, mode, phase = self.origin, bool(STATE.grad_mode), self.phase
@@ -172,33 +168,6 @@ class CaptureRecorder:
             raise self.refuse(
                 f"{name} on a tensor that is not an argument", "pass the tensor as an argument"
             )
-
-    def _check_window(self, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
-        """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
-        root = storage_root(tensor.value)
-        held: TensorMeta = root.meta  # type: ignore[assignment]
-        self.changes.check_old(root, op.name)
-        if held.dtype is not meta.dtype:
-            raise self.refuse(
-                f"{op.name} on a view of {held.dtype} as {meta.dtype}",
-                "take the window of the tensor before it is seen in another dtype",
-            )
-        real = self._real_by_node.get(root)
-        first = 0 if real is None else real.offset
-        offset = tensor.offset + start
-        size = held.dtype.itemsize
-        have = held.span * size if real is None else real.storage.buffer.nbytes
-        check_in_storage(op, meta, offset, have)
-        if meta.numel and not is_within(meta, offset - first, held):
-            given = next((i for i in self.inputs if i.placeholder is root), None)
-            if not may_reach(given, meta, offset):
-                raise self.refuse(
-                    f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches "
-                    f"outside the elements of the input {held}",
-                    "pass the tensor that spans the whole storage as the argument",
-                )
-            self.offset_read.add(given.role)  # type: ignore[union-attr]
-            self.reach.note(given, meta, offset - first)  # type: ignore[arg-type]
 
     def count_tape_node(self) -> None:
         self.sequence += 1
@@ -252,20 +221,33 @@ class CaptureRecorder:
             "pass the tensor as an argument, or hold it in a Module",
         )
 
-    def _fake_input(self, tensor: Tensor, role: Primal | Hidden, place: str) -> Tensor:
+    def input_for(self, tensor: Tensor, role: Part, place: str) -> CapturedInput:
+        """The input that a part of a wrapper is: perhaps the same as another's, or an argument."""
+        fake = self._fakes.get(id(tensor))
+        return self._inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
+
+    def _fake_input(self, tensor: Tensor, role: InputRole, place: str) -> Tensor:
         storage = self._storages.get(id(tensor.storage))
+        wraps = is_wrapper(tensor)
         if storage is None:
-            storage = Storage(None, writable=tensor.storage.writable, capture=self)
+            writable = tensor.storage.writable
+            make = self.wrapped.storage
+            storage = make(tensor) if wraps else Storage(None, writable=writable, capture=self)
             counts = type(tensor.storage.version) is int
             storage.version = 0 if counts else NO_COUNT
             self._storages[id(tensor.storage)] = storage
         requires_grad = tensor.requires_grad_outside()
         is_leaf = tensor._leaf and tensor._node is None
-        fake = Tensor(storage, tensor.meta, tensor.offset)
-        copy_autograd(tensor, fake, requires_grad=requires_grad)
         node = Node("placeholder", role, meta=tensor.meta, role=role)
-        fake.value = node
         self.placeholders.append(node)
+        if wraps:
+            fake = self.wrapped.fake(tensor, role, place)
+            fake.storage = storage
+            self.wrapped.nodes[node] = fake
+        else:
+            fake = Tensor(storage, tensor.meta, tensor.offset)
+        copy_autograd(tensor, fake, requires_grad=requires_grad)
+        fake.value = node
         entry = None if is_stale(tensor) else edge_of(fake)
         family = self.families.join(tensor, fake, role)
         if family is not None and entry is not None and not fake._leaf:
@@ -281,7 +263,7 @@ class CaptureRecorder:
             requires_grad,
             place,
             storage,
-            id(tensor.storage.buffer),
+            id(tensor.storage if wraps else tensor.storage.buffer),
             family=family,
             entry_chain=fake._chain,
         )
@@ -302,7 +284,8 @@ class CaptureRecorder:
         reals = self._real_by_node.get(one), self._real_by_node.get(other)
         if one is other or None in reals:
             return one is other
-        return reals[0].storage.buffer is reals[1].storage.buffer  # type: ignore[union-attr]
+        first, second = reals[0].storage, reals[1].storage  # type: ignore[union-attr]
+        return first is second or (first.buffer is second.buffer and first.buffer is not None)
 
     def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """The fakes of inputs that were met too late to share their family's root."""
@@ -401,7 +384,7 @@ class CaptureRecorder:
         """Looks at what the function can reach, before it runs."""
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
         places = [Place(i, self.function) for i in observed] + self._index.roots()
-        self._before = [(place, _image(place, self.leaves)) for place in places]
+        self._before = [(place, deep_image(place.resolve(self.leaves))) for place in places]
         self.families.look_at(self._index.tensors())
 
     def _guard_surroundings(self) -> None:
@@ -412,7 +395,7 @@ class CaptureRecorder:
         """
         kept = []
         for place, before in self._before:
-            if _image(place, self.leaves) == before:
+            if deep_image(place.resolve(self.leaves)) == before:
                 kept.append(place)
             elif isinstance(place.resolve(self.leaves), Observed):
                 raise self.refuse(
@@ -441,15 +424,19 @@ class CaptureRecorder:
         if real is None:
             return tensor._grad
         given = self._inputs[id(fake)]
-        if isinstance(given.role, Primal):
-            place = Place(given.role.index, self.function).then("grad", None)
-        else:
-            place = self._hidden[given.role.index].then("grad", None)
+        place = self._place_at(given.role).then("grad", None)
         if real._grad is None:
             self.guards.append(NoGradient(place))
             return None
         self._learn(real._grad, place)
         return real._grad
+
+    def _place_at(self, role: InputRole) -> Place:
+        """Where an input lies."""
+        if isinstance(role, Part):
+            return self._place_at(role.of).then("attr", role.attr)  # type: ignore[arg-type]
+        is_argument = isinstance(role, Primal)
+        return Place(role.index, self.function) if is_argument else self._hidden[role.index]
 
     def created(self, thing: Any) -> None:
         """A Module or optimizer made during the capture may be written."""
@@ -484,12 +471,25 @@ class CaptureRecorder:
         for table in (self._fakes, self._reals, self._inputs, self._storages, self._places):
             table.clear()
         self._created.clear()
+        self.wrapped.close()
         self._before.clear()
         self._real_by_node.clear()
         self._alive.clear()
         self._index = PlaceIndex(None, [])
         self.families = Families()
         self.nodes, self.placeholders, self.guards = [], [], []
+
+
+def _values(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The graph values of the tensors among the arguments."""
+    return tuple(
+        [
+            value.value
+            if isinstance(value, Tensor)
+            else (_listed(value) if type(value) is tuple else value)
+            for value in args
+        ]
+    )
 
 
 def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:

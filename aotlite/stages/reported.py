@@ -20,7 +20,7 @@ from aotlite.ir.op import PureOp
 from aotlite.ir.ops.create import RESTRIDE
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Saved
-from aotlite.stages.facts import Partition
+from aotlite.stages.partition_facts import Partition
 
 Strides = tuple[int, ...]
 

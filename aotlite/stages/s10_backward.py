@@ -8,34 +8,36 @@ Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from aotlite.backends.protocol import Run
-from aotlite.backends.values import Value, travels_as_array
+from aotlite.backends.values import Value
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.state import STATE, Watch
 from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, NextBackwardOffset, NextBackwardSeed, Role, Tangent
+from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.late_effects import LateEffect, missing
+from aotlite.stages.s10_backward_writer import BackwardWriter, Step
 from aotlite.stages.s10_double import forbid_second_order
-from aotlite.stages.s10_draws import DrawWriter
-from aotlite.stages.s10_late import LateWriter, Shown, refuse_history
+from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
-from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.s10_wrappers import coerced
 from aotlite.stages.streams import After
+from aotlite.stages.wrappings import Wrapping, whole_of
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""
@@ -80,6 +82,8 @@ class BackwardPlan:
     """What happens in the backward (TOK-4)."""
     after: After | None = None
     """Where the backward leaves the generator (RNG-5)."""
+    wrappings: Mapping[Any, Wrapping] = {}
+    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -196,6 +200,8 @@ class CompiledBackward(TapeNode):
         if self.saved is None:
             return self._unpacked(grads, wanted)
         variants = self.plan.variants
+        if STATE.wrappers:
+            grads = self._dense(grads)
         absent = NOTHING_ABSENT
         for grad in grads:
             if grad is None:
@@ -213,6 +219,16 @@ class CompiledBackward(TapeNode):
             return step(self, grads)
         with self._lock:
             return step(self, grads)
+
+    def _dense(self, grads: list[Any]) -> list[Any]:
+        """TAN-5: the gradients, without wrappers where none are expected."""
+        plan = self.plan
+        return [
+            coerced(grad, role, None)
+            if grad is not None and is_wrapper(grad) and Tangent(role) not in plan.wrappings
+            else grad
+            for grad, (role, _) in zip(grads, plan.tangents, strict=True)
+        ]
 
     def keep(self, storage: Storage) -> None:
         """PART-37: copies the saved values in this memory, which is about to change."""
@@ -268,8 +284,6 @@ class CompiledBackward(TapeNode):
         self.links = self.lenders = ()
 
 
-Step = Callable[[CompiledBackward, list[Any]], list[Any]]
-"""The backward of a node: from the gradients of its results to those of its inputs."""
 
 
 class Variants:
@@ -303,7 +317,7 @@ class Variants:
                     graph = self.graph
                     if absent or self.arrivals:
                         graph = without_tangents(graph, absent, self.arrivals, self.effects)
-                    writer = _Writer(plan, absent, graph, self._lower(graph))
+                    writer = BackwardWriter(plan, absent, graph, self._lower(graph))
                     step, source = writer.function()
                     with UNFORKED:
                         self.sources.append(source)
@@ -312,114 +326,6 @@ class Variants:
             if not absent:
                 self.whole = step
         return step
-
-
-class _Writer:
-    """Writes the backward of a call as straight-line Python."""
-
-    def __init__(self, plan: BackwardPlan, absent: Absent, graph: Graph, run: Any) -> None:
-        self.plan = plan
-        self.absent = absent
-        self.graph = graph
-        self.source = Source()
-        self.source.scope["run"] = run
-        self.run = run
-        self.late = LateWriter(plan.memory, absent, graph, self.source, is_compact=plan.is_compact)
-        self.draws = DrawWriter.of_backward(self.source, graph, plan.after, absent)
-
-    def function(self) -> tuple[Step, str]:
-        self._check()
-        self._call(self._values())
-        self._gradients()
-        absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
-        number = f"{self.plan.number} backward{absent}"
-        return self.source.function(self.graph.name, number, "node, grads")
-
-    def _check(self) -> None:
-        """SAV-2: what was saved is as it was."""
-        plan, source = self.plan, self.source
-        absent = source.constant(self.absent, "A", "the results whose gradients are absent")
-        if any(role not in self.absent for role in plan.errors):
-            source.add(f"node.check({absent})")
-            return
-        wanted = [i for i, each in enumerate(plan.links) if plan.is_read(each, self.absent)]
-        if len(wanted) > MANY:
-            source.add("for s, n in node.links:", "    if s.version != n:")
-            source.add(f"        node.check({absent})")
-        elif wanted:
-            names = [f"(s{i}, n{i})" for i in range(len(plan.links))]
-            source.add(f"{listed(names)} = node.links")
-            tests = " or ".join([f"s{i}.version != n{i}" for i in wanted])
-            source.add(f"if {tests}:", f"    node.check({absent})")
-
-    def _values(self) -> str:
-        """The saved values and the tangents, in the layout that the backward was recorded for."""
-        plan, source = self.plan, self.source
-        source.use(laid_out)
-        names = [f"g{i}" for i in range(len(plan.tangents))]
-        source.add(f"{listed(names)} = grads")
-        values = []
-        for name, (role, meta) in zip(names, plan.tangents, strict=True):
-            if role not in self.absent:
-                expected = source.constant(meta, "M", str(meta))
-                source.add(f"if {name}.meta is not {expected}:")
-                source.add(f"    {name} = laid_out({name}, {expected})")
-                is_array = plan.is_compact and travels_as_array(meta)
-                window = f"({name}.storage.buffer, {name}.offset)"
-                if is_array:
-                    source.add(f"x = {name}._array")
-                    source.add(f"x{name} = {name}.array if x is None else x")
-                values.append(f"x{name}" if is_array else window)
-        values += self.late.values()
-        self.draws.begin()
-        values += self.draws.inputs(is_compact=plan.is_compact)
-        return f"[{', '.join(['*node.saved', *values])}]"
-
-    def _call(self, values: str) -> None:
-        if self.plan.is_compact:
-            given = values if self.run.reads_all else f"run.read_of({values})"
-            self.source.enter(f"found = enter(run.compact, {given})", *self.draws.on_error())
-        else:
-            self.draws.call(f"found = run({values})")
-        if self.draws.consumed is None:
-            self.draws.end(self._found(NextBackwardSeed()), self._found(NextBackwardOffset()))
-
-    def _found(self, role: Role) -> str:
-        return f"found[{self.graph.output_roles.index(role)}]"
-
-    def _gradients(self) -> None:
-        """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
-        plan, source = self.plan, self.source
-        reached = plan.reached(self.absent)
-        # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
-        metas: list[Any] = [
-            None if value is None or role.of not in reached else value.meta
-            for role, value in self.graph.outputs_with(Gradient)
-        ]
-        if plan.memory:
-            self.late.put_back(len(metas))
-        if len(self.graph.outputs) > len(metas):
-            source.add(f"found = found[:{len(metas)}]")
-        if plan.shares_memory or len(metas) > MANY:
-            source.use(tensors_over)
-            source.add(f"return tensors_over(found, {source.constant(metas, 'V', 'metas')})")
-            return
-        source.use(tensor_over)
-        names = [f"w{i}" for i in range(len(metas))]
-        source.add(f"{listed(names)} = found")
-        made = [
-            "None"
-            if meta is None
-            else f"tensor_over({name}[0], {source.constant(meta, 'M', str(meta))}, {name}[1])"
-            for name, meta in zip(names, metas, strict=True)
-        ]
-        source.add(f"return [{', '.join(made)}]")
-
-
-def laid_out(grad: Tensor, meta: TensorMeta) -> Tensor:
-    """TAN-3: the gradient in the layout that the backward was recorded for."""
-    out: Tensor = grad.detach().restride(meta.stride)
-    return out
 
 
 def plan_backward(
@@ -448,6 +354,7 @@ def plan_backward(
         "lent": lent,
         "effects": both.effects,
         "after": both.after,
+        "wrappings": both.wrappings,
     }
     if graph is None:
         dead = tuple(both.layouts.items())
@@ -456,23 +363,32 @@ def plan_backward(
             if dead
             else None
         )
-    tangents = tuple(
-        (node.role.of, node.meta) for node in graph.placeholders if isinstance(node.role, Tangent)
-    )
+    expected: dict[Any, Any] = {}
+    for node in graph.placeholders:
+        if isinstance(node.role, Tangent):
+            of = whole_of(node.role.of)
+            wrapping = both.wrappings.get(Tangent(of))
+            expected[of] = node.meta if wrapping is None else wrapping.meta
+    tangents = tuple(expected.items())
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
     whole: dict[Any, Any] = {n.role: n.meta for n in both.graph.placeholders}
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
-    gradients = tuple(
-        (role.of, metas.get(role.of) if value is None else value.meta)
-        for role, value in graph.outputs_with(Gradient)
-    )
+    wholes: dict[Any, Any] = {}
+    for role, value in graph.outputs_with(Gradient):
+        of = whole_of(role.of)
+        wrapping = both.wrappings.get(Gradient(of))
+        if wrapping is None:
+            wholes[of] = metas.get(of) if value is None else value.meta
+        else:
+            wholes[of] = wrapping.meta
+    gradients = tuple(wholes.items())
     values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
     roots = [storage_root(value) for value in values]
     shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
     facts |= {"shares_memory": shares, "only_leaves": only_leaves}
     variants = Variants(graph, lower, both.arrivals, both.effects)
-    return BackwardPlan(variants, tangents, gradients, **facts)  # type: ignore[arg-type]
+    return BackwardPlan(variants, tangents, gradients, **facts)

@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.eager.memory import grow_to, take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.role import Hidden, IntermediateBase, Output, Primal
+from aotlite.ir.role import IntermediateBase, is_given
 from aotlite.stages.facts import (
     Alias,
     AliasOfBase,
@@ -115,7 +115,7 @@ class ChangeWriter:
             case AliasOfBase(base):
                 return self.values[IntermediateBase(base)]
             case AliasOfOutput(index):
-                return self.values[Output(index)]
+                return self.values[self.meta.role_of(index)]
 
     # --- counts of writes
     def _counts(self) -> None:
@@ -127,10 +127,10 @@ class ChangeWriter:
         for number, owner in enumerate(plan.owners):
             self.source.add(f"c{number} = {self._storage(owner)}")
             before = plan.totals[number]
-            is_given = isinstance(owner, (Primal, Hidden))
-            if before and is_given:  # new memory is not counted yet
+            given = is_given(owner)
+            if before and given:  # new memory is not counted yet
                 self.source.add(f"c{number}.version -= {before}")
-            if type(before) is not int and not is_given:  # made in inference mode (TEN-22)
+            if type(before) is not int and not given:  # made in inference mode (TEN-22)
                 self.source.add(f"c{number}.version = {self.count(before)}")
         for step in plan.steps:
             old, new = f"c{step.old}", f"c{step.new}"
@@ -150,17 +150,24 @@ class ChangeWriter:
     def set_versions(self) -> None:
         """New storages count the writes that they went through in the function (TEN-10)."""
         made: list[tuple[Any, int]] = [
-            (Output(i), o.version) for i, o in enumerate(self.meta.outputs) if isinstance(o, Plain)
+            (self.meta.role_of(i), o.version)
+            for i, o in enumerate(self.meta.outputs)
+            if isinstance(o, Plain)
         ]
         made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
         for role, version in made:
-            name = self.values[role]
-            if type(version) is not int:  # made in inference mode (TEN-22)
-                self.source.add(f"{name}.storage.version = {self.count(version)}")
-                self.source.add(f"{name}.facts = None")
-            elif version and self.storage(role) is None:
-                self.source.add(f"{name}.storage.version = {version}")
+            if role not in self.meta.wrappers:  # which are not there yet
+                self.set_version(role, version)
         keep_in_place(self.source, self.meta, self.values)
+
+    def set_version(self, role: Any, version: int) -> None:
+        """The writes that one new storage went through."""
+        name = self.values[role]
+        if type(version) is not int:  # made in inference mode (TEN-22)
+            self.source.add(f"{name}.storage.version = {self.count(version)}")
+            self.source.add(f"{name}.facts = None")
+        elif version and self.storage(role) is None:
+            self.source.add(f"{name}.storage.version = {version}")
 
     def count(self, version: int) -> str:
         """A number of writes, or the object that says that they are not counted."""
@@ -192,7 +199,7 @@ def keep_in_place(source: Source, meta: FunctionMeta, values: dict[Any, str]) ->
     """TEN-5: memory of which a hidden alias was taken may not move."""
     names = [name_of(each.role) for each in meta.inputs if each.shares_outside]
     names += [
-        values[Output(index)]
+        values[meta.role_of(index)]
         for index, output in enumerate(meta.outputs)
         if isinstance(output, Plain) and output.shares_outside
     ]

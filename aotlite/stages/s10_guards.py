@@ -22,8 +22,8 @@ from aotlite.eager.sharing import foreign_overlaps
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
-from aotlite.ir.role import Hidden, Primal
-from aotlite.stages.facts import FunctionMeta
+from aotlite.ir.role import Hidden, Part, Primal, part_suffix
+from aotlite.stages.facts import FunctionMeta, InputRole
 from aotlite.stages.forms import Forms
 from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import (
@@ -38,8 +38,8 @@ from aotlite.stages.places import NOTHING, Place, attributes_of, take
 from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
 from aotlite.stages.s10_sharing import kin_checks, sharing_check
 from aotlite.stages.s10_source import Source, listed
-
-InputRole = Primal | Hidden
+from aotlite.stages.s10_wrappers import depth, spec_test
+from aotlite.stages.wrappings import Wrapping
 
 MISS = object()
 """What a run-time function returns for a call that its entry is not valid for."""
@@ -59,6 +59,10 @@ class World:
     arguments: dict[InputRole, Tensor]
     """The distinct tensor arguments by the role of their first place."""
     hidden: tuple[Tensor, ...]
+    parts: dict[InputRole, Tensor]
+    """The distinct parts of those that are wrappers."""
+    wrappers: dict[InputRole, Wrapping]
+    """How each wrapper is made, those that are parts included."""
     guards: tuple[Any, ...]
     fixed_offsets: frozenset[InputRole]
     fixed_sizes: dict[InputRole, int]
@@ -74,11 +78,14 @@ class World:
 
     def tensors(self) -> dict[InputRole, Tensor]:
         """All inputs by role."""
-        return {**self.arguments, **{Hidden(i): t for i, t in enumerate(self.hidden)}}
+        hidden: dict[InputRole, Tensor] = {Hidden(i): t for i, t in enumerate(self.hidden)}
+        return {**self.arguments, **hidden, **self.parts}
 
 
 def name_of(role: InputRole) -> str:
     """The variable of an input in a run-time function."""
+    if isinstance(role, Part):
+        return f"{name_of(role.of)}{part_suffix(role.attr)}"  # type: ignore[arg-type]
     return f"a{role.index}" if isinstance(role, Primal) else f"h{role.index}"
 
 
@@ -181,6 +188,8 @@ class _Guards:
                 what = f"a {type(leaf).__name__}"
                 self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
         hidden = {f"h{i}": tensor for i, tensor in enumerate(self.world.hidden)}
+        if self.world.wrappers:
+            hidden |= {name_of(role): part for role, part in self.world.parts.items()}
         if marks and len(tensors) + len(hidden) > 3:
             for name, tensor in list(tensors.items())[:1] if hidden else ():
                 self._meta(name, tensor)  # most calls that need another entry are told by this
@@ -202,6 +211,31 @@ class _Guards:
                 name, place = f"h{guard.index}", str(guard.place)
                 self._places[name] = place
                 self._statement(f"{name} = {self._at(guard.place)}", place)
+        self._unwrap()
+
+    def _unwrap(self) -> None:
+        """The parts of wrappers, of which class, names and spec are as they were (SUB-21)."""
+        shared = []
+        wrappers = sorted(self.world.wrappers.items(), key=lambda each: depth(each[0]))
+        for role, wrapping in wrappers:
+            name, kind = name_of(role), wrapping.kind
+            place = self._places.get(name, f"argument {name[1:]}")
+            expected = self.source.constant(kind, "T", kind.__name__)
+            self.check(f"type({name}) is {expected}", place, f"type({name})", f"a {kind.__name__}")
+            self._statement(f"{name}_n, {name}_s = {name}.__tensor_flatten__()", place)
+            attrs = [attr for attr, _, _ in wrapping.parts]
+            what = f"the names of the parts of {place}"
+            self.check(f"[*{name}_n] == {attrs}", what, f"{name}_n", str(attrs))
+            test = spec_test(self.source, f"{name}_s", wrapping.spec)
+            self.check(test, f"the spec of {place}", f"{name}_s", repr(wrapping.spec)[:80])
+            for attr, of, _ in wrapping.parts:
+                if of == Part(role, attr):
+                    self._places[name_of(of)] = f"{place}.{attr}"
+                    self._statement(f"{name_of(of)} = {name}.{attr}", f"{place}.{attr}")
+                else:
+                    shared.append((f"{name}.{attr} is {name_of(of)}", f"{place}.{attr}", of))
+        for test, place, of in shared:
+            self.check(test, place, None, f"the object that is {of}")
 
     def _meta(self, name: str, tensor: Tensor) -> None:
         expected = self.source.constant(tensor.meta, "M", str(tensor.meta))

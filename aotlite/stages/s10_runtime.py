@@ -26,7 +26,6 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
     RNG_OUTPUTS,
     Family,
-    IntermediateBase,
     MutatedInput,
     NextOffset,
     NextSeed,
@@ -37,37 +36,19 @@ from aotlite.ir.role import (
 )
 from aotlite.stages.facts import (
     Alias,
-    AliasOfBase,
-    AliasOfInput,
-    AliasOfOutput,
-    ArgumentLeaf,
-    Fixed,
     FunctionMeta,
     InputMeta,
     InputRole,
-    IsInput,
     Plain,
-    Repeated,
-    ViewFacts,
 )
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
-from aotlite.stages.s10_changes import ChangeWriter, hide
+from aotlite.stages.s10_changes import ChangeWriter
 from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_effects import (
-    QuickView,
     arrays_of,
-    as_leaf,
     change_geometry_of,
-    detached_view,
-    is_detached,
-    is_simple,
-    linked_view,
-    plain_view,
     read_only,
-    rebuilt,
-    rebuilt_after,
     take_history,
-    with_own_history,
     write_seen,
     write_window,
 )
@@ -76,7 +57,8 @@ from aotlite.stages.s10_inputs import InputTexts, copy_line
 from aotlite.stages.s10_late import keep_forms, keep_memory
 from aotlite.stages.s10_links import write_links, write_loans
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
-from aotlite.stages.s10_source import MANY, Source, chain_words, listed
+from aotlite.stages.s10_results import ResultWriter
+from aotlite.stages.s10_source import MANY, Source, listed
 from aotlite.stages.synthetic import BaseInput
 
 _STARRED = 200
@@ -154,10 +136,10 @@ class _Writer:
         self.leaders: dict[Any, InputRole] = {
             family.role: family.through for family in plan.meta.families
         }
-        self.results: list[str] = [""] * len(plan.meta.outputs)
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         storages = {role: tensor.storage for role, tensor in self.tensors.items()}
         self.changes = ChangeWriter(source, plan.meta, self.values, storages)
+        self.results = ResultWriter(plan, source, self.values, self.changes)
 
     def write(self) -> None:
         self._check_writable()
@@ -167,20 +149,20 @@ class _Writer:
         self._hook(edges)
         self._write_inputs()
         self.changes.set_versions()
-        self._results()
+        self.results.write()
         self._link()
         self._geometries()
         if self.plan.backward is not None:
             keep_forms(self.source, self.plan.backward.memory, self._lasting())
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
-        self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results))}")
+        self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")
 
     # --- before
     def _check_writable(self) -> None:
         self.source.use(read_only)
         for each in self.written:
-            if each.writes_data:
+            if each.writes_data and each.role not in self.meta.wrappers:
                 place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name_of(each.role)}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
@@ -315,13 +297,9 @@ class _Writer:
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = CompiledBackward({plan}, {edges}, {saved})")
-        for index, (role, _) in enumerate(backward.tangents):
-            name = self.values.get(role, "")
-            if not name:  # an input, or a view that is rebuilt: it gets its history then
-                continue
-            self.source.add(f"{name}._node = node", f"{name}.facts = None")
-            if index:
-                self.source.add(f"{name}._index = {index}")
+        for role, _ in backward.tangents:
+            if role in self.values:  # else an input, or what is rebuilt: it gets its history then
+                self.results.give_history(role)
 
     def _link(self) -> None:
         """Tells the tape node whose memory the backward reads."""
@@ -338,7 +316,9 @@ class _Writer:
     def _variable(self, owner: Any) -> str:
         """The variable of a tensor on an owner's memory; of a hidden alias that is a result."""
         of_result = isinstance(owner, Output) and owner not in self.values
-        return self.results[owner.index] if of_result else self.values.get(owner) or name_of(owner)
+        if of_result:
+            return self.results.names[owner.index]
+        return self.values.get(owner) or name_of(owner)
 
     # --- inputs
     def _write_inputs(self) -> None:
@@ -349,7 +329,7 @@ class _Writer:
             if each.version_bumps and family not in raised:
                 raised.add(family)
                 self.source.add(f"{name_of(each.role)}.storage.version += {each.version_bumps}")
-        self.changes.write(self._rebuild_early, self._write_data)
+        self.changes.write(self.results.rebuild_early, self._write_data)
         for each in self.written:
             if each.writes_data and not each.in_graph and each not in self.changes.put:
                 self._write_data(each)
@@ -357,6 +337,8 @@ class _Writer:
 
     def _write_data(self, each: InputMeta) -> None:
         """RT-2, RT-4: the bytes."""
+        if each.role in self.meta.wrappers:
+            return  # its parts are written
         role, name = MutatedInput(each.role), name_of(each.role)
         value = self._value_of(role)
         if value.op == "placeholder" and value.role == each.role:
@@ -388,7 +370,7 @@ class _Writer:
     def _geometries(self) -> None:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
         changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
-        for name, output in zip(self.results, self.meta.outputs, strict=True):
+        for name, output in zip(self.results.names, self.meta.outputs, strict=True):
             if isinstance(output, Plain):
                 changes.append((name, output.geometry_steps))
             elif isinstance(output, Alias):
@@ -397,89 +379,6 @@ class _Writer:
         for name, steps in changes:
             if steps:
                 self.source.add(f"change_geometry_of({name}, {self.source.constant(steps, 'V')})")
-
-    # --- results
-    def _rebuild_early(self, index: int, output: AliasOfInput) -> None:
-        """By ops: what the input is by then decides what history the view has."""
-        self._rebuild(index, name_of(output.role), output.view, quick=False)
-        if output.outdated:
-            self.source.add(f"{self.results[index]}._seen = -1")
-
-    def _results(self) -> None:
-        later = []
-        # What the function made a leaf comes before its views, which take their history of it.
-        for index, output in sorted(enumerate(self.meta.outputs), key=rebuilt_after):
-            if self.results[index]:  # rebuilt before a change of its source
-                continue
-            match output:
-                case Plain(is_leaf=is_leaf):
-                    name = self.results[index] = self.values[Output(index)]
-                    if is_leaf:
-                        self.source.add(f"{name}._leaf, {name}.facts = True, None")
-                case IsInput(role):
-                    self.results[index] = name_of(role)
-                case AliasOfInput(role, view):
-                    self._rebuild(index, name_of(role), view)
-                case AliasOfBase(base, view):
-                    self._rebuild(index, self.values[IntermediateBase(base)], view)
-                case Fixed(ArgumentLeaf(leaf)):
-                    self.results[index] = f"a{leaf}"
-                case Fixed(value):
-                    self.results[index] = self.source.literal(value)
-                case _:
-                    later.append((index, output))
-        for index, output in later:
-            if isinstance(output, AliasOfOutput):
-                self._rebuild(index, self.results[output.output], output.view)
-        for index, output in later:
-            if isinstance(output, Repeated):
-                self.results[index] = self.results[output.output]
-
-    def _rebuild(self, index: int, origin: str, view: ViewFacts, *, quick: bool = True) -> None:
-        """RT-6: the line that makes the view which eager's result is."""
-        name = self.results[index] = f"r{index}"
-        if quick and self.plan.fast_paths and self._is_quick(view):
-            self.source.add(f"{name} = {self._quick_view(origin, view)}")
-            return
-        self.changes.note_detached()
-        self.source.use(rebuilt)
-        how = self.source.constant(view, "V", chain_words(view.chain))
-        self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
-        if view.version is not None:
-            self.source.use(hide)
-            self.source.add(f"hide({name}, {self.changes.count(view.version)})")
-        if view.is_leaf:
-            self.source.use(as_leaf)
-            self.source.add(f"{name} = as_leaf({name})")
-        if view.own_history:
-            self._own_history(index, name, view)
-
-    def _own_history(self, index: int, name: str, view: ViewFacts) -> None:
-        """META-8: the gradient of a view goes through the compiled backward."""
-        backward = self.plan.backward
-        assert backward is not None
-        number = [role for role, _ in backward.tangents].index(Output(index))
-        kind = self.source.constant(view.kind, "K") if view.kind else "None"
-        self.source.use(with_own_history)
-        self.source.add(f"with_own_history({name}, node, {number}, {kind})")
-
-    def _is_quick(self, view: ViewFacts) -> bool:
-        """Simple; or detached, and of no family with other results or with memory put elsewhere."""
-        if is_detached(view):
-            last = view.chain[-1]
-            results = [output.view for output in self.meta.outputs if isinstance(output, Alias)]
-            alone = [each is view or last not in each.chain.steps for each in results]
-            return all(alone) and not any(each.changes for each in self.meta.inputs)
-        return is_simple(view) and len(view.chain) > 0
-
-    def _quick_view(self, origin: str, view: Any) -> str:
-        quick = QuickView.of(view)
-        make = linked_view if quick.nodes else plain_view
-        if is_detached(view) or view.is_inference:
-            make = detached_view
-        self.source.use(make)
-        text = f"{chain_words(view.chain)} -> {quick.meta}"
-        return f"{make.__name__}({origin}, {self.source.constant(quick, 'V', text)})"
 
     def _tree(self, spec: Any, names: Any) -> str:
         """The results in their containers."""

@@ -21,7 +21,7 @@ from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output
+from aotlite.ir.role import IntermediateBase, MutatedInput
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.aliasing import Sight, Sights, behind, is_hidden
 from aotlite.stages.facts import (
@@ -79,7 +79,7 @@ def analyze(captured: Captured) -> FunctionMeta:
     outputs = results.all()
     metas = tuple(_with_changes(inputs, metas, results, outputs))
     bases = tuple(results.bases)
-    tangents = tuple(_tangents(metas, families, outputs, bases))
+    tangents = tuple(_tangents(metas, families, captured, outputs, bases))
     any_input = any(each.requires_grad or each.requires_grad_at_exit for each in metas)
     after = captured.grad_mode_after
     return FunctionMeta(
@@ -91,12 +91,14 @@ def analyze(captured: Captured) -> FunctionMeta:
         grad_mode_after=after if after != captured.grad_mode_before else None,
         families=families,
         count_plan=count_plan(captured, outputs, metas),
+        parts=captured.parts,
     )
 
 
 def _tangents(
     inputs: tuple[InputMeta, ...],
     families: tuple[FamilyMeta, ...],
+    captured: Captured,
     outputs: tuple[OutputMeta, ...],
     bases: tuple[BaseMeta, ...],
 ) -> Iterator[ResultRole]:
@@ -113,9 +115,9 @@ def _tangents(
     for index, output in enumerate(outputs):
         if isinstance(output, Plain):
             if output.requires_grad and not output.is_leaf:
-                yield Output(index)
+                yield captured.role_of(index)
         elif isinstance(output, Alias) and output.view.own_history:
-            yield Output(index)
+            yield captured.role_of(index)
     for index, base in enumerate(bases):
         if base.requires_grad:
             yield IntermediateBase(index)

@@ -45,10 +45,13 @@ class Convention(Record):
 
 def convention(captured: Captured, meta: FunctionMeta) -> Convention:
     """The calling convention of a captured function."""
+    wrappers = captured.recorder.wrapped.parts
     bases = plan_bases(captured, meta)
     merged = {member.role for base in bases for member in base.members}
     roles: list[Role] = [base.role for base in bases]
-    roles += [each.role for each in meta.inputs if each.role not in merged]
+    roles += [
+        each.role for each in meta.inputs if each.role not in merged and each.role not in wrappers
+    ]
     streams = captured.recorder.streams
     draws = any(isinstance(node.target, RandomOp) for node in captured.graph.nodes)
     if draws or Seed in streams.inputs:

@@ -23,16 +23,24 @@ from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
 from aotlite.eager.autograd.tape import put
 from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Family, Gradient, IntermediateBase, MutatedInput, Output, Role, Tangent
+from aotlite.ir.role import (
+    Family,
+    Gradient,
+    IntermediateBase,
+    MutatedInput,
+    Output,
+    Part,
+    Role,
+    Tangent,
+)
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.facts import (
     Alias,
@@ -53,6 +61,7 @@ from aotlite.stages.late_effects import LateEffect, has_late_effects, late_effec
 from aotlite.stages.reach import whole_of
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
+from aotlite.stages.wrappings import fake_tangent, flat_gradient
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -99,10 +108,12 @@ class _Recording:
         self.ran: list[ResultRole] = []
         """The results whose gradients `run` starts from."""
         self.new_leaves: frozenset[InputRole] = frozenset()
+        self.wrapped = captured.recorder.wrapped.nodes
+        self.wrappings: dict[Any, Any] = {}
 
     def joint(self) -> Joint:
         self._read_results()
-        self.values = dict(self.results)
+        self.values |= self.results
         gradients: list[tuple[Role, Any]] = []
         tangents: list[Node] = []
         edges = self._edges()
@@ -126,6 +137,7 @@ class _Recording:
             late.bases,
             self.new_leaves,
             {result: self._meta_of(result) for result in edges},
+            {role: how for role, how in self.wrappings.items() if how is not None},
             self._late_effects(),
             self.recorder.streams.after_backward(),
         )
@@ -180,13 +192,17 @@ class _Recording:
         for index, output in enumerate(self.meta.outputs):
             if isinstance(output, Plain):
                 value = self.captured.results[index].value
-                self._read(Output(index), _first_form(value) if output.geometry_steps else value)
+                role = self.meta.role_of(index)
+                self._read(role, _first_form(value) if output.geometry_steps else value)
         for index, base in enumerate(self.meta.bases):
             assert base.node is not None
             self._read(IntermediateBase(index), base.node)
         self.results += self.recorder.streams.outputs(Phase.FORWARD)
 
     def _read(self, role: Role, node: Node) -> None:
+        if node in self.wrapped:  # its parts are read
+            self.values[role] = node
+            return
         self.recorder.origin = node
         value = self.recorder._add(DETACH, (node,), node.meta)
         self.recorder.origin = None
@@ -251,17 +267,33 @@ class _Recording:
         nodes: list[Node] = []
         roots: Roots = []
         for result, edge in edges.items():
-            tangent = _fake_tangent(self.recorder, Tangent(result), self._meta_of(result))
-            nodes.append(tangent.value)
-            roots.append((result, edge, tangent))
-        gradients: list[tuple[Role, Any]] = [
-            (Gradient(source.role), None if grad is None else grad.value)
-            for source, grad in zip(self.captured.sources, self._run(roots), strict=True)
-            if source.entries
-        ]
+            like = self._wrapper_of(result) if self.wrapped else None
+            tangent = fake_tangent(self.recorder, result, self._meta_of(result), like)
+            nodes += tangent.inputs
+            self.wrappings[Tangent(result)] = tangent.wrapping
+            roots.append((result, edge, tangent.tensor))
+        gradients: list[tuple[Role, Any]] = []
+        for source, grad in zip(self.captured.sources, self._run(roots), strict=True):
+            if source.entries:
+                values, wrapping = flat_gradient(self.recorder, source.role, grad)
+                gradients += values
+                self.wrappings[Gradient(source.role)] = wrapping
         self.recorder.phase = Phase.BACKWARD
         gradients += self.recorder.streams.outputs(Phase.BACKWARD)
         return nodes, gradients
+
+    def _wrapper_of(self, result: ResultRole) -> Tensor | None:
+        """The wrapper whose gradient arrives for a result, if it is one."""
+        match result:
+            case MutatedInput(Family()):
+                return None
+            case MutatedInput(of):
+                found: Tensor = self.fakes[of]  # type: ignore[index]
+            case IntermediateBase(index):
+                return self.wrapped.get(self.meta.bases[index].node)
+            case _:
+                found = self.captured.results[self.captured.index_of(result)]
+        return found if is_wrapper(found) else None
 
     def _run(self, roots: Roots) -> list[Any]:
         """The gradients of all healthy results; which ones are poisoned is found one by one."""
@@ -343,9 +375,9 @@ class _Recording:
                 return self.families[family].root.edge()
             case MutatedInput(of):
                 return _whole_edge(self.fakes[of])  # type: ignore[index]
-            case Output(index):
-                tensor = self.captured.results[index]
-                output = self.meta.outputs[index]
+            case Output() | Part():
+                tensor = self.captured.results[self.captured.index_of(result)]
+                output = self.meta.outputs[self.captured.index_of(result)]
                 moved = isinstance(output, Plain) and output.geometry_steps
                 return _whole_edge(tensor) if moved else edge_of(tensor)
             case IntermediateBase(index):
@@ -364,19 +396,19 @@ class _Recording:
         for index, output in enumerate(self.meta.outputs):
             result = self.captured.results[index]
             if isinstance(output, Plain):
-                owners.setdefault(id(result.storage), Output(index))
+                owners.setdefault(id(result.storage), self.meta.role_of(index))
             elif isinstance(output, AliasOfBase):
                 owners.setdefault(id(result.storage), IntermediateBase(output.base))
             elif isinstance(output, Alias) and output.view.version is not None:
-                owners.setdefault(id(result.storage), Output(index))
+                owners.setdefault(id(result.storage), self.meta.role_of(index))
         for window, storage in windows_of(self.captured, self.meta.inputs):
             if isinstance(window, AliasOfBase):
                 owners.setdefault(id(storage), IntermediateBase(window.base))
         return owners
 
     def _meta_of(self, result: ResultRole) -> TensorMeta:
-        if isinstance(result, Output) and result not in self.values:  # a view of what there is
-            rebuilt: TensorMeta = self.captured.results[result.index].meta
+        if isinstance(result, (Output, Part)) and result not in self.values:  # a view of what is
+            rebuilt: TensorMeta = self.captured.results[self.captured.index_of(result)].meta
             return rebuilt
         if isinstance(result, MutatedInput) and isinstance(result.of, Family):
             return self.families[result.of].root.meta
@@ -465,14 +497,3 @@ def _whole_edge(tensor: Tensor) -> Edge | None:
     root = tensor._root
     edge: Edge | None = edge_of(tensor) if root is None else root.edge()
     return edge
-
-
-def _fake_tangent(recorder: Any, role: Tangent, meta: TensorMeta) -> Tensor:
-    """TAN-2: a tangent has the layout of its result, contiguous where that overlaps itself."""
-    if has_internal_overlap(meta.shape, meta.stride):
-        meta = meta.as_contiguous()
-    tangent = Tensor(Storage(None, capture=recorder), meta)
-    tangent.value = Node(
-        "placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD, grad_mode=False
-    )
-    return tangent

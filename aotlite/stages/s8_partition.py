@@ -23,18 +23,18 @@ from aotlite.ir.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
     Current,
-    Hidden,
     IntermediateBase,
     MutatedInput,
     Output,
-    Primal,
+    Part,
     Rewritten,
     Role,
     Saved,
     SyntheticBase,
+    is_given,
 )
-from aotlite.stages.facts import Partition, SavedValue
 from aotlite.stages.numbered import Numbered, numbered
+from aotlite.stages.partition_facts import Partition, SavedValue
 from aotlite.stages.source_place import describe
 
 
@@ -158,7 +158,7 @@ def _forward(
     linked: list[Any] = []
     for i in saved:
         node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
-        owner = root.role if type(root.role) in (Primal, Hidden) else owners.get(root)
+        owner = root.role if is_given(root.role) else owners.get(root)
         # PART-31: the memory of a written input holds the new value when the backward runs.
         is_written = owner in written or type(root.role) is SyntheticBase
         if is_written or (i in unchecked and joint.roots[i] not in joint.lendable):
@@ -201,7 +201,7 @@ def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
     """Whose memory each root is, once the call has returned."""
     owners: dict[Node, Any] = {}
     for role, value in results:
-        if isinstance(role, (Output, IntermediateBase, MutatedInput)) and type(value) is Node:
+        if isinstance(role, (Output, IntermediateBase, MutatedInput, Part)) and type(value) is Node:
             owners.setdefault(storage_root(value), role)
     return owners
 

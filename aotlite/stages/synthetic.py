@@ -93,6 +93,8 @@ def _components(captured: Captured) -> list[list[_Entry]]:
     """Inputs that overlap, directly or through others (ALI-6), and those that do not, alone."""
     storages: dict[int, list[_Entry]] = {}
     for given in captured.inputs:
+        if given.role in captured.recorder.wrapped.parts:
+            continue  # its parts have memory
         entry = _Entry(given, captured.reach.get(given.role))
         storages.setdefault(given.memory, []).append(entry)
     found = [group for family in storages.values() for group in _connected(family)]

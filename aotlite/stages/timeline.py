@@ -16,7 +16,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import IntermediateBase, Output
+from aotlite.ir.role import IntermediateBase, Result
 from aotlite.stages.changes import Changes, Counts
 from aotlite.stages.count_plan import CountPlan
 from aotlite.stages.facts import (
@@ -173,7 +173,7 @@ def count_plan(
     seen = [(i, r.storage, o) for i, (r, o) in pairs if isinstance(r, Tensor)]
     seen += [(-1, storage, window) for window, storage in windows_of(captured, inputs)]
     for index, storage, output in seen:
-        owner = _owner(index, output)
+        owner = _owner(captured, index, output)
         if owner is not None:
             owners.setdefault(id(storage), owner)
     found = tuple([owners.get(id(storage)) for storage in counts.storages])
@@ -181,15 +181,15 @@ def count_plan(
     return CountPlan(found, tuple(counts.steps), counts.rest(), totals)
 
 
-def _owner(index: int, output: OutputMeta) -> Output | IntermediateBase | None:
+def _owner(captured: Captured, index: int, output: OutputMeta) -> Result | None:
     """Whose storage result number `index` lies on, if not on an input's or one of its own."""
     match output:
         case Plain():
-            return Output(index)
+            return captured.role_of(index)
         case AliasOfBase(base, view) if view.version is None:
             return IntermediateBase(base)
         case AliasOfOutput(of, view) if view.version is None:
-            return Output(of)
+            return captured.role_of(of)
     return None
 
 

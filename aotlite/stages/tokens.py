@@ -22,7 +22,7 @@ from aotlite.ir.op import InplaceOp
 from aotlite.ir.ops.effects import MAKE_TOKEN, SINK_TOKENS
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import RNG_INPUTS, BackwardToken, Role, Token
-from aotlite.stages.facts import Partition
+from aotlite.stages.partition_facts import Partition
 from aotlite.stages.source_place import describe
 
 _TOKENS = (Token, BackwardToken)

@@ -1,4 +1,7 @@
-"""Ops that belong to the IR itself: taking one result of an op that has several."""
+"""Ops that belong to the IR itself: taking one result of an op that has several; wrapping tensors.
+
+Spec: `specs/graph.md`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, Op, register, schema_of
 
 
@@ -25,9 +28,34 @@ class ResultOp(Op):
 
 
 def _no_rule(*_: Any) -> Any:
-    raise TypeError("getitem reads the metas of its operand, it has no rule of its own")
+    raise TypeError("ops of the IR itself have no meta rule of their own")
 
 
 GETITEM: ResultOp = register(
     ResultOp(schema_of("getitem(Tensor self, int index) -> Tensor"), _no_rule, cost=Cost.VIEW)
 )
+
+
+@attrs.define(eq=False, slots=True, repr=False)
+class WrapOp(Op):
+    """`wrap(parts, kind, ...)`: a wrapper that a program made of tensors. Not in pure graphs."""
+
+    pure: ClassVar[bool] = True
+
+    def infer(self, args: tuple[Any, ...]) -> TensorMeta:
+        _, _, size, stride, dtype, device = args
+        return tensor_meta(size, stride, dtype, device)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+        return args
+
+
+WRAP = WrapOp(
+    schema_of(
+        "wrap(Tensor[] parts, str kind, int[] size, int[] stride, dtype dtype, device device) "
+        "-> Tensor"
+    ),
+    _no_rule,
+    cost=Cost.FACTORY,
+)
+"""Not among the ops that programs call: a wrapper is made by its class (SUB-1)."""

@@ -258,14 +258,6 @@ def test_what_changes_form_or_memory_is_refused() -> None:
     assert (x.shape, x.version) == ((2,), 0)
 
 
-def test_a_capture_refuses_wrappers() -> None:
-    x = pair_of(1.0, 2.0)
-    with pytest.raises(UnsupportedError, match="TwoTensor"):
-        al.compile(lambda x: x + 1)(x)
-    with pytest.raises(UnsupportedError, match="TwoTensor"):
-        al.compile(lambda y: x * y)(al.ones(2))
-
-
 class Broken(TwoTensor):
     """Breaks the protocol in the way that its class attributes say."""
 

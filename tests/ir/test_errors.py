@@ -18,6 +18,7 @@ BUILTINS = {
     "AutogradError": (RuntimeError,),
     "SubclassError": (TypeError,),
     "TokenError": (RuntimeError,),
+    "TangentError": (RuntimeError,),
     "UnsupportedError": (RuntimeError,),
     "DeviceError": (RuntimeError,),
     "BackendError": (RuntimeError,),

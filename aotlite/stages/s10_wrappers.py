@@ -1,0 +1,171 @@
+"""Lines of run-time functions that take wrappers apart and put them together.
+
+Used by stage 10 alone. A wrapper that is passed is asked for its parts once, by its class's
+`__tensor_flatten__`; that class, names and spec are as they were is part of the guards. One that is
+returned is made by `__tensor_unflatten__` of the results that are its parts.
+Rules: SUB-3..SUB-8, SUB-21, TAN-4, TAN-5. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.errors import SubclassError, TangentError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Part
+from aotlite.stages.s10_source import Source
+from aotlite.stages.wrappings import Wrapping
+
+_EXACT = (int, str, bytes, bool, type(None))
+
+
+def depth(role: Any) -> int:
+    """How many wrappers the role's tensor is inside of."""
+    return 1 + depth(role.of) if isinstance(role, Part) else 0
+
+
+def same_spec(found: Any, expected: Any) -> bool:
+    """SUB-21: equal, and of the same types all through."""
+    if type(found) is not type(expected):
+        return False
+    if isinstance(expected, (tuple, list)):
+        return len(found) == len(expected) and all(map(same_spec, found, expected))
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(
+            same_spec(found[key], value) for key, value in expected.items()
+        )
+    return bool(found == expected)
+
+
+def spec_test(source: Source, name: str, spec: Any) -> str:
+    """An expression that says whether a spec is this one."""
+    if spec is None:
+        return f"{name} is None"
+    if type(spec) in _EXACT and len(repr(spec)) < 80:
+        return f"type({name}) is {type(spec).__name__} and {name} == {spec!r}"
+    source.use(same_spec)
+    return f"same_spec({name}, {source.constant(kept(spec), 'S', repr(spec))})"
+
+
+def kept(spec: Any) -> Any:
+    """The spec as it is now: a list or dict may change."""
+    return copy.deepcopy(spec) if isinstance(spec, (list, dict, tuple)) else spec
+
+
+# ----------------------------------------------------------------------------------------- results
+class WrapWriter:
+    """Writes how wrappers are made."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+
+    def made(self, wrapping: Wrapping, parts: list[str]) -> str:
+        """Adds the lines that make a wrapper of these variables; its own variable (SUB-5)."""
+        source, name = self.source, f"u{self.count}"
+        self.count += 1
+        kind, meta = wrapping.kind, wrapping.meta
+        make = source.constant(kind.__tensor_unflatten__, "U", f"{kind.__name__} of parts")
+        spec = source.literal(wrapping.spec) if wrapping.spec is None else self._spec(wrapping.spec)
+        names = [attr for attr, _, _ in wrapping.parts]
+        inner = ", ".join([f"{attr!r}: {part}" for attr, part in zip(names, parts, strict=True)])
+        expected = source.constant(meta, "M", str(meta)), source.constant(kind, "T", kind.__name__)
+        source.use(broken)
+        source.add(
+            f"{name} = {make}({{{inner}}}, {spec}, {meta.shape}, {meta.stride})",
+            f"if type({name}) is not {expected[1]} or {name}.meta is not {expected[0]}:",
+            f"    raise broken({name}, {expected[1]}, {expected[0]})",
+        )
+        return name
+
+    def _spec(self, spec: Any) -> str:
+        name = self.source.constant(kept(spec), "S", repr(spec))
+        if isinstance(spec, (list, dict)):  # each wrapper has its own
+            self.source.use(kept)
+            return f"kept({name})"
+        return name
+
+
+def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
+    """The error for what a class made of parts, and should not have."""
+    shown = f"a {type(found).__name__}, {getattr(found, 'meta', 'no tensor')}"
+    return noted(
+        SubclassError(
+            f"{kind.__name__}.__tensor_unflatten__ gives {shown}, expected a {kind.__name__}, "
+            f"{meta}"
+        ),
+        "It gave that when the function was compiled. A class is rebuilt from its parts, spec and "
+        "outer geometry alone. (SUB-1)",
+    )
+
+
+# ---------------------------------------------------------------------------------------- tangents
+def write_tangent(source: Source, name: str, result: Any, wrapping: Wrapping | None) -> None:
+    """Adds the lines that bring an arriving gradient into the form that is expected (TAN-5)."""
+    source.use(coerced)
+    what = source.constant(result, "R", str(result))
+    if wrapping is None:
+        return
+    how = source.constant(wrapping, "W", str(wrapping))
+    kind = source.constant(wrapping.kind, "T", wrapping.kind.__name__)
+    spec = spec_test(source, f"{name}_s", wrapping.spec)
+    source.add(
+        f"if type({name}) is {kind}:",
+        f"    {name}_n, {name}_s = {name}.__tensor_flatten__()",
+        f"if type({name}) is not {kind} or not ({spec}):",
+        f"    {name} = coerced({name}, {what}, {how})",
+    )
+
+
+def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
+    """TAN-5: a gradient of another class or spec, in the form that the backward was recorded for.
+
+    Raises TangentError with both classes where its class cannot say what it is in that form.
+    """
+    kind = Tensor if wrapping is None else wrapping.kind
+    spec = None if wrapping is None else wrapping.spec
+    method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+    mode = STATE.grad_mode
+    STATE.grad_mode = None if mode is None else False
+    try:
+        found = None if method is None else method(kept(spec), kind)
+    finally:
+        STATE.grad_mode = mode
+    if wrapping is None:
+        if isinstance(found, Tensor) and not is_wrapper(found) and found.shape == grad.shape:
+            return found
+    elif type(found) is kind and same_spec(found.__tensor_flatten__()[1], spec):
+        if found.shape == wrapping.meta.shape:
+            return found
+    raise _refused(grad, found, result, kind, spec)
+
+
+def _refused(grad: Any, found: Any, result: Any, kind: type[Any], spec: Any) -> Exception:
+    expected = "a tensor with memory" if kind is Tensor else f"a {kind.__name__} of spec {spec!r}"
+    got = f"a {type(grad).__name__}"
+    if is_wrapper(grad):
+        got += f" of spec {grad.__tensor_flatten__()[1]!r}"
+    if found is not None:
+        got += f", which becomes a {type(found).__name__}"
+    return noted(
+        TangentError(f"backward: the gradient of {result} is {got}, expected {expected}"),
+        "The backward was compiled for gradients of the class of the result. "
+        f"{type(grad).__name__}.__coerce_same_metadata_as_tangent__(spec, kind) may say what the "
+        "gradient is in that form; detach() results that are not differentiated. (TAN-5)",
+    )
+
+
+def misshaped(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Exception:
+    """The error for a part of a gradient that is not what the backward was recorded for."""
+    found = part.meta if isinstance(part, Tensor) and not is_wrapper(part) else type(part).__name__
+    return noted(
+        TangentError(
+            f"backward: in the gradient of {result}, a {kind.__name__}, attribute {path!r} is "
+            f"{found}, expected {meta}"
+        ),
+        "The parts of a gradient are those of the result. (TAN-4)",
+    )

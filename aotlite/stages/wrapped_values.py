@@ -1,0 +1,150 @@
+"""Wrappers in a capture: fakes of those from outside, and nodes for those that are made inside.
+
+Used by the recorder alone. A wrapper's fake is an instance of its class over fakes of its parts,
+which are inputs with roles of their own. An op that gives or writes a wrapper is noted as a node;
+what its class computes for it is recorded beside it, by ops on the parts. No node of a part reads a
+wrapper, so that what is left when the wrappers' nodes are taken away is a graph of dense tensors.
+Rules: SUB-2, SUB-3, SUB-8, SUB-9. Spec: `specs/s5_desugar.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aotlite.eager.state import recording
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import WrapperStorage, flatten, inner_tensors, is_wrapper, unflatten
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.op import Op
+from aotlite.ir.ops.structure import GETITEM, WRAP
+from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.stages.facts import InputRole
+
+
+class WrapperValues:
+    """The wrappers of one capture."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.nodes: dict[Node, Tensor | None] = {}
+        """Every node that stands for a wrapper, and the object, where the node made one."""
+        self.parts: dict[InputRole, dict[str, InputRole]] = {}
+        """The roles of the parts of each input that is a wrapper."""
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    def fake(self, tensor: Tensor, role: Primal | Hidden | Part, place: str) -> Tensor:
+        """An instance of the tensor's class over fakes of its parts."""
+        names, spec = flatten(tensor)
+        _check_spec(tensor, spec)
+        inner, roles = {}, {}
+        for name in names:
+            part = getattr(tensor, name)
+            part = self.recorder.input_for(part, Part(role, name), f"{place}.{name}")
+            inner[name], roles[name] = part.fake, part.role
+        fake = again(self.recorder, tensor, inner)
+        self.parts[role] = roles
+        fake.offset = tensor.offset
+        return fake
+
+    def storage(self, tensor: Tensor) -> Storage:
+        """The storage of a wrapper's fake."""
+        storage = WrapperStorage(type(tensor))
+        storage.capture = self.recorder
+        return storage
+
+    def adopted(self, wrapper: Tensor) -> Tensor:
+        """A wrapper that the program has made of tensors, with a node of its own."""
+        parts = [self.recorder.here(part).value for part in inner_tensors(wrapper).values()]
+        meta = wrapper.meta
+        geometry = meta.shape, meta.stride, meta.dtype, meta.device
+        args = (tuple(parts), type(wrapper).__name__, *geometry)
+        wrapper.value = self.recorder._add(WRAP, args, meta)
+        self.nodes[wrapper.value] = wrapper
+        return wrapper
+
+    def record(
+        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+    ) -> tuple[Node | None, ...]:
+        """The nodes of the wrappers among the results of a call."""
+        for out in outs:
+            for part in inner_tensors(out).values() if is_wrapper(out) else ():
+                self.recorder.here(part)
+        node = self.recorder._add(op, args, meta)
+        if type(meta) is not tuple:
+            made = not op.writes
+            self.nodes[node] = outs[0] if made else None
+            return (node,)
+        self.nodes[node] = None
+        found: list[Node | None] = []
+        for k, (out, one) in enumerate(zip(outs, meta, strict=True)):
+            value = self.recorder._add(GETITEM, (node, k), one) if is_wrapper(out) else None
+            if value is not None:
+                self.nodes[value] = out
+            found.append(value)
+        return tuple(found)
+
+    def put_in_order(self, inputs: list[Any], placeholders: list[Node]) -> None:
+        """Inputs stand as the arguments do, parts in the order of names, depth first (SUB-4)."""
+        if self.parts:
+            inputs.sort(key=lambda given: _place(given.role))
+            placeholders.sort(key=lambda node: _place(node.role))
+
+    def close(self) -> None:
+        self.nodes, self.parts = {}, {}
+
+
+def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
+    """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
+    cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
+    spec = flatten(wrapper)[1]
+    with recording(recorder):
+        made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
+    what = None
+    if len(recorder.nodes) > start:
+        ops = sorted({node.target.name for node in recorder.nodes[start:]})
+        what, expected = f"runs {', '.join(ops)}", "no op"
+    elif made.meta is not meta:
+        what, expected = f"gives {made.meta}", str(meta)
+    else:
+        names, found = flatten(made)
+        moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
+        if moved or list(names) != list(inner):
+            what, expected = f"gives a wrapper of {', '.join(names)}", "one of the parts given"
+            what += f", of which {moved[0]!r} is another tensor" if moved else ""
+        elif not found == spec:
+            what, expected = f"gives a wrapper of the spec {found!r}", f"the spec {spec!r}"
+    if what is not None:
+        del recorder.nodes[start:]
+        raise noted(
+            SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
+            "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "
+            "spec again. (SUB-1)",
+        )
+    return made
+
+
+def _place(role: Any) -> tuple[bool, int]:
+    whole = role.whole if isinstance(role, Part) else role
+    return isinstance(whole, Hidden), whole.index
+
+
+def _check_spec(tensor: Tensor, spec: Any) -> None:
+    """SUB-21: an entry is valid for wrappers of an equal spec."""
+    try:
+        same = bool(spec == spec)
+    except Exception:  # whatever a class's == raises
+        same = False
+    if not same:
+        raise noted(
+            SubclassError(
+                f"{type(tensor).__name__}: it flattens to the spec {spec!r}, which does not equal "
+                "itself, expected a value that does, of Python's own kinds"
+            ),
+            "A compiled function asks at each call whether the spec is as it was. Keep tensors and "
+            "arrays among the attributes that are named. (SUB-21)",
+        )

@@ -1,0 +1,235 @@
+"""How wrappers are made of parts: the records that stages 2 and 4 make, and stage 10 writes out.
+
+A `Wrapping` says by roles what a wrapper's parts are. `with_parts` adds the inner tensors of what a
+function makes to its results, so that every question about memory is asked of dense tensors.
+Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import WrapperStorage, flatten, inner_tensors, is_wrapper
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Part, Role, Tangent
+from aotlite.stages.facts import Captured, FunctionMeta, Plain
+from aotlite.stages.record import Record
+from aotlite.stages.wrapped_values import again
+
+
+@attrs.frozen(eq=False, repr=False)
+class Wrapping(Record):
+    """A wrapper by its class, spec and outer geometry, and the roles of its parts (SUB-3)."""
+
+    kind: type[Any]
+    spec: Any
+    meta: TensorMeta
+    parts: tuple[tuple[str, Any, Wrapping | None], ...]
+    """Of each part the attribute, the role, and how it is made where it is a wrapper itself."""
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """The dense parts, depth first: where they are, such as `a.b`, and their roles (SUB-4)."""
+        for name, role, inner in self.parts:
+            if inner is None:
+                yield name, role
+            else:
+                yield from [(f"{name}.{path}", leaf) for path, leaf in inner.leaves()]
+
+    def __str__(self) -> str:
+        parts = ", ".join([f"{name}={role}" for name, role in self.leaves()])
+        return f"{self.kind.__name__}({self.meta}, {parts})"
+
+
+def part_of(role: Any, name: str) -> Any:
+    """The role of a part of the wrapper that has this role.
+
+    >>> from aotlite.ir.role import Primal
+    >>> str(part_of(MutatedInput(Primal(0)), "a"))
+    'updated_primals_0__a'
+    """
+    if isinstance(role, MutatedInput):
+        return MutatedInput(Part(role.of, name))  # type: ignore[arg-type]
+    return Part(role, name)
+
+
+def whole_of(role: Any) -> Any:
+    """The role of what a part belongs to; of anything else the role itself."""
+    if isinstance(role, MutatedInput):
+        return MutatedInput(whole_of(role.of))
+    return role.whole if isinstance(role, Part) else role
+
+
+def wrapping_of(wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]]) -> Wrapping:
+    """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
+    names, spec = flatten(wrapper)
+    parts = []
+    for name in names:
+        inner = getattr(wrapper, name)
+        of = roles.get(role, {}).get(name) or part_of(role, name)
+        parts.append((name, of, wrapping_of(inner, of, roles) if is_wrapper(inner) else None))
+    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts))
+
+
+# --------------------------------------------------------------------------------------- results
+def with_parts(
+    captured: Captured, analyze: Callable[[Captured], FunctionMeta]
+) -> tuple[Captured, FunctionMeta]:
+    """The captured function with the parts of the wrappers that it makes among its results.
+
+    Those of nested ones are added level by level: parts of what is the caller's are not asked for.
+    """
+    meta = analyze(captured)
+    if not captured.recorder.wrapped:
+        return captured, meta
+    while True:
+        made = dict(_made(captured, meta))
+        new = {
+            part_of(role, name): captured.recorder.here(inner)
+            for role, wrapper in made.items()
+            for name, inner in inner_tensors(wrapper).items()
+            if part_of(role, name) not in captured.parts
+        }
+        if not new:
+            return captured, attrs.evolve(meta, wrappers=_wrappings(captured, made))
+        captured = _extended(captured, new)
+        meta = analyze(captured)
+
+
+def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor]]:
+    """The wrappers that the compiled function has to make: new results, and bases."""
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Plain) and is_wrapper(result):
+            yield captured.role_of(index), result
+    for index, base in enumerate(meta.bases):
+        wrapper = captured.recorder.wrapped.nodes.get(base.node)
+        if wrapper is not None:
+            yield IntermediateBase(index), wrapper
+
+
+def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
+    results = (*captured.results, *new.values())
+    parts = (*captured.parts, *new)
+    longer = attrs.evolve(captured, results=results, parts=parts)
+    values = [each.value if isinstance(each, Tensor) else None for each in results]
+    closing = output_node(values, [longer.role_of(index) for index in range(len(results))])
+    graph = Graph((*captured.graph.nodes[:-1], closing), captured.graph.name)
+    return attrs.evolve(longer, graph=graph)
+
+
+def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, Wrapping]:
+    found: dict[Any, Wrapping]
+    wrapped = captured.recorder.wrapped
+    given = {each.role: each.fake for each in captured.inputs if each.role in wrapped.parts}
+    found = {role: wrapping_of(fake, role, wrapped.parts) for role, fake in given.items()}
+    for role, wrapper in made.items():
+        found[role] = wrapping_of(wrapper, role, {})
+        again(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
+    return found
+
+
+# ------------------------------------------------------------------------------ tangents, gradients
+@attrs.frozen(eq=False)
+class FakeTangent:
+    """What stands for the gradient that arrives for a result while the backward is recorded."""
+
+    tensor: Tensor
+    inputs: tuple[Node, ...]
+    """The inputs that it is made of."""
+    wrapping: Wrapping | None
+    """How, where it is a wrapper (SUB-12)."""
+
+
+def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | None) -> FakeTangent:
+    """TAN-2: a tangent has the layout of its result, contiguous where that overlaps itself.
+
+    `like` is the result where that is a wrapper, whose class may want another form (TAN-6).
+    """
+    if like is not None:
+        like = _preferred(recorder, like)
+    if like is None or not is_wrapper(like):
+        tensor = _dense_tangent(recorder, Tangent(result), meta if like is None else like.meta)
+        return FakeTangent(tensor, (tensor.value,), None)
+    wrapping = wrapping_of(like, result, {})
+    inputs: list[Node] = []
+    tensor = _wrapper_tangent(recorder, result, like, inputs)
+    return FakeTangent(tensor, tuple(inputs), wrapping)
+
+
+def _dense_tangent(recorder: Any, role: Tangent, meta: TensorMeta) -> Tensor:
+    if has_internal_overlap(meta.shape, meta.stride):
+        meta = meta.as_contiguous()
+    tangent = Tensor(Storage(None, capture=recorder), meta)
+    tangent.value = Node(
+        "placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD, grad_mode=False
+    )
+    return tangent
+
+
+def _wrapper_tangent(recorder: Any, result: Any, like: Tensor, inputs: list[Node]) -> Tensor:
+    names, _ = flatten(like)
+    inner: dict[str, Tensor] = {}
+    for name in names:
+        part, of = getattr(like, name), part_of(result, name)
+        if is_wrapper(part):
+            inner[name] = _wrapper_tangent(recorder, of, part, inputs)
+        else:
+            inner[name] = _dense_tangent(recorder, Tangent(of), part.meta)
+            inputs.append(inner[name].value)
+    meta = like.meta
+    tangent = again(recorder, like, inner)
+    tangent.storage = storage = WrapperStorage(type(like))
+    storage.capture = recorder
+    role = Tangent(result)
+    value = Node("placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD, grad_mode=False)
+    tangent.value = value
+    recorder.wrapped.nodes[value] = tangent
+    inputs.append(value)
+    return tangent
+
+
+def _preferred(recorder: Any, like: Tensor) -> Tensor:
+    """TAN-6: the form in which the result's class wants its gradients; nothing of it is kept."""
+    method = getattr(like, "__coerce_tangent_metadata__", None)
+    if method is None:
+        return like
+    start = len(recorder.nodes)
+    found = method()
+    del recorder.nodes[start:]
+    if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
+        shown = found.meta if isinstance(found, Tensor) else found
+        raise noted(
+            SubclassError(
+                f"{type(like).__name__}.__coerce_tangent_metadata__ gives {shown!r}, expected a "
+                f"tensor of shape {like.meta.shape}"
+            ),
+            "It says in which form gradients of a result are expected. (TAN-6)",
+        )
+    return found
+
+
+def flat_gradient(
+    recorder: Any, role: Any, grad: Tensor | None
+) -> tuple[list[tuple[Role, Any]], Wrapping | None]:
+    """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
+    if grad is None or not is_wrapper(grad):
+        return [(Gradient(role), None if grad is None else grad.value)], None
+    wrapping = wrapping_of(grad, role, {})
+    values = _leaves(grad, role)
+    return [(Gradient(of), recorder.here(leaf).value) for of, leaf in values], wrapping
+
+
+def _leaves(wrapper: Tensor, role: Any) -> Iterator[tuple[Any, Tensor]]:
+    for name, inner in inner_tensors(wrapper).items():
+        if is_wrapper(inner):
+            yield from _leaves(inner, Part(role, name))
+        else:
+            yield Part(role, name), inner
