@@ -16,7 +16,7 @@ from aotlite.ir.location import place_of
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.printer import meta_text
-from aotlite.ir.role import Family, IntermediateBase, MutatedInput, Output, Primal, Role, Saved
+from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Role, Saved
 from aotlite.stages.facts import (
     AliasOfBase,
     AliasOfInput,
@@ -63,8 +63,12 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield _family_text(family, meta)
     if meta.count_plan is not None:
         yield "Version counters are worked out at each call: tensors are put onto other memory."
+    for role, wrapping in meta.wrappers.items():
+        yield f"{role} is a {wrapping}."
+    own = len(meta.outputs) - len(meta.parts)
     for index, output in enumerate(meta.outputs):
-        yield f"Result {index} {_output_text(output, meta)}."
+        name = f"Result {index}" if index < own else f"Part {meta.role_of(index)}"
+        yield f"{name} {_output_text(output, meta)}."
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
     if meta.training:
@@ -85,7 +89,7 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
 
 # --- inputs
 def _input_lines(each: InputMeta) -> Iterator[str]:
-    reached = "" if isinstance(each.role, Primal) else ", read from its place at each call"
+    reached = ", read from its place at each call" if isinstance(each.role, Hidden) else ""
     what = f"{each.place}, {meta_text(each.meta)}{reached}"
     yield f"{each.role} is {what}; {_requires_grad_text(each)}."
     if each.writes_metadata:
@@ -224,11 +228,13 @@ def _grad_text(requires_grad: bool) -> str:
 
 
 def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
-    views = [
+    views: list[Any] = [
         i for i, output in enumerate(meta.outputs)
         if isinstance(output, AliasOfBase) and output.base == index
     ]  # fmt: skip
     word, share = ("result", "is its view") if len(views) == 1 else ("results", "are its views")
+    if views and views[0] >= len(meta.outputs) - len(meta.parts):
+        word, views = word.replace("result", "part"), [str(meta.role_of(view)) for view in views]
     what = f"{meta_text(base.meta)}{_memory_text(base)}, returned besides the results"
     why = f"{word} {_listed(views)} {share}" if views else "an input is put onto it"
     return f"Intermediate base {index} is {what} because {why}{_grad_text(base.requires_grad)}."

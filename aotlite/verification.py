@@ -431,13 +431,14 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     """The captured graph with what the joint graph returns as results: plain results in their first
     geometry, bases, and the final bytes of every input (VER-11).
 
-    Of members of a synthetic base, of those that are written.
+    Of members of a synthetic base, of those that are written. Of tensors made of tensors, the parts.
     """
-    nodes = captured.graph.nodes[:-1]
+    wrappers = captured.recorder.wrapped.nodes
+    nodes = tuple([node for node in captured.graph.nodes[:-1] if node not in wrappers])
     unwritten = {member.role for base in bases for member in base.members}
     unwritten -= {each.role for each in meta.updated}
     inputs = captured.graph.placeholders
-    whole = {node: node for node in inputs if type(node.role) not in RNG_INPUTS}
+    whole = {n: n for n in inputs if type(n.role) not in RNG_INPUTS and n not in wrappers}
     whole |= {
         given.placeholder: whole_node(given.placeholder, captured.reach[given.role])
         for given in captured.inputs
@@ -453,7 +454,8 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
         if isinstance(result, Plain):
             value = captured.graph.outputs[index]
             seen = _first_form(value) if result.geometry_steps else value
-            outputs.append((meta.role_of(index), seen))
+            if seen not in wrappers:
+                outputs.append((meta.role_of(index), seen))
     for index, base in enumerate(meta.bases):
         if base.node in nodes:
             outputs.append((IntermediateBase(index), base.node))

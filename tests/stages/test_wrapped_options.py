@@ -1,0 +1,43 @@
+"""Programs with wrappers under options: other partitions, checked stages, other ways of calling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import aotlite as al
+from tests.stages.wrapped_cases import CASES, nested, two
+from tests.stages.wrapped_worlds import world_after
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "verified": {"verify": True},
+    "partition": {"partition": "default"},
+    "min-cut": {"partition": "min_cut"},
+    "general ways": {"fast_paths": False},
+    "writes kept": {"keep_inference_input_mutations": True},
+    "loops": {"backend": "loops"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_programs_with_wrappers_are_eagers_under_options(options: dict[str, Any]) -> None:
+    """GEN-11: each stage's graph, from the fifth on, is compared with the captured one."""
+    for function, make in CASES.values():
+        expected = world_after(function, make)
+        compiled = al.compile(function, **{"backend": "reference", **options})
+        assert world_after(compiled, make) == expected
+        assert world_after(compiled, make) == expected
+
+
+def test_the_metadata_says_what_wrappers_are_made_of() -> None:
+    """SUB-3, SUB-13."""
+    compiled = al.compile(lambda x, y: (x * 2, y.mul_(2)[1:], (x * 3)[1:], (x * 3)[2:]))
+    compiled(nested(), two())
+    text = compiled.meta.explain()
+    assert "primals_0__a__b is argument 0.a.b, f32[6]; it does not require grad." in text
+    made = "a.a=primals_0__a__a, a.b=primals_0__a__b, b.a=primals_0__b__a, b.b=primals_0__b__b"
+    assert f"primals_0 is a TwoTensor(f32[6], {made})." in text
+    assert "Part output_0__a__a is new memory, f32[6]." in text
+    assert "Result 1 is a view of argument 1" in text
+    assert "because part output_2__a" in text
