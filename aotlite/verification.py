@@ -431,7 +431,7 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     """The captured graph with what the joint graph returns as results: plain results in their first
     geometry, bases, and the final bytes of every input (VER-11).
 
-    Of members of a synthetic base, of those that are written. Of tensors made of tensors, the parts.
+    Of members of a synthetic base, of those that are written; of wrappers, the parts.
     """
     wrappers = captured.recorder.wrapped.nodes
     nodes = tuple([node for node in captured.graph.nodes[:-1] if node not in wrappers])

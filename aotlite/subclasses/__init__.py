@@ -7,6 +7,17 @@ from aotlite.eager.wrappers import (
     leaves_of,
     unflatten,
 )
+from aotlite.stages.creation import (
+    CreationRecord,
+    creation_records,
+    inner_mutated_indices,
+    records_of_inputs,
+    requires_subclass_dispatch,
+    static_indices,
+    unwrap,
+    unwrap_joint,
+    wrap,
+)
 from aotlite.subclasses.encoded import EncodedTensor
 from aotlite.subclasses.masked import MaskedTensor, masked_tensor
 from aotlite.subclasses.quantized import QuantizedTensor
@@ -14,15 +25,24 @@ from aotlite.subclasses.sparse import SemiStructuredSparseTensor
 from aotlite.subclasses.two_tensor import TwoTensor
 
 __all__ = [
+    "CreationRecord",
     "EncodedTensor",
     "MaskedTensor",
     "QuantizedTensor",
     "SemiStructuredSparseTensor",
     "TwoTensor",
+    "creation_records",
     "flatten",
+    "inner_mutated_indices",
     "inner_tensors",
     "is_traceable_wrapper_subclass",
     "leaves_of",
     "masked_tensor",
+    "records_of_inputs",
+    "requires_subclass_dispatch",
+    "static_indices",
     "unflatten",
+    "unwrap",
+    "unwrap_joint",
+    "wrap",
 ]
