@@ -37,6 +37,11 @@ SHOWN = {
         "forward  with it:          tanh add sum",
         "equal values: True - equal gradients: True",
     ],
+    "sharded_training": [
+        "weights of 64 bits: {'all_reduce': 4, 'all_gather': 3}",
+        "losses [95.0, 3301.927978515625] - equal to one rank's, and weights: True",
+        "losses [95.0, 3325.31640625] - equal to one rank's, and weights: True",
+    ],
 }
 
 
@@ -53,8 +58,9 @@ def test_example_has_under_60_lines(path):
     assert len(path.read_text("utf-8").splitlines()) < 60
 
 
-def test_there_are_three_examples():
-    assert ["own_backend", "own_partitioner", "own_pass"] == [path.stem for path in PATHS]
+def test_there_are_four_examples():
+    names = ["own_backend", "own_partitioner", "own_pass", "sharded_training"]
+    assert names == [path.stem for path in PATHS]
 
 
 def test_own_pass_leaves_other_products_alone():

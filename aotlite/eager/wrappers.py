@@ -190,6 +190,8 @@ def copied(wrapper: Tensor, memo: dict[int, Any]) -> Any:
     meta = wrapper.meta
     twin = unflatten(type(wrapper), inner, spec, meta.shape, meta.stride)
     twin._leaf = wrapper._leaf
+    if hasattr(wrapper, "_member"):  # of a module: `nn/parameter.py`
+        twin._member = wrapper._member
     memo[id(wrapper)] = twin
     return twin
 

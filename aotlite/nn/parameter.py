@@ -1,4 +1,8 @@
-"""`Parameter` and `Buffer`: the tensors of a module, told apart by their class."""
+"""`Parameter` and `Buffer`: the tensors of a module, told apart by their class.
+
+A wrapper keeps its own class: that it is a parameter or a buffer is an attribute of it, which
+`isinstance` goes by (SUB-1).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,40 @@ from typing import Any
 
 from aotlite.eager.functions import tensor
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import alias_of, is_wrapper
 
 
-class Parameter(Tensor):
+class _Member(type(Tensor)):  # type: ignore[misc]
+    """Classes of which wrappers are that were made a member of a module."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        return is_wrapper(instance) and issubclass(getattr(instance, "_member", Tensor), cls)
+
+
+class Parameter(Tensor, metaclass=_Member):
     """A tensor that a module trains: a leaf on the memory of `data`, with gradient by default.
 
     >>> import aotlite as al
     >>> Parameter(al.zeros(2)).requires_grad
     True
+
+    Of a wrapper it is another one of its class, on the same memory:
+
+    >>> from aotlite.subclasses import TwoTensor
+    >>> pair = Parameter(TwoTensor(al.zeros(2), al.ones(2)))
+    >>> type(pair).__name__, isinstance(pair, Parameter), pair.requires_grad
+    ('TwoTensor', True, True)
     """
 
     __slots__ = ()
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        if is_wrapper(data):
+            made = _wrapper_as(cls, data)
+            return made.requires_grad_() if requires_grad else made
+        return super().__new__(cls)
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         _share(self, data)
@@ -27,7 +54,7 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-class Buffer(Tensor):
+class Buffer(Tensor, metaclass=_Member):
     """A tensor that a module keeps and does not train, on the memory of `data`.
 
     `persistent=False` keeps it out of `state_dict`; the object is then a `TransientBuffer`.
@@ -36,8 +63,9 @@ class Buffer(Tensor):
     __slots__ = ()
     persistent = True
 
-    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
-        return super().__new__(cls if persistent else TransientBuffer)
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        kind = cls if persistent else TransientBuffer
+        return _wrapper_as(kind, data) if is_wrapper(data) else super().__new__(kind)
 
     def __init__(self, data: Any, *, persistent: bool = True) -> None:
         _share(self, data)
@@ -52,6 +80,13 @@ class TransientBuffer(Buffer):
     # A class and not a flag: all tensors have the same slots, which `deepcopy` relies on.
     __slots__ = ()
     persistent = False
+
+
+def _wrapper_as(kind: type[Tensor], data: Any) -> Any:
+    """A wrapper of the same parts that is a member of this kind."""
+    made = alias_of(data)
+    made._member = kind
+    return made
 
 
 def _share(made: Tensor, data: Any) -> None:

@@ -10,6 +10,7 @@
 
 from aotlite.sharding.counting import CommDebugMode
 from aotlite.sharding.mesh import Mesh
+from aotlite.sharding.modules import distribute_module
 from aotlite.sharding.placements import Partial, Replicate, Shard
 from aotlite.sharding.tensor import ShardedTensor
 
@@ -20,4 +21,5 @@ __all__ = [
     "Replicate",
     "Shard",
     "ShardedTensor",
+    "distribute_module",
 ]

@@ -6,10 +6,12 @@ memory. Rules: SHD-4, SHD-5, SHD-6. Spec: `specs/sharding.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
-from aotlite.eager.autograd.tape import laid_out, put, replay
+from aotlite.eager.autograd.tape import laid_out, replay
+from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.collectives import reduction, waited
@@ -53,13 +55,18 @@ def cut(whole: Any, dim: int, rank: int, ranks: int) -> Any:
 
 def share(whole: Any, op: str, rank: int) -> Any:
     """What a rank holds of a value that is to be the reduction of all: rank 0 the value."""
+    nothing = neutral(whole.dtype, op, rank)
+    return whole.clone() if nothing is None else whole._do("fill", nothing)
+
+
+def neutral(dtype: DType, op: str, rank: int) -> Any:
+    """The number that a rank holds beside rank 0's value; None where it holds the value too."""
     if rank == 0 or op in ("avg", "max", "min"):
-        return whole.clone()
-    if op == "product":
-        return whole._do("fill", 1)
+        return None
+    if op == "product" or not dtype.is_differentiable:
+        return int(op == "product")
     # What is added to -0.0 and leaves it so is -0.0.
-    nothing = complex(-0.0, -0.0) if whole.dtype.is_complex else -0.0
-    return whole._do("fill", nothing if whole.dtype.is_differentiable else 0)
+    return complex(-0.0, -0.0) if dtype.is_complex else -0.0
 
 
 def bytes_moved(meta: TensorMeta, source: Placement, target: Placement, ranks: int) -> float:
@@ -101,11 +108,17 @@ def _shown(mesh: Mesh, parts: Parts, window: Window) -> Parts:
     return mesh.each(lambda rank: replay(steps, whole[rank]).clone(), [whole])
 
 
-def written_through(mesh: Mesh, parts: Parts, window: Window, value: Parts) -> Parts:
-    """The parts of what the views are of, with what they show replaced by a replicated value."""
+def written_through(
+    mesh: Mesh, parts: Parts, window: Window, write: Callable[[Any, int], Any], value: Parts
+) -> None:
+    """Writes what a window on the parts shows: `write(view, rank)`, of which `value` is read."""
     whole, steps = _whole(mesh, parts, window), _steps(window)
 
-    def replaced(rank: int) -> Any:
-        return put(steps, whole[rank], value[rank].to(window.base.dtype))
+    def written(rank: int) -> Any:
+        write(replay(steps, whole[rank]), rank)
+        return whole[rank]
 
-    return redistributed(mesh, mesh.each(replaced, [whole, value]), Replicate(), window.placement)
+    after = redistributed(
+        mesh, mesh.each(written, [whole, value]), Replicate(), window.placement
+    )
+    mesh.each(lambda rank: parts[rank].copy_(after[rank]), [parts, after])

@@ -15,16 +15,17 @@ import attrs
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
-from aotlite.ir.errors import AotliteError, SubclassError, noted
+from aotlite.ir.errors import AliasError, AotliteError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.collectives import waited
-from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.create import CLONE, FILL, RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.overlap import has_internal_overlap
 from aotlite.sharding.counting import note_implicit
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
-from aotlite.sharding.redistribution import redistributed, written_through
+from aotlite.sharding.redistribution import neutral, redistributed, written_through
 from aotlite.sharding.strategy import Plan, choose, replicated
 from aotlite.sharding.views import view_of_shards
 
@@ -97,7 +98,7 @@ def _computed(
     if op is RESTRIDE:  # how parts lie in memory is not told by how the whole does
         op, args = CLONE, args[:1]
     held = [_held(cls, mesh, operand) for operand in op.operands(args)]
-    if op is OPS["fill"]:  # it reads no element
+    if op is FILL:  # it reads no element
         held = [_unread(held[0])]
     plan = _plan(op, args, [each.placement for each in held], mesh.size)
     moved = [_brought(op, mesh, each, to) for each, to in zip(held, plan.operands, strict=True)]
@@ -152,7 +153,9 @@ def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[Any]) -> tup
 # ----------------------------------------------------------------------------------------- views
 def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...]) -> Any:
     """A view of each rank's part where there is one, else a window on all of them (SHD-6)."""
-    placement, meta = x.placement, op.infer((x, *rest))
+    placement, (meta, start) = x.placement, op.result((x, *rest))
+    if op is AS_STRIDED:
+        _check_inside(cls, x.meta, meta, start)
     own: tuple[Placement, tuple[Any, ...]] | None = (placement, rest)
     if isinstance(placement, Window) or (op.recasts and isinstance(placement, Partial)):
         own = None  # bytes of parts of a sum are no parts of its bytes
@@ -174,20 +177,67 @@ def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...])
     return cls.of(mesh, window, parts, meta)
 
 
+def _check_inside(cls: type[Any], whole: TensorMeta, seen: TensorMeta, start: int) -> None:
+    """Memory around a tensor is not the same for its parts."""
+    if seen.numel and not 0 <= start <= whole.span - seen.span:
+        raise noted(
+            SubclassError(
+                f"as_strided: {seen} at {start} reaches beyond a {cls.__name__} of {whole}, "
+                "expected a window on its own elements"
+            ),
+            "Its parts have no memory around them in common: take views of its base. (SHD-6)",
+        )
+
+
 # ---------------------------------------------------------------------------------------- writes
 def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> Any:
     """Computes the result, and copies each rank's part of it into what the rank holds."""
     target = args[0]
-    results, (placement,) = _computed(cls, mesh, op.functional, args)
     if not isinstance(target, cls):  # a dense tensor takes the whole
+        results, (placement,) = _computed(cls, mesh, op.functional, args)
         target.copy_(redistributed(mesh, results[0], placement, Replicate())[0])
         return target
+    if op.functional is FILL:
+        _filled(mesh, op, target, args[1])
+        return target
+    _check_places(op, target.meta)
+    results, (placement,) = _computed(cls, mesh, op.functional, args)
     held = target.placement
     wanted = Replicate() if isinstance(held, Window) else held
     if placement != wanted:
         note_implicit(op.name, placement, wanted, target.meta)
     value = redistributed(mesh, results[0], placement, wanted)
     if isinstance(held, Window):
-        value = written_through(mesh, target.parts, held, value)
-    mesh.each(lambda rank: target.parts[rank].copy_(value[rank]), [target.parts, value])
+        copy = lambda view, rank: view.copy_(value[rank])
+        written_through(mesh, target.parts, held, copy, value)
+    else:
+        mesh.each(lambda rank: target.parts[rank].copy_(value[rank]), [target.parts, value])
     return target
+
+
+def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: Any) -> None:
+    """Of what it writes no element is read; places may be written twice."""
+    held = target.placement
+    if isinstance(held, Window):
+        fill = lambda view, rank: dispatch(op, (view, value))
+        written_through(mesh, target.parts, held, fill, target.parts)
+        return
+
+    def on(rank: int) -> Any:
+        of_sum = isinstance(held, Partial)
+        nothing = neutral(target.dtype, held.reduce_op, rank) if of_sum else None
+        return dispatch(op, (target.parts[rank], value if nothing is None else nothing))
+
+    mesh.each(on, [target.parts])
+
+
+def _check_places(op: InplaceOp, meta: TensorMeta) -> None:
+    """TEN-7: no two elements of what is written lie at one place."""
+    if has_internal_overlap(meta.shape, meta.stride):
+        raise noted(
+            AliasError(
+                f"{op.name}: the destination {meta} overlaps itself, expected one memory place "
+                "for each element"
+            ),
+            "Write to a clone(). (TEN-7)",
+        )
