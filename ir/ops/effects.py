@@ -119,7 +119,8 @@ SINK_TOKENS: TokenOp = register(
 
 # -------------------------------------------------------------------------------------- printing
 def _print_rule(format: str, tensors: tuple[TensorMeta, ...]) -> tuple[()]:
-    wanted = _fields(format)
+    fields = _fields(format)
+    wanted = 1 + max([number for number, _ in fields], default=-1)
     if wanted != len(tensors):
         raise noted(
             ArgumentError(
@@ -128,25 +129,31 @@ def _print_rule(format: str, tensors: tuple[TensorMeta, ...]) -> tuple[()]:
             ),
             "Fields are {}, {0} or {0:.3f}; a brace is written twice.",
         )
+    for number, how in fields:
+        if how and tensors[number].shape:
+            raise ArgumentError(
+                f"print_tensors: the field {{{number}:{how}}} shows a tensor of shape "
+                f"{tensors[number].shape}, expected one of no dimensions"
+            )
     return ()
 
 
-def _fields(format: str) -> int:
-    """How many tensors the fields of a format ask for."""
-    count = most = 0
+def _fields(format: str) -> list[tuple[int, str]]:
+    """For each field of a format the number of the tensor that it shows, and how."""
+    found: list[tuple[int, str]] = []
     try:
-        for _, name, _, _ in Formatter().parse(format):
+        for _, name, how, _ in Formatter().parse(format):
             if name is None:
                 continue
             if name and not name.isdecimal():
                 raise ValueError(f"a field is named {name!r}")
-            count, most = count + (not name), max(most, int(name or -1) + 1)
+            found.append((int(name or len(found)), how or ""))
     except ValueError as error:
         raise ArgumentError(
             f"print_tensors: the format is {format!r} ({error}), expected one with fields that "
             "are empty or numbers"
         ) from None
-    return max(count, most)
+    return found
 
 
 def _print(xp: Any, meta: Any, format: str, tensors: tuple[Any, ...]) -> None:
