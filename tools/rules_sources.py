@@ -24,10 +24,11 @@ AREAS = {
     "SAV": 7,
     "GRD": 6,
     "RNG": 12,
+    "TOK": 8,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 
-REASONS = ("subclasses", "symbols", "tokens", "seeds", "kernel backend", "export")
+REASONS = ("subclasses", "symbols", "seeds", "kernel backend", "export", "control flow")
 """What a rule may wait for. Anything else has to be built or shown."""
 
 HEADING = re.compile(r"^### (?:([A-Z]+)-(\d+) · )?(.*)$", re.MULTILINE)

@@ -49,7 +49,7 @@ def compiled(program: Program, **options: Any) -> Any:
     return story(program, al.compile(function(program), **options))
 
 
-@pytest.mark.rules("TOK-1", "TOK-4", "TOK-6", "TOK-7", "PART-23")
+@pytest.mark.rules("TOK-1", "TOK-4", "TOK-6", "TOK-7")
 @settings(max_examples=150)
 @given(
     programs(), st.booleans(), st.sampled_from(("default", "min_cut")), st.sampled_from((0, 1, 2))
@@ -79,7 +79,7 @@ def test_effects_happen_once_and_in_the_order_of_eager(
     assert alike(story(program), seen)
 
 
-@pytest.mark.rules("TOK-1", "TOK-6", "TOK-7", "PART-23")
+@pytest.mark.rules("TOK-1", "TOK-6", "TOK-7")
 @settings(max_examples=80)
 @given(programs(), st.booleans())
 @example(Program(TWO_BRANCHES, (3, 4), arriving=1), True)
@@ -125,8 +125,9 @@ def test_each_type_has_its_own_order_in_each_half(program: Program) -> None:
     if whole["error"] is not None:
         return
     expected = by_type(whole["log"])
-    forward_only = by_type(compiled(attrs.evolve(program, trains=False), backend="reference")["log"])
+    forward_only = by_type(
+        compiled(attrs.evolve(program, trains=False), backend="reference")["log"]
+    )
     for kind, all_of_it in expected.items():
         count = len(forward_only[kind])
         assert forward_only[kind] == all_of_it[:count]
-

@@ -284,10 +284,10 @@ def _backward(program: Program, results: Any, leaves: Any) -> Any:
         return None
     loss = sum((k + 1) * each.sum() for k, each in enumerate(chosen))
     found = []
-    for last in ([False, True] if program.again else [True]):
+    for last in [False, True] if program.again else [True]:
         if program.wanted is None:
             loss.backward(retain_graph=not last)
-            grads = [leaf.grad for leaf in leaves]
+            grads: Any = [leaf.grad for leaf in leaves]
         else:
             asked = [leaves[k] for k in program.wanted]
             grads = al.autograd.grad(loss, asked, retain_graph=not last, allow_unused=True)
