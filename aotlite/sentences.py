@@ -353,6 +353,9 @@ def _partition_lines(partition: Partition) -> Iterator[str]:
         yield f"  saved_{value.name}: {meta_text(value.meta)}, {text}{remark}{reason}."
     again = [node for node in backward.calls if node.phase is Phase.FORWARD]
     yield f"Recomputed in the backward: {_recomputed_text(again, backward)}."
+    asked = [n for n in backward.calls if n.phase is Phase.BACKWARD and n.recompute is True]
+    if asked:
+        yield f"Computed again, as a checkpoint asks: {_recomputed_text(asked, backward)}."
 
 
 def _ops(graph: Graph) -> int:

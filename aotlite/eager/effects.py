@@ -18,12 +18,14 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
+from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.meta import TensorMeta
 
 
 def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
     """The results of an effect, new tensors."""
     metas = op.result(args)
+    refuse_in_region(op)
     single = type(metas) is TensorMeta
     if recorder is None:
         outs = _happened(op, args, metas)
@@ -35,6 +37,18 @@ def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -
         if node is not None:
             note_origin(node, outs[0].value if outs else None, recorder)
     return outs[0] if single else outs
+
+
+def refuse_in_region(op: EffectOp) -> None:
+    """Raises TokenError for an effect in a region that is computed again (TOK-6, CKP-7)."""
+    if STATE.in_region:
+        raise noted(
+            TokenError(
+                f"{op.name}: the effect {op.effect!r} is in a region that is computed again in the "
+                "backward, expected effects outside of such regions"
+            ),
+            "It would happen twice: call it before the region, or behind it. (TOK-6, CKP-7)",
+        )
 
 
 def run_token(op: TokenOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:

@@ -56,6 +56,10 @@ class Streams(Protocol):
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""
 
+    origin: Any
+    """The node whose gradient is being computed."""
+    recompute: bool | None
+    """What is recorded now is to be computed again, in the place where it stands (PART-17)."""
     unrecorded: bool
     """Autograd state changed by what no op says: custom functions, requires_grad_, detach_."""
 

@@ -16,6 +16,7 @@ import attrs
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.node import TapeNode
+    from aotlite.eager.checkpoint import Region
     from aotlite.eager.random import Noting, Replaying
     from aotlite.eager.recording import Recorder
 
@@ -32,6 +33,10 @@ class State(threading.local):
     """Whether any wrapper was ever made, in any thread: else no operand is one."""
     draws: Noting | Replaying | None = None
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
+    in_region: bool = False
+    """Inside of `checkpoint`: what happens here happens again in the backward (CKP-7)."""
+    task: list[Region] | None = None
+    """The regions that the backward which runs has computed again (CKP-2)."""
     watch: Watch | None = None
     """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
 
@@ -76,6 +81,21 @@ def watching(**changes: Any) -> Iterator[None]:
         yield
     finally:
         STATE.watch = before
+
+
+class backward_task:
+    """A block that is one backward, behind which what it has computed again is let go."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = STATE.task
+        STATE.task = []
+
+    def __exit__(self, *exc: object) -> None:
+        regions, STATE.task = STATE.task, self._before
+        for region in regions or ():
+            region.forget()
 
 
 class _Mode:

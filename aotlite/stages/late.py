@@ -18,7 +18,7 @@ import attrs
 from aotlite.eager.autograd.chain import EMPTY_CHAIN
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import Run
-from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
 from aotlite.eager.state import STATE
 from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import bool_
@@ -60,7 +60,13 @@ WHERE = OPS["where"]
 
 def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
     """Whether users' Python runs in a backward through these nodes."""
-    return any(type(n) is CustomNode or n.extra is not None and not n.extra.is_idle for n in nodes)
+    return any(map(_runs_user_code, nodes))
+
+
+def _runs_user_code(node: TapeNode) -> bool:
+    if type(node) is CustomNode or (node.extra is not None and not node.extra.is_idle):
+        return True
+    return bool(computed_again(node.kept_records()))
 
 
 # ------------------------------------------------------------------------------------ recording
@@ -223,8 +229,9 @@ class _Settling:
                     "Make a new tensor of it: grad * 2 instead of grad.mul_(2). (TEN-31)",
                 )
             if isinstance(node.target, InplaceOp) and root.phase is Phase.FORWARD:
-                self._find(root, node).writes.append(turn.arrived)
-                self.masks[node] = turn.arrived
+                arrived = turn.arrived if node.recompute is not True else self._asking(turn)
+                self._find(root, node).writes.append(arrived)
+                self.masks[node] = arrived
             elif self.sights[node.args[0]].object.phase is Phase.FORWARD:
                 raise _refused(
                     node,
@@ -237,6 +244,15 @@ class _Settling:
                 if checked is None:
                     checked = {self.root(s.tensor.value) for s in turn.node.kept_tensors()}
                 self._read(value, checked)
+
+    def _asking(self, turn: Turn) -> int:
+        """The results, as bits, whose backward asks for what is computed again in this turn."""
+        regions = set(computed_again(turn.node.kept_records()))
+        mask = 0
+        for each in self.turns:
+            if not regions.isdisjoint(computed_again(each.node.kept_records())):
+                mask |= each.arrived
+        return mask
 
     def _read(self, value: Node, checked: Iterable[Node]) -> None:
         """A read of what the caller may have written by then, unless its version is checked."""

@@ -1,7 +1,7 @@
 """The recorder of a capture: turns dispatched ops into nodes and what is met outside into inputs.
 
-Used by stage 1 alone. It stands between the eager engine (protocol `eager.recording.Recorder`) and
-the graph. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
+Used by stage 1, between the eager engine (protocol `eager.recording.Recorder`) and the graph.
+Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class CaptureRecorder:
         self.offset_read: set[InputRole] = set()
         self.phase = Phase.FORWARD
         self.origin: Node | None = None
+        self.recompute: bool | None = None
         self.sequence = 0
         """Number of the next tape node: an op that makes none shares it (SEQ-1, SEQ-3)."""
         self._location: Location | None = None
@@ -153,7 +154,8 @@ class CaptureRecorder:
             if location == self._location:  # the same line again: one object serves
                 location = self._location
             self._location = location
-        node = Node("call", op, args, meta, None, mode, phase, sequence, location, origin)
+        records = mode, phase, sequence, location, origin, self.recompute
+        node = Node("call", op, args, meta, None, *records)
         self.nodes.append(node)
         return node
 
@@ -289,8 +291,7 @@ class CaptureRecorder:
 
     def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """The fakes of inputs that were met too late to share their family's root."""
-        fakes = self._fakes
-        return tuple([(fakes[id(a)], fakes[id(b)]) for a, b in self.families.late])
+        return tuple([(self._fakes[id(a)], self._fakes[id(b)]) for a, b in self.families.late])
 
     def real_of(self, fake: Tensor) -> Tensor:
         """The tensor outside that an input's fake stands for."""

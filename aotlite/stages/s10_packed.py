@@ -6,10 +6,12 @@ Used by stage 10 alone. Rules: TEN-42, SAV-7, PART-37. Spec: `specs/s10_runtime.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from aotlite.backends.values import Value
 from aotlite.eager.autograd.node import Packed
+from aotlite.eager.state import STATE, backward_task
 from aotlite.eager.tensor import tensor_over
 from aotlite.ir.arrays import copied
 from aotlite.ir.graph import Graph
@@ -51,8 +53,9 @@ def pack(values: Sequence[Value], metas: Sequence[TensorMeta], hooks: Any) -> li
 def unpack(kept: Sequence[Packed], metas: Sequence[TensorMeta], before: Sequence[bool]) -> Any:
     """The values again, each as an array or a window as it was `before`."""
     values: list[Value] = []
-    for each, meta, window in zip(kept, metas, before, strict=True):
-        tensor = each.unpack()
+    with backward_task() if STATE.task is None else nullcontext():
+        tensors = [each.unpack() for each in kept]
+    for tensor, meta, window in zip(tensors, metas, before, strict=True):
         if tensor.meta is not meta:
             tensor = tensor.detach().to(meta.dtype).restride(meta.stride)
         values.append((tensor.storage.buffer, tensor.offset) if window else tensor.array)

@@ -79,7 +79,7 @@ def eliminate_common_subexpressions(graph: Graph, again: set[Node] | None = None
         node = _renewed(old, new) if new and is_call else old
         if is_call and old not in escaping:
             args = [v if type(v) is Node else _literal(v) for v in node.args]
-            key = node.target, tuple(args), node.meta
+            key = node.target, tuple(args), node.meta, node.recompute is True
             found = seen.setdefault(key, node)
             if found is not node:
                 new[old] = found

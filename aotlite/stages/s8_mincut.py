@@ -62,10 +62,12 @@ class MinCut:
             return "the backward does not need it"
         if self._tangents[node]:
             return "it depends on tangents, so only the backward can compute it"
+        names = ", ".join(self.graph.names[source] for source in sources)
+        if node.recompute is True:
+            return f"it is computed again as a checkpoint asks, from {names or 'constants'}"
         again = "computed again" if node in self._forward else "computed in the backward alone"
         if not sources:
             return f"it is {again}, from constants"
-        names = ", ".join(self.graph.names[source] for source in sources)
         return f"it is {again} from {names}, which costs less than keeping it"
 
     @cached_property

@@ -156,6 +156,7 @@ class Streams:
         self.results: tuple[Any, ...] = ()
         self._explicit = False
         """Draws are recorded in their pure form."""
+        self._replays = False
         self._forward_says = False
         """The function has put the generator elsewhere: its graph says itself where it ends."""
         self._backward = False
@@ -169,6 +170,11 @@ class Streams:
     def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
         """Records a draw; gives the graph value of its result."""
         called: Op = op
+        if self.recorder.recompute and self._mask() != ALWAYS and not self._replays:
+            raise self.recorder.refuse(
+                "a new draw in a region that is computed again for some of the results",
+                "leave preserve_rng_state as it is (CKP-3)",
+            )
         if self._explicit:
             called, args = op.functional, (*self._place(self.state, self._mask()), *args)
         value = self._last = self.recorder.record(called, args, meta)
@@ -212,13 +218,13 @@ class Streams:
     @contextmanager
     def replaying(self, state: Any) -> Iterator[None]:
         """A block in which draws are made from a state of `get`, and which leaves no trace."""
-        before, explicit = self.state, self._explicit
+        before = self.state, self._explicit, self._replays
         self.state = state._state if type(state) is TrackedState else Given(*state)
-        self._explicit = True
+        self._explicit = self._replays = True
         try:
             yield
         finally:
-            self.state, self._explicit = before, explicit
+            self.state, self._explicit, self._replays = before
 
     # --- what stages ask
     def end_forward(self) -> None:

@@ -107,10 +107,9 @@ class FunctionCtx:
         node = self._node and self._node()
         return [] if node is None else list(node.edges)
 
-    def _kept_tensors(self) -> list[SavedTensor]:
+    def _kept_records(self) -> list[SavedTensor]:
         """What the backward may unpack."""
-        records = [each.record for each in self._kept or () if each is not None]
-        return [each for each in records if each.tensor is not None]
+        return [each.record for each in self._kept or () if each is not None]
 
     def _release(self) -> None:
         """Drops what was saved."""

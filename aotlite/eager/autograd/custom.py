@@ -112,8 +112,8 @@ class CustomNode(TapeNode):
             )
         return fitted(grad, meta)
 
-    def kept_tensors(self) -> list[SavedTensor]:
-        return self.ctx._kept_tensors()
+    def kept_records(self) -> list[SavedTensor]:
+        return self.ctx._kept_records()
 
     def release(self) -> None:
         self.ctx._release()

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, backward_task
 
 Before = Callable[[TapeNode], None]
 
@@ -51,6 +51,10 @@ class Run:
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """Runs from (edge, gradient) pairs; gives each sink's gradient, None where none arrived."""
+        with backward_task():
+            return self._pass(roots)
+
+    def _pass(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         self._anomaly = STATE.watch is not None and STATE.watch.anomaly
         if self.sinks is not None:
             self.collected = [None] * len(self.sinks)

@@ -8,7 +8,7 @@ The nodes of ops are in `tape`, those that collect gradients in `leaf`, those of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -59,6 +59,13 @@ class SavedTensor:
                 "clone() it outside of inference_mode, or compute it under no_grad. (TEN-22)",
             )
 
+    @classmethod
+    def of_version(cls, tensor: Tensor, version: int) -> SavedTensor:
+        """The record of a tensor that was kept when it had this version."""
+        made = cls(tensor)
+        made.version = version
+        return made
+
     def unpack(self, node: TapeNode) -> Tensor:
         """The tensor, for the node that saved it. Raises AutogradError if it was written since."""
         tensor = self.tensor
@@ -86,6 +93,37 @@ class SavedTensor:
             )
         self.packed = Packed.of(self.tensor, pack_hook, unpack_hook)
         self.tensor = None  # type: ignore[assignment]
+
+
+class Held:
+    """What is kept of a tensor that is computed again when it is asked for (CKP-1)."""
+
+    __slots__ = ()
+
+    def checked(self) -> list[SavedTensor]:
+        """What is read then, and checked for writes."""
+        raise AssertionError("each kind says what it reads")
+
+    def regions(self) -> list[Any]:
+        """What is computed again for it: a region, and those around it."""
+        raise AssertionError("each kind says what it is part of")
+
+
+def checked(records: Iterable[SavedTensor]) -> list[SavedTensor]:
+    """What is checked for writes when these are unpacked: not what users' hooks have packed."""
+    found = []
+    for each in records:
+        if each.tensor is not None:
+            found.append(each)
+        elif isinstance(each.packed.value, Held):
+            found += each.packed.value.checked()
+    return found
+
+
+def computed_again(records: Iterable[SavedTensor]) -> list[Any]:
+    """The regions that are computed again when these are unpacked."""
+    held = [each.packed.value for each in records if each.tensor is None]
+    return [region for each in held if isinstance(each, Held) for region in each.regions()]
 
 
 def saved(tensor: Tensor) -> SavedTensor:
@@ -241,9 +279,13 @@ class TapeNode:
         """`run` where gradients are asked for at some of the edges; others may be None."""
         return self.run(grads)
 
+    def kept_records(self) -> list[SavedTensor]:
+        """What `run` unpacks."""
+        return []
+
     def kept_tensors(self) -> list[SavedTensor]:
         """What `run` unpacks, checking versions; not what hooks have packed."""
-        return []
+        return checked(self.kept_records())
 
     def release(self) -> None:
         """Drops what was saved; a second backward then raises."""

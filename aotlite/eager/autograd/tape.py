@@ -158,14 +158,14 @@ class OpNode(TapeNode):
     def gathered(self, values: Sequence[Any]) -> list[Any]:
         return list(compress(values, self._slots()))
 
-    def kept_tensors(self) -> list[SavedTensor]:
+    def kept_records(self) -> list[SavedTensor]:
         found = list(self.saved_results.values())
         for kept in self.kept or ():
             if type(kept) is SavedTensor:
                 found.append(kept)
             elif type(kept) is list:
                 found += kept
-        return [each for each in found if each.tensor is not None]
+        return found
 
     def __getattr__(self, name: str) -> Any:
         """What was saved, by the name of the formula's parameter: `_saved_self`, `_saved_result`.
@@ -341,8 +341,8 @@ class SliceAssign(TapeNode):
             base = put(self.chain, grad, hole)
         return [base, *inner]
 
-    def kept_tensors(self) -> list[SavedTensor]:
-        return self.written.kept_tensors()
+    def kept_records(self) -> list[SavedTensor]:
+        return self.written.kept_records()
 
     def release(self) -> None:
         self.written.release()
