@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import IndexOutOfRangeError as IndexOutOfRangeError
     from aotlite.ir.errors import LinAlgError as LinAlgError
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
+    from aotlite.ir.errors import ProtocolError as ProtocolError
     from aotlite.ir.errors import RngError as RngError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import SubclassError as SubclassError
@@ -178,7 +179,7 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
-            RngError ShapeError SubclassError TokenError UnsupportedError
+            ProtocolError RngError ShapeError SubclassError TokenError UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """

@@ -23,6 +23,7 @@ __all__ = [
     "IndexOutOfRangeError",
     "LinAlgError",
     "MissingExtraError",
+    "ProtocolError",
     "RngError",
     "ShapeError",
     "SubclassError",
@@ -70,7 +71,11 @@ class UnsupportedError(AotliteError, RuntimeError):
 
 
 class SubclassError(AotliteError, TypeError):
-    """A wrapper subclass breaks the protocol by which it is taken apart and put together."""
+    """An op on a wrapper subclass that the class does not know, or parts that it cannot take."""
+
+
+class ProtocolError(SubclassError):
+    """A wrapper subclass breaks its protocol: not rebuilt, or it gives what an op cannot."""
 
 
 class TokenError(AotliteError, RuntimeError):

@@ -244,16 +244,8 @@ def check_destination(
 
     `call` are the arguments of the op of this name, if it is one.
     """
-    meta = target.meta
-    is_dense = meta.contiguous or meta.dense
-    if not is_dense and not may_overlap and has_internal_overlap(meta.shape, meta.stride):
-        raise noted(
-            AliasError(
-                f"{name}: the destination {meta} overlaps itself, expected one memory place for "
-                "each element"
-            ),
-            "Write to a clone(). (TEN-7)",
-        )
+    if not may_overlap:
+        check_places(name, target)
     storage = target.storage
     if not storage.writable:
         raise noted(
@@ -265,7 +257,21 @@ def check_destination(
     may_be_shared = storage.exported or storage.capture is not None
     for other in others:
         if other.storage is storage or (may_be_shared and _is_hidden_alias(other, target)):
-            _check_operand(name, target, other, call)
+            check_operand(name, target, other, call)
+
+
+def check_places(name: str, target: Tensor) -> None:
+    """TEN-7: no two indices at one address."""
+    meta = target.meta
+    is_dense = meta.contiguous or meta.dense
+    if not is_dense and has_internal_overlap(meta.shape, meta.stride):
+        raise noted(
+            AliasError(
+                f"{name}: the destination {meta} overlaps itself, expected one memory place for "
+                "each element"
+            ),
+            "Write to a clone(). (TEN-7)",
+        )
 
 
 def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
@@ -277,7 +283,7 @@ def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
     return other.storage.buffer is buffer
 
 
-def _check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...]) -> None:
+def check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...]) -> None:
     """TEN-7: an operand on the destination's memory is at exactly the same place, or elsewhere."""
     if other.meta is target.meta and other.offset == target.offset:
         return

@@ -31,6 +31,8 @@ class State(threading.local):
     recorder: Recorder | None = None
     wrappers: bool = False
     """Whether any wrapper was ever made, in any thread: else no operand is one."""
+    functions: bool = False
+    """Whether any of them was of a class with a `__tensor_function__`."""
     draws: Noting | Replaying | None = None
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     in_region: bool = False

@@ -63,6 +63,9 @@ class Tensor(Differentiable):
     """Of wrapper subclasses: `(func, types, args, kwargs)` gives what an op gives (SUB-23)."""
     __tensor_function__: ClassVar[Callable[..., Any] | None] = None
     """Of wrapper subclasses that need it: asked before, with history, for other ops (SUB-10)."""
+    __tensor_coerce_gradient__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses that need it: `(self, gradient)` gives the form that gradients of this
+    tensor have of one that a backward is given (TAN-5)."""
 
     storage: Storage
     meta: TensorMeta

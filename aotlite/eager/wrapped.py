@@ -25,13 +25,30 @@ from aotlite.eager.autograd.history import (
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
 from aotlite.eager.recording import Recorder
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, State
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper, leaves_of, refuse_form
+from aotlite.eager.wrappers import (
+    hidden_inside,
+    inner_tensors,
+    is_wrapper,
+    leaves_of,
+    refuse_form,
+)
 from aotlite.ir.effects import EffectOp
-from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.errors import ProtocolError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import DataOp, GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.op import (
+    Cost,
+    DataOp,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+)
+from aotlite.ir.ops.create import COPY_
 from aotlite.ir.ops.views import HIDDEN_ALIAS
 
 Kinds = tuple[type[Any], ...]
@@ -59,6 +76,8 @@ def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
 
 def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     """The result of an op of whose operands some are wrappers."""
+    if State.functions and STATE.grad_mode:
+        _check_outermost(op, args)
     for cls in kinds:
         if cls.__tensor_function__ is not None and not op.views:
             found = _made_of_others(op, args, kinds, cls)
@@ -84,6 +103,24 @@ def _note(
         for out, value in zip(outs, values, strict=True):
             if is_wrapper(out):
                 out.value = value
+
+
+def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
+    """SUB-10: of a part, nobody asks for other gradients than those of the op."""
+    operands = op.operands(args)
+    if op.views or not any(each.requires_grad for each in operands):
+        return
+    for each in operands:
+        part = hidden_inside(each) if is_wrapper(each) else None
+        if part is not None:
+            raise noted(
+                SubclassError(
+                    f"{op.name}: an operand is a {type(each).__name__} with a {part.__name__} "
+                    f"inside, expected the {part.__name__} outside where gradients are asked for"
+                ),
+                f"Gradients of a {part.__name__} are not those of the op, which its "
+                "__tensor_function__ says, and that is not asked for a part. (SUB-10)",
+            )
 
 
 def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
@@ -229,7 +266,7 @@ def _checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tenso
 
 def _wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
     return noted(
-        SubclassError(
+        ProtocolError(
             f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {found!r}, expected {expected}"
         ),
         "What a class gives for an op has the outer geometry that the op has. (SUB-23)",
@@ -286,7 +323,7 @@ def _window(
     for name, part in theirs.items():
         if name in mine and part.storage is not mine[name].storage:
             raise noted(
-                SubclassError(
+                ProtocolError(
                     f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives a view whose {name!r} "
                     "has memory of its own, expected a view of the operand's"
                 ),
@@ -308,11 +345,26 @@ def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
     result: TensorMeta = op.functional.result_for(op.functional.key(args))
     if result is not target.meta:
         check_result(op, target.meta, result)
+    others = [operand for operand in op.operands(args) if operand is not target]
+    if is_wrapper(target) and not (op is COPY_ and args[1] is target):
+        _check_places(op, target, others, args)
     if type(target.storage.version) is not int:
         check_counts(op.name, target)
     if STATE.grad_mode:
-        others = [operand for operand in op.operands(args) if operand is not target]
         check_writable(op.name, target, others)
+
+
+def _check_places(
+    op: InplaceOp, target: Tensor, others: list[Any], args: tuple[Any, ...]
+) -> None:
+    """That no two elements lie in one place, nor an operand of the storage in part (TEN-7)."""
+    from aotlite.eager.dispatch import check_operand, check_places
+
+    if op.functional.cost is not Cost.FACTORY:
+        check_places(op.name, target)
+    for other in others:
+        if other.storage is target.storage:
+            check_operand(op.name, target, other, args)
 
 
 def _inplace(
@@ -320,24 +372,26 @@ def _inplace(
 ) -> Tensor:
     target: Tensor = args[0]
     _check_write(op, args)
-    node = plan_write(op, args) if STATE.grad_mode else None
+    onto_itself = op is COPY_ and args[1] is target
+    node = plan_write(op, args) if STATE.grad_mode and not onto_itself else None
     base_edge = None
     if node is not None and target._root is not None:
         base_edge = target._root.edge()
     parts = inner_tensors(target) if is_wrapper(target) else {}
+    before = target.storage.version
     found, cls = _ask(op, args, kinds)
     _the_target(op, found, cls, target)
     for name, part in (inner_tensors(target) if parts else {}).items():
         if parts.get(name) is not part:
             raise noted(
-                SubclassError(
+                ProtocolError(
                     f"{op.name}: {cls.__name__}.__tensor_dispatch__ puts another tensor at "
                     f"attribute {name!r}, expected a write to the one that is there"
                 ),
                 "Views share the inner tensors' memory: write to it, with copy_ for instance. "
                 "(SUB-15)",
             )
-    if parts:
+    if parts and target.storage.version == before:  # a class may ask another one to write
         target.storage.version += 1
     if parts and recorder is not None:
         (target.value,) = recorder.record_wrapped(op, args, (target,), target.meta)

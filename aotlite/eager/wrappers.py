@@ -19,7 +19,7 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, float32
-from aotlite.ir.errors import SubclassError, UnsupportedError, noted
+from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
 from aotlite.ir.meta import tensor_meta
 
 Flat = tuple[tuple[str, ...], Any]
@@ -71,6 +71,8 @@ def make_wrapper_subclass(
     made = Tensor.__new__(cls)
     Tensor.__init__(made, WrapperStorage(cls), tensor_meta(size, strides, dtype, device))
     State.wrappers = True
+    if cls.__tensor_function__ is not None:
+        State.functions = True
     return made.requires_grad_() if requires_grad else made
 
 
@@ -208,6 +210,24 @@ def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
         STATE.grad_mode = before
 
 
+def coerced(tensor: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient that is given for a tensor, in the form that its class asks for (TAN-5)."""
+    coerce = tensor.__tensor_coerce_gradient__
+    return gradient if coerce is None else coerce(gradient)
+
+
+def hidden_inside(wrapper: Tensor) -> type[Tensor] | None:
+    """A class with a `__tensor_function__` among the parts of a wrapper, at any depth."""
+    for part in inner_tensors(wrapper).values():
+        if part.__tensor_dispatch__ is not None:
+            if part.__tensor_function__ is not None:
+                return type(part)
+            found = hidden_inside(part)
+            if found is not None:
+                return found
+    return None
+
+
 def leaves_of(tensor: Tensor) -> Iterator[Tensor]:
     """The dense tensors that a tensor is made of, depth first: itself, if it is no wrapper."""
     if not is_wrapper(tensor):
@@ -223,7 +243,7 @@ def _kind(value: Any) -> str:
 
 def _broken(cls: type[Any], what: str, expected: str) -> Exception:
     return noted(
-        SubclassError(f"{cls.__name__}: it {what}, expected {expected}"),
+        ProtocolError(f"{cls.__name__}: it {what}, expected {expected}"),
         "A class is rebuilt from its parts: "
         "__tensor_unflatten__(inner, spec, outer_size, outer_stride) gives what "
         "__tensor_flatten__() took apart. (SUB-1)",

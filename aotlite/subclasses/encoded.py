@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AotliteError, SubclassError, noted
-from aotlite.ir.op import MultiViewOp, Op, ViewOp
+from aotlite.ir.op import MultiViewOp, Op, ViewOp, op_named
 
 View = Callable[..., Any]
 
@@ -62,6 +63,9 @@ class EncodedTensor(Tensor):
         views of the parts; NotImplemented where the parts cannot show it."""
         raise NotImplementedError
 
+    def __coerce_tangent_metadata__(self) -> Tensor:
+        return self.decode()  # gradients are dense
+
     def item(self) -> Any:
         """The number of a tensor of one element."""
         return self.decode().item()
@@ -81,9 +85,22 @@ class EncodedTensor(Tensor):
         dense = [_decoded(value) for value in args]
         named = {name: _decoded(value) for name, value in kwargs.items()}
         if op.writes and isinstance(first, EncodedTensor):
-            first._encode(function_of(op.functional)(*dense, **named))  # type: ignore[attr-defined]
+            if op.name == "copy_" and args[1] is first:
+                return first
+            if op.name == "fill_":
+                first._once()._encode(ops.fill(first._once().decode(), *dense[1:]))
+            else:
+                first._encode(function_of(op.functional)(*dense, **named))  # type: ignore[attr-defined]
             return first
         return func(*dense, **named)
+
+    def _once(self) -> EncodedTensor:
+        """The tensor without its repetitions, of which an op may fill all alike (TEN-7)."""
+        x = self
+        for dim, (size, stride) in enumerate(zip(self.shape, self.stride(), strict=True)):
+            if size > 1 and not stride:
+                x = x._view_of(op_named("slice"), (dim, 0, 1, 1))
+        return x
 
     def _view_of(self, op: Op, rest: tuple[Any, ...]) -> Any:
         """Instances for a view op, checked to be made of views of the parts."""

@@ -29,7 +29,7 @@ class MaskedTensor(Tensor):
     leave the others out, and keep what has at least one element. An in-place op writes the elements
     that all operands keep, and leaves the rest and the mask as they are. Gradients are masked as
     the tensor is; those of dense operands are dense. A mask that is laid out otherwise than the
-    data is copied.
+    data is copied, unless that repeats elements.
 
     >>> import aotlite as al
     >>> x = MaskedTensor(al.tensor([1.0, 2.0, 3.0]), al.tensor([True, False, True]))
@@ -48,7 +48,7 @@ class MaskedTensor(Tensor):
         geometry: Any = {"dtype": data.dtype, "device": data.device}
         made: Any = Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), **geometry)
         made.data = data.detach() if data.requires_grad else data
-        made.mask = mask if mask.stride() == data.stride() else ops.restride(mask, data.stride())
+        made.mask = mask if _cannot_lie_as(data, mask) else ops.restride(mask, data.stride())
         return made.requires_grad_() if requires_grad else made
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
@@ -68,6 +68,9 @@ class MaskedTensor(Tensor):
         """The elements as nested lists, None for those that are left out."""
         return listed(self.data.tolist(), self.mask.tolist())
 
+    def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
+        return masked_tensor(ops.where(self.mask, _zeroed(gradient), 0.0), self.mask)
+
     @classmethod
     def __tensor_function__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -86,7 +89,8 @@ class MaskedTensor(Tensor):
     ) -> Any:
         x, rest = args[0], args[1:]
         if func.op.views:  # type: ignore[attr-defined]
-            if func.op.recasts:  # type: ignore[attr-defined]
+            apart = func.__name__ == "as_strided" and x.data.stride() != x.mask.stride()
+            if apart or getattr(func.op, "recasts", False):  # type: ignore[attr-defined]
                 return NotImplemented
             data, mask = func(x.data, *rest), func(x.mask, *rest)
             if isinstance(data, tuple):
@@ -136,18 +140,22 @@ def _zeroed(grad: Any) -> Any:
     return grad.filled(0.0) if isinstance(grad, MaskedTensor) else grad
 
 
-def _kept(value: Any) -> Any:
-    """Arguments with `Kept` in place of masked tensors."""
+def _kept(value: Any, written: Any = None) -> Any:
+    """Arguments with `Kept` in place of masked tensors; copies of what will be written."""
     if isinstance(value, MaskedTensor):
         tracked = is_grad_enabled() and value.requires_grad
-        return Kept(_Data.apply(value) if tracked else value.data, value.mask)
-    return tuple([_kept(each) for each in value]) if isinstance(value, tuple) else value
+        data = _Data.apply(value) if tracked else value.data
+        return Kept(ops.clone(data) if value.storage is written else data, value.mask)
+    if isinstance(value, tuple):
+        return tuple([_kept(each, written) for each in value])
+    return value
 
 
-def _computed(op: Any, args: Any, kwargs: Any) -> Any:
-    """Data and mask of an op's result, laid out as the op says."""
+def _computed(op: Any, args: Any, kwargs: Any, written: Any = None) -> Any:
+    """Data and mask of an op's result, laid out as the op says; gradients will see old values of
+    what is `written`, a storage."""
     rule = rule_of(op)
-    found = NotImplemented if rule is None else rule(function_of(op), _kept(args), kwargs)
+    found = NotImplemented if rule is None else rule(function_of(op), _kept(args, written), kwargs)
     if found is NotImplemented:
         return found
     stride = op.infer(op.bind(args, kwargs)).stride
@@ -160,8 +168,9 @@ def _is_own_write(op: Op, args: Any) -> bool:
     target, *others = args
     if not isinstance(target, MaskedTensor):
         return False
-    made = op.name == "copy_" and getattr(others[0], "made_for", None) is target
-    return made or op.name == "fill_"
+    if op.name != "copy_":
+        return op.name == "fill_"
+    return others[0] is target or getattr(others[0], "made_for", None) is target
 
 
 def _write(op: Any, args: Any, kwargs: Any) -> Any:
@@ -173,7 +182,7 @@ def _write(op: Any, args: Any, kwargs: Any) -> Any:
         raise SubclassError(
             f"{op.name}: a tensor takes a MaskedTensor, expected a MaskedTensor to take it"
         )
-    found = _computed(op.functional, args, kwargs)
+    found = _computed(op.functional, args, kwargs, target.storage)
     if found is NotImplemented:
         return found
     before = _kept(target)
@@ -182,6 +191,12 @@ def _write(op: Any, args: Any, kwargs: Any) -> Any:
     made: Any = masked_tensor(after, target.mask)
     made.made_for = target
     return ops.copy_(target, made)
+
+
+def _cannot_lie_as(data: Tensor, mask: Tensor) -> bool:
+    """Whether a mask stays: it lies as the data does, or that has elements in one place."""
+    same = mask.stride() == data.stride()
+    return same or any(n > 1 and not s for n, s in zip(data.shape, data.stride(), strict=True))
 
 
 def _has_mask(tensor: Tensor) -> bool:

@@ -181,6 +181,8 @@ def moved(func: Rule, args: Any, kwargs: Any) -> Any:
     if func.__name__ == "index_put" and args[4]:
         return NotImplemented
     first, *rest = args
+    if any(isinstance(x, Kept) and k != _SOURCES.get(func.__name__) for k, x in enumerate(rest)):
+        return NotImplemented  # places that are left out are no places
     masks = (part_of(first, _mask), *[_moved_mask(func.__name__, k, x) for k, x in enumerate(rest)])
     return Kept(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
 

@@ -112,7 +112,8 @@ class QuantizedTensor(EncodedTensor):
         self.values.copy_(_quantized(value, self.scale, self.zero_point, self.values.dtype))
 
     def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
-        if view.op.recasts or (view.__name__ == "as_strided" and self.scale.dim()):  # type: ignore[attr-defined]
+        op: Any = view.op  # type: ignore[attr-defined]
+        if getattr(op, "recasts", False) or (op.name == "as_strided" and self.scale.dim()):
             return NotImplemented
 
         def along(part: Tensor | None) -> Tensor | None:

@@ -5,6 +5,7 @@ Its meaning is the dense tensor that has zeros elsewhere. Spec: `specs/subclasse
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from aotlite.eager.factories import arange
@@ -45,6 +46,8 @@ class SemiStructuredSparseTensor(EncodedTensor):
     ) -> SemiStructuredSparseTensor:
         dim = _check(cls, values, metadata, dim)
         size = (*values.shape[:dim], 2 * values.shape[dim], *values.shape[dim + 1 :])
+        if values.is_contiguous():
+            return cls._of(values, metadata, dim, size, None, requires_grad=requires_grad)
         step = values.stride(dim)
         stride = [
             s * 2 if s > step or (s == step and i < dim) else s
@@ -84,7 +87,8 @@ class SemiStructuredSparseTensor(EncodedTensor):
         if not fits or not dense.dtype.is_floating_point:
             raise wrong(cls, "dense", dense.meta, f"floats, a multiple of {GROUP} along dim {dim}")
         with no_grad():
-            made = cls(*_compressed(dense, dim), dim)
+            values, metadata = [part.contiguous() for part in _compressed(dense, dim)]
+            made = cls(values, metadata, dim)
             if not prune and not (made.decode() == dense).all().item():
                 found = "a tensor that has more than 2 numbers in a group of 4"
                 raise wrong(cls, "dense", found, "at most 2 that are not 0, or prune=True")
@@ -125,9 +129,11 @@ class SemiStructuredSparseTensor(EncodedTensor):
 
 
 def _compressed(dense: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Values and metadata of the two largest of each four; of equal ones, the first."""
+    """Values and metadata of the two largest of each four; of equal ones, the first; a nan is
+    as large as an infinity."""
     groups = dense.movedim(dim, -1).unflatten(-1, (-1, GROUP))
-    size, place = groups.abs(), arange(GROUP, dtype=uint8, device=dense.device)
+    size = ops.where(groups.isnan(), inf, groups.abs())
+    place = arange(GROUP, dtype=uint8, device=dense.device)
     mine, other = size.unsqueeze(-1), size.unsqueeze(-2)
     before = (other > mine).logical_or((other == mine).logical_and(place < place.unsqueeze(-1)))
     kept = before.sum(-1) < 2

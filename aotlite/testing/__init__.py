@@ -9,6 +9,7 @@
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
+    subclasses   what a wrapper subclass must keep: `subclass_laws`
     conformance  which aliasing rule which array library keeps
 
 Nothing is imported before it is asked for, and nothing here needs an extra before it is used.
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from aotlite.testing.programs import Step as Step
     from aotlite.testing.shrinking import shrunk as shrunk
     from aotlite.testing.shrinking import smallest as smallest
+    from aotlite.testing.subclasses.api import subclass_laws as subclass_laws
     from aotlite.testing.worlds import World as World
     from aotlite.testing.worlds import differences as differences
 
@@ -51,6 +53,7 @@ _LAZY: dict[str, str] = {
         "fuzzing": "fuzz",
         "programs": "Call Program Step",
         "shrinking": "shrunk smallest",
+        "subclasses.api": "subclass_laws",
         "worlds": "World differences",
     }.items()
     for name in names.split()
@@ -58,7 +61,7 @@ _LAZY: dict[str, str] = {
 __all__ = sorted(_LAZY)
 _SUBMODULES = frozenset(
     "cells checking conformance coverage drawing draws engines fuzzing laws machines memory plugin "
-    "programs relations scripts shrinking strategies worlds".split()
+    "programs relations scripts shrinking strategies subclasses worlds".split()
 )
 
 

@@ -19,6 +19,7 @@ BUILTINS = {
     "SubclassError": (TypeError,),
     "TokenError": (RuntimeError,),
     "TangentError": (RuntimeError,),
+    "ProtocolError": (TypeError,),
     "UnsupportedError": (RuntimeError,),
     "DeviceError": (RuntimeError,),
     "BackendError": (RuntimeError,),

@@ -196,10 +196,12 @@ def test_nested_with_others() -> None:
     keep = al.tensor([True, False])
     pair = TwoTensor(al.tensor([1.0, 2.0]), al.tensor([3.0, 4.0]))
     outer: Any = MaskedTensor(pair, keep).requires_grad_()
-    inner: Any = TwoTensor(MaskedTensor(pair.a, keep), MaskedTensor(pair.b, keep)).requires_grad_()
+    inner: Any = TwoTensor(MaskedTensor(pair.a, keep), MaskedTensor(pair.b, keep))
     (outer * outer).sum().backward()
-    (inner * inner).sum().backward()
-    assert outer.grad.data.b.tolist()[0] == inner.grad.b.data.tolist()[0] == 6.0
+    assert outer.grad.data.b.tolist()[0] == 6.0
+    assert (inner * inner).b.tolist() == [9.0, None]
+    with pytest.raises(SubclassError, match="TwoTensor with a MaskedTensor inside, expected the M"):
+        inner.requires_grad_().mean()
     q = QuantizedTensor.quantize(al.tensor([1.2, 2.0]), al.tensor(0.5))
     over = MaskedTensor(q, keep)
     assert over.mul_(3.0).tolist() == [3.0, None]

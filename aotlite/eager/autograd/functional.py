@@ -17,6 +17,7 @@ from aotlite.eager.autograd.single import (
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import coerced
 from aotlite.ir.errors import ArgumentError, AutogradError
 
 Gradients = Sequence[Tensor | None] | Tensor | None
@@ -173,7 +174,7 @@ def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[An
                 f"backward: the tensor {tensor.meta} does not require grad and has no history, "
                 "expected a tensor that does"
             )
-        roots.append((edge, _first(tensor, gradient)))
+        roots.append((edge, coerced(tensor, _first(tensor, gradient))))
     return roots
 
 

@@ -114,9 +114,10 @@ def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:
 
     `grads` must hold the engine's only reference: no variable on the way here may name it.
     """
-    if is_wrapper(grads[0]):  # who else holds its parts is not known
-        return grads[0].clone() if STATE.grad_mode else grads[0].detach().clone()
     stride = leaf.stride if leaf.dense else leaf.as_contiguous().stride
+    if is_wrapper(grads[0]):  # who else holds its parts is not known
+        grad = grads[0] if STATE.grad_mode else grads[0].detach()
+        return grad.clone() if grad.meta.stride == stride else grad.restride(stride)
     if STATE.grad_mode:  # it stays part of a graph
         return grads[0].restride(stride)
     fits = _same_layout(leaf.shape, grads[0].meta.stride, stride)

@@ -41,7 +41,7 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | N
         if tensor.__tensor_dispatch__ is not None:
             return None
         gradient = tensor_over(copied(meta.device.arrays, 1, meta), meta)
-    elif gradient.meta is not meta:
+    elif gradient.meta is not meta or tensor.__tensor_dispatch__ is not None:
         return None
     count = node.results()
     if count == 1:

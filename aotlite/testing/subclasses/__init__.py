@@ -1,0 +1,37 @@
+"""The laws of wrapper subclasses: `subclass_laws` tests any class by them.
+
+    kinds        what a class means
+    laws         the laws of ops: rebuilding, meaning, gradients, writes, views
+    drawn        random programs on wrappers, and what differs
+    nested       pairs within and around
+    shipped      what the classes that ship mean, and nestings of them
+    api          all of it
+
+Spec: specs/testing.md.
+"""
+
+from aotlite.testing.subclasses.api import CLAIMS, subclass_laws
+from aotlite.testing.subclasses.drawn import (
+    Making,
+    Refused,
+    compiled_differences,
+    draw_program,
+    eager_differences,
+)
+from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
+from aotlite.testing.subclasses.shipped import SHIPPED, drawn_nesting, making
+
+__all__ = [
+    "CLAIMS",
+    "SHIPPED",
+    "Making",
+    "Meanings",
+    "Refused",
+    "SubclassKind",
+    "compiled_differences",
+    "draw_program",
+    "drawn_nesting",
+    "eager_differences",
+    "making",
+    "subclass_laws",
+]

@@ -1,0 +1,186 @@
+"""What a masked tensor means, told without wrappers: `MaskedModel`, the reference of the laws.
+
+A reduction is the op on the list of what is kept, result by result. An op between elements is the
+op on the data, of which the elements count that all operands keep. What moves elements moves the
+mask. The data is dense and has a history, so that gradients are those of dense tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aotlite as al
+from aotlite.eager.functions import call
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.op import OPS, Cost, Op
+
+
+class MaskedModel:
+    """Data, and where it counts."""
+
+    def __init__(self, data: Any, mask: Any) -> None:
+        self.data = data
+        self.mask = mask
+
+    def filled(self, value: Any = 0) -> Tensor:
+        """The data, with a number where it does not count."""
+        return al.where(self.mask, self.data, value)
+
+    def __repr__(self) -> str:
+        return f"MaskedModel({self.data!r}, {self.mask!r})"
+
+
+class NotSaid(Exception):
+    """Nothing says what an op on models gives: wrappers have to refuse it."""
+
+
+def models_in(value: Any) -> Iterator[MaskedModel]:
+    """The models among arguments."""
+    if isinstance(value, MaskedModel):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from models_in(each)
+    elif isinstance(value, dict):
+        yield from models_in(tuple(value.values()))
+
+
+def data_of(value: Any) -> Any:
+    """Arguments with the data in place of models."""
+    return _mapped(value, lambda x: x.data if isinstance(x, MaskedModel) else x)
+
+
+def mask_of(value: Any) -> Any:
+    """Arguments with masks in place of tensors: a dense one counts everywhere."""
+    return _mapped(
+        value, lambda x: x.mask if isinstance(x, MaskedModel) else al.full(x.shape, True)
+    )
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)([_mapped(each, function) for each in value])
+    return function(value) if isinstance(value, (MaskedModel, Tensor)) else value
+
+
+def everywhere(values: Any, shape: Any) -> Any:
+    """The mask of a result of this shape: where all of the values count."""
+    mask = al.full(tuple(shape), True)
+    for each in models_in(values):
+        mask = mask.logical_and(each.mask)
+    return mask
+
+
+# --------------------------------------------------------------------------------- ops by name
+def apply(name: str, args: Any, kwargs: Any) -> Any:
+    """The result of an op of the table; ArgumentError for one that no rule speaks of."""
+    op = OPS[name]
+    if op.views or name in MOVES:
+        return _moved(op, args, kwargs)
+    if name in REDUCTIONS:
+        return _reduced(name, args, kwargs)
+    if name in ALONG:
+        return _along(name, args, kwargs)
+    if name in PRODUCTS:
+        return _product(name, args, kwargs)
+    if name == "strided_accumulate":  # nothing of a sum of what is kept is left out
+        found = call(name, args[0].filled(), *args[1:], **kwargs)
+        return MaskedModel(found, al.full(found.shape, True))
+    if op.cost is Cost.POINTWISE or name == "fill":
+        found = call(name, *data_of(args), **kwargs)
+        return MaskedModel(found, everywhere(args, found.shape))
+    raise NotSaid(f"{name} of a masked tensor is not said, expected a SubclassError")
+
+
+REDUCTIONS = frozenset(
+    "sum nansum prod count_nonzero any all amax amin max min logsumexp mean var std "
+    "linalg_vector_norm".split()
+)
+ALONG = frozenset("softmax log_softmax cumsum cumprod".split())
+PRODUCTS = frozenset("matmul mm bmm mv dot".split())
+MOVES = frozenset(
+    "cat stack flip roll index_select gather index take repeat reshape_copy select_scatter "
+    "slice_scatter diagonal_scatter unfold_scatter as_strided_scatter index_put index_copy "
+    "index_fill scatter".split()
+)
+
+
+SOURCES = {
+    **dict.fromkeys([name for name in MOVES if name.endswith("_scatter")], 1),
+    **dict.fromkeys(("index_put", "index_copy", "scatter"), 3),
+}
+"""Where among the arguments the source of what is moved stands."""
+
+
+def _moved(op: Op, args: Any, kwargs: Any) -> Any:
+    found = call(op.name, *data_of(args), **kwargs)
+    masks = [mask_of(args[0]), *args[1:]]
+    place = SOURCES.get(op.name)
+    if place is not None and isinstance(args[place], (Tensor, MaskedModel)):
+        masks[place] = mask_of(args[place])
+    if op.name == "index_fill":
+        masks[3] = True
+    moved = call(op.name, *masks, **kwargs)
+    if isinstance(found, tuple):
+        return tuple([MaskedModel(*pair) for pair in zip(found, moved, strict=True)])
+    return MaskedModel(found, moved)
+
+
+def _dims(name: str, args: Any, kwargs: Any) -> list[int]:
+    """The dimensions that a reduction goes over."""
+    bound = OPS[name].bind(data_of(tuple(args)), kwargs)
+    named = {p.name: v for p, v in zip(OPS[name].schema.parameters, bound, strict=True)}
+    dim, ndim = named.get("dim"), args[0].data.dim()
+    given = range(ndim) if dim in (None, ()) else (dim,) if isinstance(dim, int) else dim
+    return sorted({d % ndim for d in given} if ndim else set())
+
+
+def _reduced(name: str, args: Any, kwargs: Any) -> MaskedModel:
+    """For each place of the result, the op on the list of what is kept there."""
+    x, shape = args[0], call(name, *data_of(args), **kwargs).shape
+    gone = _dims(name, args, kwargs)
+    stay = [d for d in range(x.data.dim()) if d not in gone]
+    rows = x.data.permute([*stay, *gone]).reshape([*[x.data.shape[d] for d in stay], -1])
+    masks = x.mask.permute([*stay, *gone]).reshape(rows.shape)
+    rows, masks = rows.reshape(-1, rows.shape[-1]), masks.reshape(-1, masks.shape[-1])
+    found = [_one(name, rows[i][masks[i]], args, kwargs) for i in range(rows.shape[0])]
+    counts = al.tensor([bool(masks[i].any().item()) for i in range(masks.shape[0])])
+    whole = al.stack(found) if found else call(name, *data_of(args), **kwargs)
+    return MaskedModel(whole.reshape(shape), counts.to(al.bool_).reshape(shape))
+
+
+def _one(name: str, kept: Any, args: Any, kwargs: Any) -> Any:
+    """The op on one list; of an empty one anything, since it does not count."""
+    named = {k: v for k, v in kwargs.items() if k != "keepdim"}
+    extra = [args[1]] if name == "linalg_vector_norm" and len(args) > 1 else []
+    if not kept.numel():
+        kept = kept.new_zeros([2])
+    if name == "logsumexp":
+        return call(name, kept, (0,))
+    return call(name, kept, *extra, **{k: v for k, v in named.items() if k != "dim"})
+
+
+def _along(name: str, args: Any, kwargs: Any) -> MaskedModel:
+    """For each row, the op on the list of what is kept, put back where it was."""
+    x, dim = args[0], args[1] % max(args[0].data.dim(), 1)
+    if not x.data.dim():
+        found = call(name, *data_of(args), **kwargs)
+        return MaskedModel(found, x.mask)
+    data, mask = x.data.movedim(dim, -1), x.mask.movedim(dim, -1)
+    shape = data.shape
+    rows, masks = data.reshape(-1, shape[-1]), mask.reshape(-1, shape[-1])
+    more = args[2:]
+    found = []
+    for i in range(rows.shape[0]):
+        kept = call(name, rows[i][masks[i]], 0, *more, **kwargs)
+        found.append(kept.new_zeros([shape[-1]]).masked_scatter(masks[i], kept))
+    whole = al.stack(found) if found else call(name, data, -1, *more, **kwargs)
+    return MaskedModel(whole.reshape(shape).movedim(-1, dim), x.mask)
+
+
+def _product(name: str, args: Any, kwargs: Any) -> MaskedModel:
+    """A sum of products, of which those count that have kept factors."""
+    dense = [x.filled(0) if isinstance(x, MaskedModel) else x for x in args]
+    terms = call(name, *[mask_of(x).to(dense[0].dtype) for x in args])
+    return MaskedModel(call(name, *dense, **kwargs), terms > 0)

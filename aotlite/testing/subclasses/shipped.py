@@ -1,0 +1,272 @@
+"""What the wrappers that ship mean, said without their own code, and nestings of them.
+
+A nesting is plain data: "dense", or a tuple of a form and what is inside, as
+("pair", ("quantized", "dense"), "dense"). `maker(nesting)` makes wrappers of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import aotlite as al
+from aotlite.eager.state import no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.errors import AotliteError, ArgumentError, DTypeError
+from aotlite.subclasses import (
+    MaskedTensor,
+    QuantizedTensor,
+    SemiStructuredSparseTensor,
+    TwoTensor,
+)
+from aotlite.testing.laws.running import tensor_of
+from aotlite.testing.subclasses.drawn import KEEPS_ZEROS, Making
+from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
+from aotlite.testing.subclasses.masked_model import MaskedModel
+
+Make = Callable[[Any], Any]
+
+
+# ------------------------------------------------------------------------------------ how made
+def turned(x: Any) -> Any:
+    """A tensor of the same geometry with other numbers: those of a dense one in reverse order."""
+    if isinstance(x, TwoTensor):
+        return TwoTensor(turned(x.a), turned(x.b))
+    if is_wrapper(x):
+        return x * -1
+    array = np.asarray(x.detach().array)
+    if not array.size:
+        return al.ops.restride(x.detach(), x.stride())
+    other = tensor_of(array)
+    if 0 not in array.strides:
+        other.copy_(al.from_numpy(np.array(np.flip(array))))
+    return other
+
+
+def mask_for(x: Any, seed: int = 1) -> Tensor:
+    """A mask that leaves out a third of the elements, the same for those in one place."""
+    sizes = [n if s or n == 1 else 1 for n, s in zip(x.shape, x.stride(), strict=True)]
+    count = int(np.prod(sizes))
+    kept = (np.arange(count) + seed) % 3 != 0
+    return al.tensor(kept.reshape(sizes)).to(al.bool_).expand(x.shape)
+
+
+def _floats(x: Any) -> Any:
+    if x.dtype not in (al.float32, al.float64):
+        raise DTypeError(f"quantized: dtype is {x.dtype}, expected float32 or float64")
+    return x
+
+
+def _quantized(dtype: Any, scale: Any, zero: int | None = None) -> Make:
+    def make(x: Any) -> Any:
+        by = al.tensor(scale, dtype=_floats(x).dtype)
+        zeros = None if zero is None else al.tensor(zero, dtype=al.int8)
+        return QuantizedTensor.quantize(x, by, zeros, dtype=dtype)
+
+    return make
+
+
+def _per_channel(x: Any) -> Any:
+    count = _floats(x).shape[0] if x.dim() else 1
+    by = al.tensor([0.5, 0.25, 1.0] * (count // 3 + 1), dtype=x.dtype)[:count]
+    return QuantizedTensor.quantize(x, by.view(-1, *[1] * (x.dim() - 1)) if x.dim() else by[0])
+
+
+def _sparse(x: Any) -> Any:
+    dims = [d for d in range(-1, -x.dim() - 1, -1) if x.shape[d] % 4 == 0]
+    return SemiStructuredSparseTensor.from_dense(_floats(x), dims[0] if dims else -1, prune=True)
+
+
+def _sparse_quantized(x: Any) -> Any:
+    made = _sparse(x)
+    values = _quantized(al.int8, 0.5)(made.values)
+    return SemiStructuredSparseTensor(values, made.metadata, made.sparse_dim)
+
+
+# ------------------------------------------------------------------------------ what they mean
+def _of_quantized(x: Any) -> Any:
+    values = x.values.to(x.scale.dtype)
+    return (values if x.zero_point is None else values - x.zero_point) * x.scale
+
+
+def _of_sparse(x: Any) -> Any:
+    """The values, scattered to their places."""
+    dim, metadata = x.sparse_dim, x.metadata.long()
+    group = al.arange(metadata.shape[dim]).view(-1, *[1] * (x.dim() - 1 - dim)) * 4
+    places = al.stack([metadata % 4 + group, metadata // 4 % 4 + group], dim + 1)
+    where = places.view(x.values.shape)
+    return x.values.new_zeros(x.shape).scatter(dim, where, _dense(x.values))
+
+
+def _dense(x: Any) -> Any:
+    return _of_quantized(x) if isinstance(x, QuantizedTensor) else x
+
+
+def _stored_quantized(x: Any, value: Any) -> Any:
+    """The nearest number that 8 bits hold, by NumPy."""
+    scale, limits = np.asarray(x.scale.array), _LIMITS[x.values.dtype]
+    zero = 0 if x.zero_point is None else np.asarray(x.zero_point.array).astype(scale.dtype)
+    with np.errstate(all="ignore"):
+        steps = np.asarray(value.detach().array).astype(scale.dtype) / scale
+        steps = np.rint(steps) if x.values.dtype is al.int8 else steps
+        steps = np.clip(steps + zero, *limits).astype(x.values.dtype.numpy)
+        return al.from_numpy(np.asarray((steps.astype(scale.dtype) - zero) * scale))
+
+
+_LIMITS: dict[Any, tuple[float, float]] = {
+    al.int8: (-128, 127),
+    al.float8_e4m3fn: (-448, 448),
+    al.float8_e5m2: (-57344, 57344),
+}
+
+
+def _stored_sparse(x: Any, value: Any) -> Any:
+    """The two largest of each four, by NumPy."""
+    rows = np.moveaxis(np.asarray(value.detach().array).astype(x.dtype.numpy), x.sparse_dim, -1)
+    groups = rows.reshape(*rows.shape[:-1], rows.shape[-1] // 4, 4)
+    kept, size = np.zeros(groups.shape, bool), np.where(np.isnan(groups), np.inf, abs(groups))
+    order = np.argsort(-size, -1, kind="stable")[..., :2]
+    np.put_along_axis(kept, order, True, -1)
+    found = np.where(kept, groups, 0).reshape(rows.shape)
+    return al.from_numpy(np.ascontiguousarray(np.moveaxis(found, -1, x.sparse_dim)))
+
+
+PAIR = SubclassKind(TwoTensor, lambda x: TwoTensor(x, turned(x)), lambda x: (x.a, x.b))
+MASKED = SubclassKind(
+    MaskedTensor,
+    lambda x: MaskedTensor(x, mask_for(x)),
+    lambda x: MaskedModel(x.data, x.mask),
+    tolerance=1e-6,
+)
+QUANTIZED = SubclassKind(
+    QuantizedTensor,
+    _quantized(al.int8, 0.5),
+    _of_quantized,
+    _stored_quantized,
+    holds=lambda value: _held_by(["quantized"])(value),
+)
+SPARSE = SubclassKind(
+    SemiStructuredSparseTensor,
+    _sparse,
+    _of_sparse,
+    _stored_sparse,
+    grow=4,
+    writes=KEEPS_ZEROS,
+    sizes=(4, 4, 2, 8, 0),
+)
+SHIPPED: tuple[SubclassKind, ...] = (PAIR, MASKED, QUANTIZED, SPARSE)
+"""The classes that ship, as the laws see them."""
+
+QUANTIZED_FORMS: dict[str, Make] = {
+    "quantized": _quantized(al.int8, 0.5),
+    "affine": _quantized(al.int8, 0.5, 3),
+    "channels": _per_channel,
+    "e4m3": _quantized(al.float8_e4m3fn, 0.5),
+    "e5m2": _quantized(al.float8_e5m2, 1.0),
+}
+
+
+# ------------------------------------------------------------------------------------- nestings
+Nesting = Any
+DEPTH = 3
+
+
+def drawn_nesting(rng: Any, depth: int = DEPTH, outside: tuple[str, ...] = ()) -> Nesting:
+    """A random nesting of at most `depth` classes, each within what it can be within.
+
+    >>> from random import Random
+    >>> drawn_nesting(Random(0))
+    ('e4m3', ('pair', 'dense', ('pair', 'dense', 'dense')))
+    """
+    if not depth or (outside and rng.random() < 0.35):
+        return "dense"
+    encoded = {"sparse", "small", *QUANTIZED_FORMS} & set(outside)
+    forms = ["pair", "pair"] if len([f for f in outside if f == "pair"]) < 2 else []
+    forms += [] if outside else ["masked"]  # gradients of masked ones need them outermost
+    forms += [] if encoded else [*QUANTIZED_FORMS, "sparse", "small"]
+    form = rng.choice(forms or ["dense"])
+    if form in ("dense", "small"):
+        return form if form == "dense" else (form,)
+    count = 2 if form == "pair" else 1
+    return (form, *[drawn_nesting(rng, depth - 1, (*outside, form)) for _ in range(count)])
+
+
+def forms_of(nesting: Nesting) -> set[str]:
+    """The forms that a nesting has."""
+    if isinstance(nesting, str):
+        return set()
+    return {nesting[0]}.union(*[forms_of(each) for each in nesting[1:]])
+
+
+def maker(nesting: Nesting) -> Make:
+    """How a wrapper is made of a tensor, without the classes that cannot hold it."""
+    if nesting == "dense":
+        return lambda x: x
+    form, *inside = nesting
+    makes = [maker(each) for each in inside]
+    if form == "pair":
+        first, second = makes
+        return lambda x: TwoTensor(_if_can(first, x), _if_can(second, turned(x)))
+    if form == "small":
+        return _sparse_quantized
+    around = {"masked": _masked, "sparse": _sparse, **QUANTIZED_FORMS}.get(form)
+    if around is None:
+        raise ArgumentError(f"nesting: a form is {form!r}, expected one of the shipped classes'")
+    return lambda x: _if_can(around, _if_can(makes[0], x))
+
+
+def _masked(x: Any) -> Any:
+    return MaskedTensor(_floats(x), mask_for(x))
+
+
+def _if_can(make: Make, x: Any) -> Any:
+    """The wrapper of a tensor, or what is inside of it where the class cannot hold that."""
+    try:
+        with no_grad():
+            return make(x)
+    except AotliteError:
+        return x
+
+
+def worlds_in(nesting: Nesting) -> int:
+    """How many worlds wrappers of a nesting have at most."""
+    if isinstance(nesting, str):
+        return 1
+    counts = [worlds_in(each) for each in nesting[1:]]
+    return sum(counts) if nesting[0] == "pair" else max(counts, default=1)
+
+
+def making(nesting: Nesting, meanings: Meanings | None = None) -> Making:
+    """How programs on a nesting of shipped classes are made."""
+    forms = forms_of(nesting)
+    quantized = sorted(({"small"} | set(QUANTIZED_FORMS)) & forms)
+    sparse = {"sparse", "small"} & forms
+    return Making(
+        maker(nesting),
+        meanings or Meanings(SHIPPED),
+        worlds_in(nesting),
+        _held_by(quantized) if quantized else None,
+        KEEPS_ZEROS if sparse else None,
+        (4, 4, 2, 8, 0) if sparse else (2, 3, 4, 1, 0),
+    )
+
+
+def _held_by(forms: list[str]) -> Callable[[Any], bool]:
+    """Whether all of these forms hold numbers as they are."""
+    makes = [
+        _quantized(al.int8, 0.5) if f in ("small", "channels") else QUANTIZED_FORMS[f]
+        for f in forms
+    ]
+
+    def holds(value: Any) -> bool:
+        dense = value.filled() if isinstance(value, MaskedModel) else value
+        if not dense.dtype.is_floating_point:
+            return True
+        with no_grad():
+            exact = dense.detach().to(al.float64)
+            return all(bool((make(exact).decode() == exact).all().item()) for make in makes)
+
+    return holds
