@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import RngError as RngError
     from aotlite.ir.errors import ShapeError as ShapeError
     from aotlite.ir.errors import SubclassError as SubclassError
+    from aotlite.ir.errors import TangentError as TangentError
     from aotlite.ir.errors import TokenError as TokenError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
     from aotlite.ir.limits import finfo as finfo
@@ -179,7 +180,8 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
-            ProtocolError RngError ShapeError SubclassError TokenError UnsupportedError
+            ProtocolError RngError ShapeError SubclassError TangentError TokenError
+            UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",
         "aotlite.ir.memory_format": """

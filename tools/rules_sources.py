@@ -25,6 +25,7 @@ AREAS = {
     "GRD": 6,
     "RNG": 12,
     "TOK": 8,
+    "SUB": 23,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

@@ -97,6 +97,7 @@ def run(name: str, args: Any, kwargs: Any) -> Any:
         return type(error)
 
 
+@pytest.mark.rules("SUB-10", "SUB-17")
 @pytest.mark.parametrize("name", OF_TENSORS)
 def test_every_op_of_a_pair_is_the_op_of_each(name: str) -> None:
     """SUB-10, and SUB-17 for views and writes."""
@@ -120,6 +121,7 @@ def test_every_op_of_a_pair_is_the_op_of_each(name: str) -> None:
                 assert each.a.storage is given[0].a.storage
 
 
+@pytest.mark.rules("SUB-7")
 @pytest.mark.parametrize("name", OF_GRADIENTS)
 def test_every_gradient_of_a_pair_is_the_gradient_of_each(name: str) -> None:
     """SUB-7: the tape sees pairs."""
@@ -216,6 +218,7 @@ def test_a_gradient_is_no_alias_of_what_was_given() -> None:
     assert x.grad.a.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.rules("SUB-10")
 def test_a_dense_operand_gets_the_gradient_that_the_class_gives() -> None:
     """SUB-10: of both, here a pair, which a dense leaf cannot take."""
     x, w = pair_of(1.0, 2.0), al.ones(2, requires_grad=True)
@@ -224,6 +227,7 @@ def test_a_dense_operand_gets_the_gradient_that_the_class_gives() -> None:
     assert found.b.tolist() == [10.0, 20.0]
 
 
+@pytest.mark.rules("SUB-9")
 def test_nesting_is_any_depth() -> None:
     """SUB-9."""
     x = TwoTensor(pair_of(1.0, 2.0), pair_of(3.0, 4.0)).requires_grad_()
@@ -242,6 +246,7 @@ def test_copies_are_of_the_parts() -> None:
     assert x.a.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.rules("SUB-20")
 def test_what_changes_form_or_memory_is_refused() -> None:
     """SUB-20."""
     x = pair_of(1.0, 2.0)
@@ -318,6 +323,7 @@ def swapped(pair: Any) -> Any:
     return pair
 
 
+@pytest.mark.rules("SUB-15", "SUB-17", "SUB-23")
 @pytest.mark.parametrize(
     ("given", "call_it", "message"),
     [

@@ -51,6 +51,7 @@ def same(a: Any, b: Any) -> bool:
     return all(map(same, inner_tensors(a).values(), inner_tensors(b).values()))
 
 
+@pytest.mark.rules("SUB-4", "SUB-5", "SUB-9")
 @given(st.lists(shapes, max_size=4))
 def test_what_is_taken_apart_is_made_again(forms: list[Any]) -> None:
     """SUB-4, SUB-5, SUB-9: unwrapping and wrapping undo each other, at any depth."""
@@ -62,6 +63,7 @@ def test_what_is_taken_apart_is_made_again(forms: list[Any]) -> None:
     assert [*map(id, unwrap(again))] == [*map(id, flat)]
 
 
+@pytest.mark.rules("SUB-6")
 @given(st.lists(shapes, max_size=4), st.integers(0, 3))
 def test_saved_values_follow_as_they_are(forms: list[Any], saved: int) -> None:
     """SUB-6."""
@@ -72,6 +74,7 @@ def test_saved_values_follow_as_they_are(forms: list[Any], saved: int) -> None:
     assert all(a is b for a, b in zip(found[len(values) :], kept, strict=True))
 
 
+@pytest.mark.rules("SUB-3")
 def test_records_say_where_parts_stand() -> None:
     """SUB-3: a plain value, a pair, a plain value."""
     first, pair, last = creation_records([dense(), two(), dense()])
@@ -85,6 +88,7 @@ def test_records_say_where_parts_stand() -> None:
     assert deep.count == 4
 
 
+@pytest.mark.rules("SUB-5")
 def test_a_list_that_does_not_fit_is_refused_with_three_numbers() -> None:
     """SUB-5."""
     records = creation_records([dense(), two()])
@@ -92,6 +96,7 @@ def test_a_list_that_does_not_fit_is_refused_with_three_numbers() -> None:
         wrap(unwrap([dense(), two()]), records, saved=1)
 
 
+@pytest.mark.rules("SUB-2")
 def test_wrappers_are_asked_for_only_where_there_are_some() -> None:
     """SUB-2."""
     assert not requires_subclass_dispatch([dense(), 3], [dense()])
@@ -99,6 +104,7 @@ def test_wrappers_are_asked_for_only_where_there_are_some() -> None:
     assert requires_subclass_dispatch([two()], [])
 
 
+@pytest.mark.rules("SUB-8")
 def test_prototypes_lend_their_autograd_state_and_are_dropped() -> None:
     """SUB-8."""
     leaf, other = two(grad=True), two(grad=True) * 2
@@ -115,6 +121,7 @@ def test_prototypes_lend_their_autograd_state_and_are_dropped() -> None:
     assert not again.requires_grad
 
 
+@pytest.mark.rules("SUB-18", "SUB-12")
 def test_symbolic_sizes_follow_the_parts() -> None:
     """SUB-18, SUB-12: sizes, then strides, and only the symbolic ones; tangents have none."""
     table = SymbolTable()
@@ -136,6 +143,7 @@ def test_symbolic_sizes_follow_the_parts() -> None:
     assert wrap(tangents, without, like=[x])[0].meta is meta
 
 
+@pytest.mark.rules("SUB-3")
 def test_graphs_are_called_by_hand() -> None:
     """SUB-3: the records of a compiled function are those of its graph's inputs."""
     compiled = al.compile(lambda x, d, y: (x * d.sum(), y.a + y.b), backend="reference")
@@ -152,6 +160,7 @@ def test_graphs_are_called_by_hand() -> None:
     assert found["output_1__a"].tolist() == pattern[1].a.tolist()
 
 
+@pytest.mark.rules("SUB-14", "SUB-19")
 def test_what_is_written_is_said_of_wrappers() -> None:
     """SUB-14, SUB-19: parts do not require grad where their wrappers do."""
     compiled = al.compile(lambda x, d, y: (y.mul_(x), d * 2))

@@ -13,6 +13,7 @@ from tests.stages.wrapped_cases import CASES, dense, two
 from tests.stages.wrapped_worlds import check_like_eager
 
 
+@pytest.mark.rules("SUB-9", "SUB-13", "SUB-15", "SUB-16", "SUB-17", "SUB-20")
 @pytest.mark.parametrize("name", CASES)
 def test_a_compiled_function_of_wrappers_leaves_eagers_world(name: str) -> None:
     """SUB-2..SUB-17."""
@@ -50,6 +51,7 @@ def test_a_wrapper_from_outside_is_written() -> None:
     assert kept.a[0].item() == pytest.approx(3.6)
 
 
+@pytest.mark.rules("SUB-4")
 def test_graphs_have_dense_tensors_only() -> None:
     """SUB-4: the flat order is that of the arguments, parts in the order of names, depth first."""
     compiled = al.compile(lambda x, d, y: (y * x, d + 1))
@@ -61,6 +63,7 @@ def test_graphs_have_dense_tensors_only() -> None:
     assert nested_pair.version == 0
 
 
+@pytest.mark.rules("SUB-2")
 def test_programs_without_wrappers_have_no_code_for_them() -> None:
     """SUB-2."""
     compiled = al.compile(lambda x: x * 2)
@@ -96,6 +99,7 @@ class Scaled(al.Tensor):
         return func(*plain, **kwargs)
 
 
+@pytest.mark.rules("SUB-21")
 def test_another_spec_is_another_entry() -> None:
     """SUB-21."""
     compiled = al.compile(lambda x: x * 2.0 + 1)
@@ -105,6 +109,37 @@ def test_another_spec_is_another_entry() -> None:
         assert len(compiled.entries) == entries
 
 
+class Lifted(TwoTensor):
+    """A pair with which plain tensors mix: they stand for themselves twice."""
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        def part(value: Any, name: str) -> Any:
+            return getattr(value, name) if isinstance(value, Lifted) else value
+
+        a, b = (func(*[part(each, name) for each in args], **kwargs) for name in ("a", "b"))
+        return Lifted(a, b)
+
+
+@pytest.mark.rules("SUB-7", "SUB-10", "SUB-11")
+def test_a_dense_operand_has_the_gradient_that_its_wrapper_gives_it() -> None:
+    """SUB-11: which gradients are wrappers is learnt when the backward is recorded."""
+
+    def run(function: Any) -> list[Any]:
+        x = Lifted(dense(), dense(start=2.0), requires_grad=True)
+        d = dense(start=1.0).requires_grad_()
+        out = function(x, d)
+        out.backward(Lifted(dense(), dense()))
+        assert type(x.grad) is Lifted
+        assert type(d.grad) is Lifted
+        return [type(out.grad_fn).__name__, *map(parts_of, (out, x.grad, d.grad))]
+
+    eager, compiled = run(lambda x, d: x * d), run(al.compile(lambda x, d: x * d))
+    assert compiled[0] == "CompiledBackward"
+    assert compiled[1:] == eager[1:]
+
+
+@pytest.mark.rules("SUB-21")
 def test_another_class_is_another_entry() -> None:
     """SUB-21."""
     compiled = al.compile(lambda x: x * 2.0)
@@ -122,6 +157,7 @@ def test_parts_of_another_shape_are_another_entry() -> None:
 
 
 # ---------------------------------------------------------------------------------------- tangents
+@pytest.mark.rules("TAN-5")
 def test_a_plain_gradient_for_a_wrapper_names_both_classes() -> None:
     """TAN-5."""
     compiled = al.compile(lambda x: x * 2)
@@ -130,6 +166,7 @@ def test_a_plain_gradient_for_a_wrapper_names_both_classes() -> None:
         out.backward(al.ones(6))
 
 
+@pytest.mark.rules("TAN-5")
 def test_a_wrapper_as_the_gradient_of_a_dense_result_names_both_classes() -> None:
     """TAN-5."""
     compiled = al.compile(lambda x: x * 2)
@@ -138,6 +175,7 @@ def test_a_wrapper_as_the_gradient_of_a_dense_result_names_both_classes() -> Non
         out.backward(two())
 
 
+@pytest.mark.rules("TAN-4")
 def test_a_gradient_whose_parts_lie_otherwise_is_laid_out() -> None:
     """TAN-4: outer and inner layouts are those of the result."""
     compiled = al.compile(lambda x: x * 2)
@@ -155,6 +193,7 @@ class Changed(TwoTensor):
         return kind(self.a, self.b) if kind is TwoTensor else self.a + self.b
 
 
+@pytest.mark.rules("TAN-5")
 def test_a_gradient_of_another_class_may_become_one_of_the_results() -> None:
     """TAN-5."""
     compiled = al.compile(lambda x: x * 2)
@@ -175,6 +214,7 @@ class Summed(TwoTensor):
         return self.a + self.b
 
 
+@pytest.mark.rules("TAN-6")
 def test_a_class_says_in_which_form_it_wants_gradients() -> None:
     """TAN-6: what it does for that is not part of the graph."""
     compiled = al.compile(lambda x: Summed(x.a * 2, x.b * 2) * x)
@@ -187,6 +227,7 @@ def test_a_class_says_in_which_form_it_wants_gradients() -> None:
     assert [str(role) for role in graph.output_roles] == ["grad_primals_0__a", "grad_primals_0__b"]
 
 
+@pytest.mark.rules("TAN-8")
 def test_results_of_which_no_gradient_comes_are_left_out() -> None:
     """TAN-8."""
     compiled = al.compile(lambda x, y: (x * 2, y * 3))
@@ -197,6 +238,7 @@ def test_results_of_which_no_gradient_comes_are_left_out() -> None:
 
 
 # --------------------------------------------------------------------------------------- bad input
+@pytest.mark.rules("SUB-1")
 def test_a_broken_class_is_named_before_anything_is_written() -> None:
     class Forgetful(TwoTensor):
         """Rebuilds another geometry."""
@@ -216,12 +258,14 @@ def test_a_broken_class_is_named_before_anything_is_written() -> None:
     assert x.version == 0
 
 
+@pytest.mark.rules("SUB-21")
 def test_a_spec_that_does_not_equal_itself_is_refused() -> None:
     """SUB-21."""
     with pytest.raises(SubclassError, match="Scaled: it flattens to the spec nan"):
         al.compile(lambda x: x + 1)(Scaled(dense(), float("nan")))
 
 
+@pytest.mark.rules("SUB-23")
 def test_a_dispatch_that_gives_a_tensor_from_elsewhere_is_refused() -> None:
     kept = dense()
 
@@ -236,6 +280,7 @@ def test_a_dispatch_that_gives_a_tensor_from_elsewhere_is_refused() -> None:
         al.compile(lambda x: x + 1)(Elsewhere(dense(), dense()))
 
 
+@pytest.mark.rules("SUB-20")
 def test_geometry_and_memory_of_a_wrapper_stay() -> None:
     """SUB-20."""
     x = two(2, 3)

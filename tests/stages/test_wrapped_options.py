@@ -30,6 +30,7 @@ def test_programs_with_wrappers_are_eagers_under_options(options: dict[str, Any]
         assert world_after(compiled, make) == expected
 
 
+@pytest.mark.rules("SUB-3", "SUB-13")
 def test_the_metadata_says_what_wrappers_are_made_of() -> None:
     """SUB-3, SUB-13."""
     compiled = al.compile(lambda x, y: (x * 2, y.mul_(2)[1:], (x * 3)[1:], (x * 3)[2:]))
