@@ -24,6 +24,10 @@ def example(name):
 
 
 SHOWN = {
+    "checkpointed_training": [
+        "kept for the backward: 122880 bytes; with checkpoints: 12304 bytes",
+        "equal losses: True - falling: True",
+    ],
     "own_backend": [
         "    matmul = primals_0 @ primals_1",
         "def run(saved_primals_0, saved_tanh, tangents_output_0):  # loss_backward",
@@ -58,8 +62,9 @@ def test_example_has_under_60_lines(path):
     assert len(path.read_text("utf-8").splitlines()) < 60
 
 
-def test_there_are_four_examples():
-    names = ["own_backend", "own_partitioner", "own_pass", "sharded_training"]
+def test_there_are_five_examples():
+    own = ["own_backend", "own_partitioner", "own_pass"]
+    names = ["checkpointed_training", *own, "sharded_training"]
     assert names == [path.stem for path in PATHS]
 
 
