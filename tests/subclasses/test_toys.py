@@ -1,0 +1,126 @@
+"""Toy classes obey the laws, and compiled functions of them do what eager does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+import aotlite as al
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, DTypeError, SubclassError
+from aotlite.subclasses import flatten
+from aotlite.testing import subclass_laws
+from tests.samples import samples_of
+from tests.subclasses.toys import Boxed, Labelled, Log, Scaled, pair, scaled
+
+
+def test_a_scaled_tensor_obeys_the_laws() -> None:
+    found = subclass_laws(
+        scaled, lambda x: x.inner * x.by, samples=samples_of, most=2, programs=15, compiled=3
+    )
+    assert set(found.refused) == {"view_as_complex", "view_as_real", "view_dtype"} & set(
+        found.refused
+    )
+
+
+def test_a_scaled_tensor_keeps_its_number_apart() -> None:
+    x = scaled(al.tensor([1.0, 2.0]))
+    assert (flatten(x * 3.0)[1], (x * 3.0).tolist()) == (6.0, [3.0, 6.0])
+    assert x.mul_(3.0).by == 2.0
+
+
+def positive(x: Tensor) -> Any:
+    if not x.dtype.is_floating_point:
+        raise DTypeError(f"Log: dtype is {x.dtype}, expected floats")
+    return Log((x.abs() + 0.5).log())
+
+
+def test_logarithms_obey_the_laws_of_ops_within_rounding() -> None:
+    found = subclass_laws(
+        positive,
+        lambda x: x.log.exp(),
+        stored=lambda x, value: value.log().exp(),
+        tolerance=2e-5,
+        ops=["mul", "div", "add", "sum", "mul_", "add_", "t", "select", "view", "relu", "sqrt"],
+        laws=["S1", "S2", "S3", "S4", "S5"],
+    )
+    assert not found.refused
+    x = Log(al.tensor([0.0, 1.0]))
+    assert isinstance(x * x, Log)
+    assert (x / x).log.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("make", [Boxed, lambda x: Labelled(x, "a"), lambda x: Boxed(Boxed(x))])
+def test_boxes_obey_the_laws_around_tensors(make: Any) -> None:
+    """SUB-9: of boxes, too."""
+    kinds = [one_of(Boxed)]
+    found = subclass_laws(make, lambda x: x.inner, kinds=kinds, samples=samples_of, most=1)
+    assert not found.refused
+
+
+def one_of(cls: Any) -> Any:
+    from aotlite.testing.subclasses import SubclassKind
+
+    return SubclassKind(cls, cls, lambda x: x.inner)
+
+
+def test_boxes_obey_the_laws_around_pairs() -> None:
+    names = ["add", "mul", "sum", "exp", "mul_", "copy_", "t", "view", "select", "split"]
+    found = subclass_laws(lambda x: Boxed(pair(x)), lambda x: x.inner, ops=names, programs=10)
+    assert not found.refused
+
+
+def test_labels_are_kept_and_do_not_mix() -> None:
+    x, y = Labelled(al.ones(2), "a"), Labelled(al.ones(2), "b")
+    assert [each.label for each in (x + 1, x.t(), x.mul_(2), x.split(1)[1])] == ["a"] * 4
+    with pytest.raises(SubclassError, match=r"add: labels are \['a', 'b'\], expected one"):
+        x + y
+
+
+def test_a_strategy_is_of_functions() -> None:
+    numbers = st.sampled_from([1.0, 2.0, 0.5]).map(lambda by: lambda x: Scaled(x / by, by))
+    found = subclass_laws(numbers, lambda x: x.inner * x.by, ops=["mul", "add_", "t"], programs=2)
+    assert "subclass 'Scaled' obeys S1" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: subclass_laws(Boxed), "meaning of .* is None, expected a function"),
+        (
+            lambda: subclass_laws(lambda x: x, lambda x: x),
+            "of a tensor .* makes a Tensor, expected a wrapper",
+        ),
+        (lambda: subclass_laws(Boxed, lambda x: x.inner, laws=["S9"]), r"laws has \['S9'\]"),
+        (lambda: subclass_laws(Boxed, lambda x: x.inner, ops=["no"]), "an op is 'no', expected"),
+        (lambda: subclass_laws(positive_none, lambda x: x), "no tensor can be wrapped"),
+    ],
+)
+def test_arguments_that_are_none_are_named(call: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"subclass_laws: {message}"):
+        call()
+
+
+def positive_none(x: Tensor) -> Any:
+    raise DTypeError("none: dtype is any, expected none")
+
+
+@pytest.mark.parametrize("make", [scaled, positive, Boxed, lambda x: Boxed(pair(x))])
+def test_compiled_functions_of_toys_do_what_eager_does(make: Any) -> None:
+    """SUB-3, SUB-7."""
+
+    def function(x: Any, y: Any) -> Any:
+        z = x * y + x
+        return z, z.t().sum()
+
+    found = []
+    for run in (function, al.compile(function)):
+        x = make(al.tensor([[1.0, 2.0], [3.0, 4.0]])).requires_grad_()
+        y = make(al.tensor([[2.0, 0.5], [1.0, 1.0]]))
+        results: Any = run(x, y)
+        results[1].backward()
+        found.append([repr(each) for each in (*results, x.grad)])
+    plain = [[text.split(", grad_fn")[0] for text in each] for each in found]
+    assert plain[0] == plain[1]
