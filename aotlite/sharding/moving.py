@@ -13,7 +13,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.op import OPS
 from aotlite.sharding.mesh import Mesh
 from aotlite.sharding.placements import Placed, Placement, Replicate, Shard
-from aotlite.sharding.redistribution import cut, redistributed, share
+from aotlite.sharding.redistribution import cut, owned, redistributed, share
 
 
 def _back(placement: Placement) -> Placed:
@@ -36,7 +36,8 @@ def _distributed(cls: type[Any], tensor: Tensor, mesh: Mesh, placement: Placed) 
             part: Tensor = cut(tensor, placement.dim, rank, mesh.size)
             return part
         if isinstance(placement, Replicate):
-            return tensor.clone()
+            whole: Tensor = owned(tensor)
+            return whole
         shared: Tensor = share(tensor, placement.reduce_op, rank)
         return shared
 
@@ -76,7 +77,7 @@ class Full(Function):
     def forward(ctx: Any, x: Any) -> Any:
         ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, _back(x.placement)
         whole = redistributed(x.mesh, x.parts, x.placement, Replicate())
-        return whole[0].clone() if x.placement == Replicate() else whole[0]
+        return owned(whole[0]) if x.placement == Replicate() else whole[0]
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:

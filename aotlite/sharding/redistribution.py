@@ -11,6 +11,13 @@ from typing import Any
 
 from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.tape import laid_out, replay
+from aotlite.eager.wrappers import (
+    flatten,
+    inner_tensors,
+    is_wrapper,
+    leaves_of,
+    unflatten,
+)
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
@@ -50,13 +57,24 @@ def _collective(name: str, parts: Parts, *args: Any) -> Parts:
 def cut(whole: Any, dim: int, rank: int, ranks: int) -> Any:
     """The part of a rank, in memory of its own."""
     size = whole.shape[dim] // ranks
-    return whole.narrow(dim, rank * size, size).clone()
+    return owned(whole.narrow(dim, rank * size, size))
+
+
+def owned(tensor: Any) -> Any:
+    """A copy that shares no memory with the tensor, also where copies of its class share a part."""
+    made = tensor.clone()
+    if is_wrapper(made):
+        held = [leaf.storage for leaf in leaves_of(tensor)]
+        if any(leaf.storage is each for leaf in leaves_of(made) for each in held):
+            inner = {name: owned(part) for name, part in inner_tensors(made).items()}
+            return unflatten(type(made), inner, flatten(made)[1], made.shape, made.stride())
+    return made
 
 
 def share(whole: Any, op: str, rank: int) -> Any:
     """What a rank holds of a value that is to be the reduction of all: rank 0 the value."""
     nothing = neutral(whole.dtype, op, rank)
-    return whole.clone() if nothing is None else whole._do("fill", nothing)
+    return owned(whole) if nothing is None else whole._do("fill", nothing)
 
 
 def neutral(dtype: DType, op: str, rank: int) -> Any:

@@ -12,14 +12,14 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.dispatch import dispatch
+from aotlite.eager.dispatch import check_operand, dispatch
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.errors import AliasError, AotliteError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.collectives import waited
-from aotlite.ir.ops.create import CLONE, FILL, RESTRIDE
+from aotlite.ir.ops.create import CLONE, COPY_, FILL, RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.sharding.counting import note_implicit
@@ -200,7 +200,9 @@ def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> 
     if op.functional is FILL:
         _filled(mesh, op, target, args[1])
         return target
-    _check_places(op, target.meta)
+    if op is COPY_ and args[1] is target:
+        return target  # which may overlap itself: nothing is written
+    _check_places(op, args)
     results, (placement,) = _computed(cls, mesh, op.functional, args)
     held = target.placement
     wanted = Replicate() if isinstance(held, Window) else held
@@ -231,8 +233,13 @@ def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: Any) -> None:
     mesh.each(on, [target.parts])
 
 
-def _check_places(op: InplaceOp, meta: TensorMeta) -> None:
-    """TEN-7: no two elements of what is written lie at one place."""
+def _check_places(op: InplaceOp, args: tuple[Any, ...]) -> None:
+    """TEN-7, in the geometry of the whole: no two elements of what is written lie at one place, nor
+    others that are read."""
+    target, meta = args[0], args[0].meta
+    for other in op.operands(args):
+        if other is not target and other.storage is target.storage:
+            check_operand(op.name, target, other, args)
     if has_internal_overlap(meta.shape, meta.stride):
         raise noted(
             AliasError(

@@ -106,6 +106,9 @@ def whole(value: Any) -> np.ndarray:
 @example((2, (Shard(0), Replicate()), [("select", 0, (0, 1)), ("mul_", 2, 0)]))
 @example((2, (Partial(), Shard(1)), [("narrow", 0, (0, 1)), ("transpose", 2, (0, 1))]))
 @example((2, (Shard(1), Shard(1)), [("flatten", 0, (0, 0)), ("fill_", 2, 0), ("add", 0, 1)]))
+@example((2, (Shard(1), Shard(0)), [("select", 0, (0, 0)), ("copy_same_", 0, 2)]))
+@example((1, (Replicate(), Shard(0)), [("unfold", 0, (0, 0)), ("copy_same_", 2, 2)]))
+@example((2, (Partial(), Shard(0)), [("unfold", 0, (0, 0)), ("chunk", 0, (0, 0)), ("fill_", 2, 0)]))
 def test_programs_of_views_and_writes_mean_the_same(program: Any) -> None:
     """SHD-6, SHD-11; SUB-15, SUB-17: sums are of whole numbers, so all is exact."""
     ranks, placements, steps = program
