@@ -40,6 +40,7 @@ MASKED_KNOWS = (
 
 
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.name)
+@pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
 def test_the_classes_that_ship_obey_the_laws(kind: SubclassKind) -> None:
     """Over the whole op table, by the samples that the ops' own laws are tried on."""
     knows = MASKED_KNOWS if kind.name == "MaskedTensor" else ()
@@ -99,6 +100,7 @@ def check_nestings(seeds: range) -> Counter[str]:
     return found
 
 
+@pytest.mark.rules("SUB-9")
 def test_random_programs_on_random_nestings_do_what_they_mean() -> None:
     """seed by seed"""
     found = check_nestings(range(160))
@@ -106,6 +108,7 @@ def test_random_programs_on_random_nestings_do_what_they_mean() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.rules("SUB-9")
 def test_many_random_programs_on_random_nestings_do_what_they_mean() -> None:
     """20,000 of them."""
     found = check_nestings(range(1000, 21_000))

@@ -99,6 +99,7 @@ def test_softmax_and_sums_along_a_dimension_and_products() -> None:
     assert al.linalg.vector_norm(x).filled(0.0).item() == np.sqrt(5.0)
 
 
+@pytest.mark.rules("SUB-10")
 def test_gradients_come_from_what_is_kept_alone() -> None:
     """SUB-7; data that is left out may be anything."""
     x, w = masked(grad=True), al.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
@@ -191,6 +192,7 @@ def test_what_it_does_not_know_is_an_error() -> None:
         masked([1.0], [True]) * TwoTensor(al.ones(1), al.ones(1))
 
 
+@pytest.mark.rules("SUB-9", "SUB-10")
 def test_nested_with_others() -> None:
     """SUB-9: a mask over a pair is the pair of masks over its halves."""
     keep = al.tensor([True, False])

@@ -67,6 +67,7 @@ def test_of_no_numbers_and_of_zeros_the_scale_is_one() -> None:
     assert QuantizedTensor.from_dense(al.zeros(0)).decode().tolist() == []
 
 
+@pytest.mark.rules("SUB-15", "SUB-17")
 def test_views_are_views_of_the_values_and_writes_quantise() -> None:
     """SUB-15, SUB-17."""
     q = QuantizedTensor.quantize(al.tensor([[1.0, 2.0], [3.0, 4.0]]), al.tensor(0.5))

@@ -111,6 +111,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize("name", SEEN)
+@pytest.mark.rules("SUB-15", "SUB-17")
 def test_views_that_keep_groups_whole_are_views_of_both_parts(name: str) -> None:
     """SUB-15, SUB-17."""
     x, view = sparse(), SEEN[name]

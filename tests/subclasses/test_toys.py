@@ -53,6 +53,7 @@ def test_logarithms_obey_the_laws_of_ops_within_rounding() -> None:
 
 
 @pytest.mark.parametrize("make", [Boxed, lambda x: Labelled(x, "a"), lambda x: Boxed(Boxed(x))])
+@pytest.mark.rules("SUB-9")
 def test_boxes_obey_the_laws_around_tensors(make: Any) -> None:
     """SUB-9: of boxes, too."""
     kinds = [one_of(Boxed)]
@@ -108,6 +109,7 @@ def positive_none(x: Tensor) -> Any:
 
 
 @pytest.mark.parametrize("make", [scaled, positive, Boxed, lambda x: Boxed(pair(x))])
+@pytest.mark.rules("SUB-3", "SUB-7")
 def test_compiled_functions_of_toys_do_what_eager_does(make: Any) -> None:
     """SUB-3, SUB-7."""
 
