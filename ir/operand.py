@@ -336,6 +336,9 @@ def _method(op: Op) -> Any:
     def naming(self: Operand, *args: Any, **kwargs: Any) -> Any:
         return named(*method(self, *args, **kwargs))
 
-    face = method if named is None else naming
+    def nothing(self: Operand, *args: Any, **kwargs: Any) -> None:
+        method(self, *args, **kwargs)
+
+    face: Any = nothing if not op.schema.returns else method if named is None else naming
     described(face, op.name, None, op.schema)
     return face

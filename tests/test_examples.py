@@ -37,6 +37,11 @@ SHOWN = {
         "own partitioner: 4096 bytes saved",
         "equal gradients: True",
     ],
+    "own_effect": [
+        "hidden -0.25\nits gradient",
+        "the same, compiled: True",
+        "loss_backward make_token with_effect_record sink_tokens",
+    ],
     "own_pass": [
         "forward  with it:          tanh add sum",
         "equal values: True - equal gradients: True",
@@ -62,8 +67,8 @@ def test_example_has_under_60_lines(path):
     assert len(path.read_text("utf-8").splitlines()) < 60
 
 
-def test_there_are_five_examples():
-    own = ["own_backend", "own_partitioner", "own_pass"]
+def test_there_are_six_examples():
+    own = ["own_backend", "own_effect", "own_partitioner", "own_pass"]
     names = ["checkpointed_training", *own, "sharded_training"]
     assert names == [path.stem for path in PATHS]
 

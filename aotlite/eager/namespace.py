@@ -69,6 +69,8 @@ def _compute(name: str) -> Callable[..., Any]:
 
     def bare(*args: Any, **kwargs: Any) -> Any:
         result = dispatch(op, op.bind(args, kwargs))  # type: ignore[arg-type, union-attr]
+        if type(result) is tuple and not result:
+            return None  # of an effect without results
         return result if named is None else named(*result)
 
     if made is None and op is not None and op.schema.parameters[0].name != "self":

@@ -98,7 +98,8 @@ def _note(
             raise _wrong(op, cls, what, "one made by this op, in this capture")
     if any(map(is_wrapper, outs)):
         metas = tuple([out.meta for out in outs])
-        several = type(op) is MultiViewOp or len(outs) > 1
+        listed = any(returned.is_list for returned in op.schema.returns)
+        several = type(op) is MultiViewOp or len(outs) > 1 or listed
         values = recorder.record_wrapped(op, args, outs, metas if several else metas[0])
         for out, value in zip(outs, values, strict=True):
             if is_wrapper(out):

@@ -10,7 +10,7 @@ Spec: `specs/tokens.md`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -46,14 +46,17 @@ def late_effects(
     turns: Sequence[Turn],
     results: Sequence[Result],
     sinks: Mapping[TapeNode, Any],
+    wrappers: Container[Node],
 ) -> tuple[LateEffect, ...]:
     """The effects among recorded nodes. `turns` are those of the run that recorded them, `results`
     those whose gradients it started from; `sinks` say which input's gradient each node collects.
+    Nodes that are `wrappers` are effects on their parts.
     """
     starts = [turn.start for turn in turns]
     found = []
     for place, node in enumerate(nodes):
-        if node.phase is Phase.BACKWARD and type(node.target) is EffectOp:
+        is_effect = node.phase is Phase.BACKWARD and type(node.target) is EffectOp
+        if is_effect and node not in wrappers:
             turn = turns[bisect_right(starts, place) - 1]
             arrived = [role for k, role in enumerate(results) if turn.arrived >> k & 1]
             reach = _reached(turn.node, sinks)

@@ -62,6 +62,6 @@ def convention(captured: Captured, meta: FunctionMeta) -> Convention:
         tuple(roles),
         consumed or 0,
         bases,
-        forward_tokens(captured.graph),
+        forward_tokens(captured),
         sets_generator=consumed is None,
     )

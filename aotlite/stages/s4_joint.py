@@ -155,7 +155,8 @@ class _Recording:
         if self.run is None:
             return ()
         sinks = {e[0]: source.role for source in self.captured.sources for e, _ in _sinks(source)}
-        return late_effects(self.recorder.nodes, self.run.turns, self.ran, sinks)
+        wrappers = self.recorder.wrapped.nodes
+        return late_effects(self.recorder.nodes, self.run.turns, self.ran, sinks, wrappers)
 
     @property
     def _late_inputs(self) -> tuple[CapturedInput, ...]:

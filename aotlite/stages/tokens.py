@@ -22,15 +22,22 @@ from aotlite.ir.op import InplaceOp
 from aotlite.ir.ops.effects import MAKE_TOKEN, SINK_TOKENS
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import RNG_INPUTS, BackwardToken, Role, Token
+from aotlite.stages.facts import Captured
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.source_place import describe
 
 _TOKENS = (Token, BackwardToken)
 
 
-def forward_tokens(graph: Graph) -> tuple[Token, ...]:
-    """The tokens that the forward of a captured graph takes, in order of first use (TOK-4)."""
-    found = [n.target.effect for n in graph.nodes if type(n.target) is EffectOp]
+def forward_tokens(captured: Captured) -> tuple[Token, ...]:
+    """The tokens that the forward of what was captured takes, in order of first use (TOK-4).
+
+    An effect on a tensor made of tensors is what its class makes of it, on the parts.
+    """
+    nodes = captured.graph.nodes
+    effects = [n for n in nodes if type(n.target) is EffectOp]
+    wrappers = captured.recorder.wrapped.nodes if effects else ()
+    found = [n.target.effect for n in effects if n not in wrappers]
     return tuple([Token(effect) for effect in dict.fromkeys(found)])
 
 

@@ -195,7 +195,7 @@ def _call_back(
     found = function.call(*tensors)
     if not metas:
         return ()
-    given = found if isinstance(found, (tuple, list)) and len(metas) > 1 else (found,)
+    given = found if isinstance(found, (tuple, list)) else (found,)
     if len(given) != len(metas):
         raise ArgumentError(
             f"host_callback: {function.name} gives {len(given)} results, expected {len(metas)}"

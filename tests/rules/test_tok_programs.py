@@ -24,6 +24,7 @@ from tests.rules.tok_programs import (
     alike,
     by_type,
     function,
+    pair,
     programs,
     registered,
     story,
@@ -111,6 +112,22 @@ def test_what_raises_stops_the_effects_behind_it(program: Program, backend: str)
     """Those before have happened, once: no graph is run again to find out what raises."""
     expected, seen = story(program), compiled(program, backend=backend)
     assert alike(expected, seen)
+
+
+@pytest.mark.rules("TOK-4", "TOK-7")
+@settings(max_examples=60)
+@given(programs(), st.booleans())
+@example(Program(TWO_BRANCHES, (3, 4), arriving=1), True)
+@example(Program(TWO_BRANCHES, (3, 4), wanted=(1,)), False)
+@example(Program(GIVEN_AND_SAVED, (5,)), True)
+@example(Program(BY_FORMULAS, (3, 4), arriving=1), True)
+@example(Program(BY_FORMULAS, (3, 4), wanted=(0,)), True)
+def test_effects_on_tensors_made_of_tensors_are_what_their_class_makes_of_them(
+    program: Program, unlifts: bool
+) -> None:
+    """A pair lets each happen for its parts; for itself nothing does."""
+    f = al.compile(function(program), backend="reference", unlift_tokens=unlifts)
+    assert alike(story(program, make=pair), story(program, f, make=pair))
 
 
 @pytest.mark.rules("TOK-5")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.ir.meta import tensor_meta
+from aotlite.subclasses import TwoTensor
 from tests.own_ops import taken_out
 
 KINDS = ("log", "callback", "print")
@@ -256,20 +257,31 @@ def _hooked(kind: str, tag: str, grad: Any) -> None:
 
 
 # ----------------------------------------------------------------------------------------- stories
-def story(program: Program, f: Any = None) -> dict[str, Any]:
-    """What is seen of the program, run by `f`, or eagerly."""
+def pair(values: Any) -> Any:
+    """A tensor made of two."""
+    return TwoTensor(al.tensor(values), al.tensor(values) * 4)
+
+
+def _shown(tensor: Any) -> Any:
+    if isinstance(tensor, TwoTensor):
+        return tensor.a.tolist(), tensor.b.tolist()
+    return None if tensor is None else tensor.tolist()
+
+
+def story(program: Program, f: Any = None, *, make: Any = al.tensor) -> dict[str, Any]:
+    """What is seen of the program, run by `f`, or eagerly, on inputs that are made so."""
     f = function(program) if f is None else f
     LOG.entries = []
-    x = al.tensor([1.0, 2.0, 4.0]).requires_grad_(program.trains)
-    w = al.tensor([-1.0, 0.5, 2.0]).requires_grad_(program.trains)
-    buffer = al.tensor([2.0, -2.0, 1.0])
+    x = make([1.0, 2.0, 4.0]).requires_grad_(program.trains)
+    w = make([-1.0, 0.5, 2.0]).requires_grad_(program.trains)
+    buffer = make([2.0, -2.0, 1.0])
     index = al.tensor([2, 0, 7 if program.out_of_range else 1])
     seen: dict[str, Any] = {"error": None}
     try:
         with contextlib.redirect_stdout(Printed()):
             results = f(x, w, buffer, index)
-            seen["results"] = [each.tolist() for each in results]
-            seen["buffer"] = buffer.tolist()
+            seen["results"] = [_shown(each) for each in results]
+            seen["buffer"] = _shown(buffer)
             if program.trains:
                 seen["gradients"] = _backward(program, results, (x, w))
     except (al.AotliteError, KeyError) as error:
@@ -291,7 +303,7 @@ def _backward(program: Program, results: Any, leaves: Any) -> Any:
         else:
             asked = [leaves[k] for k in program.wanted]
             grads = al.autograd.grad(loss, asked, retain_graph=not last, allow_unused=True)
-        found.append([None if grad is None else grad.tolist() for grad in grads])
+        found.append([_shown(grad) for grad in grads])
     return found
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.composite import COMPOSITES
+from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.op import OPS, Op
 from aotlite.testing.laws.errors import Checked, LawError, require_assertions
@@ -107,6 +108,11 @@ def op_of(given: Any) -> Op:
         hint = f"{name!r} is a composite: check the ops that it is made of" if composite else None
         raise noted(
             ArgumentError(f"laws: the op is {given!r}, expected an op, or the name of one"), hint
+        )
+    if isinstance(found, EffectOp):
+        raise ArgumentError(
+            f"laws: {found.name} has the effect {found.effect!r}, expected an op without: what it "
+            "does besides is no value"
         )
     if found.name in WITHOUT_SAMPLES:
         raise ArgumentError(
