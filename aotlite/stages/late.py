@@ -213,7 +213,7 @@ class _Settling:
         _refuse_overlap(self.found, self.inputs)
         rewriting = _Rewriting(self)
         graph = rewriting.graph()
-        masks = [self._roles(mask) for mask in rewriting.flags]  # those of draws are the first
+        masks = [*self.streams.arrivals(), *[self._roles(mask) for mask in rewriting.flags]]
         bases = tuple(self.bases[len(self.meta.bases) :])
         memory = tuple([self._memory(root, each) for root, each in self.found.items()])
         return Settled(graph, bases, memory, tuple(masks), self._reads())
@@ -327,10 +327,12 @@ class _Rewriting:
         facts, build = self.facts, self.build
         build.nodes = [*facts.graph.placeholders, *[f.current for f in facts.found.values()]]
         flag = tensor_meta((), None, bool_)
-        self.flags = dict(facts.streams.flags)
-        for mask in facts.masks.values():
-            if mask != facts.every and mask not in self.flags:
-                self.flags[mask] = build.placeholder(flag, Arrived(len(self.flags))).node
+        first = len(facts.streams.flags)
+        masks = [m for m in facts.masks.values() if m != facts.every]
+        self.flags = {
+            mask: build.placeholder(flag, Arrived(number)).node
+            for number, mask in enumerate(dict.fromkeys(masks), first)
+        }
         own: list[tuple[Any, Node]] = []
         for node in facts.graph.nodes[len(facts.graph.placeholders) : -1]:
             if node.op != "call" or node.phase is Phase.FORWARD:

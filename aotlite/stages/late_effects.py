@@ -19,7 +19,7 @@ from aotlite.eager.autograd.node import TapeNode
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.role import Result
-from aotlite.stages.late import Turn
+from aotlite.stages.late import NotedRun, Turn
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +34,46 @@ class LateEffect:
 
     def __str__(self) -> str:
         return f"an effect {self.effect}"
+
+
+class Moments:
+    """When draws of a backward happen, told while it is recorded (RNG-5).
+
+    `reach` are all inputs that any gradient flows to: what happens on the way to all of them, and
+    from all results, happens in every backward.
+    """
+
+    def __init__(
+        self,
+        run: NotedRun,
+        results: Sequence[Result],
+        sinks: Mapping[TapeNode, Any],
+        reach: frozenset[Any],
+    ) -> None:
+        self.run = run
+        self.results = results
+        self.sinks = sinks
+        self.reach = reach
+        self.found: dict[tuple[int, frozenset[Any]], LateEffect] = {}
+
+    def now(self) -> LateEffect | None:
+        """The draws of this moment; None if they happen in every backward."""
+        if not self.run.turns:
+            return None
+        turn = self.run.turns[-1]
+        every = (1 << len(self.results)) - 1
+        reach = _reached(turn.node, self.sinks)
+        if turn.arrived == every and reach >= self.reach:
+            return None
+        key = turn.arrived, reach
+        if key not in self.found:
+            arrived = [role for k, role in enumerate(self.results) if turn.arrived >> k & 1]
+            self.found[key] = LateEffect(_DRAWS, frozenset(arrived), reach)
+        return self.found[key]
+
+
+_DRAWS = "draws from the generator"
+"""No op has an effect of this name."""
 
 
 def has_late_effects(nodes: Iterable[Node]) -> bool:

@@ -170,6 +170,8 @@ class CompiledBackward(TapeNode):
 
     def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
         ends = self.ends
+        if self.plan.effects:  # the engine tells which of them happen
+            return None
         if ends is not None:
             for end in ends:
                 # A leaf that was `t_`'d since collects by another node, to which this passes on.

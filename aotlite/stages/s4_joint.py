@@ -16,12 +16,10 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import Step
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
-from aotlite.eager.autograd.tape import put
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
@@ -46,7 +44,6 @@ from aotlite.stages.facts import (
     Alias,
     AliasOfBase,
     Captured,
-    CapturedFamily,
     CapturedInput,
     FunctionMeta,
     InputRole,
@@ -57,8 +54,9 @@ from aotlite.stages.facts import (
 )
 from aotlite.stages.histories import passed
 from aotlite.stages.late import NotedRun, Recorded, Settled, runs_user_code, settled
-from aotlite.stages.late_effects import LateEffect, has_late_effects, late_effects
+from aotlite.stages.late_effects import LateEffect, Moments, has_late_effects, late_effects
 from aotlite.stages.reach import whole_of
+from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
 from aotlite.stages.wrappings import fake_tangent, flat_gradient
@@ -83,7 +81,6 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
 
 Roots = list[tuple[ResultRole, Edge | None, Tensor]]
 """Results, where their gradients go, and the tangents that arrive."""
-Source = CapturedInput | CapturedFamily
 
 
 class _Recording:
@@ -154,9 +151,13 @@ class _Recording:
         """What happens in the backward, and when (TOK-4)."""
         if self.run is None:
             return ()
-        sinks = {e[0]: source.role for source in self.captured.sources for e, _ in _sinks(source)}
-        wrappers = self.recorder.wrapped.nodes
-        return late_effects(self.recorder.nodes, self.run.turns, self.ran, sinks, wrappers)
+        nodes, wrappers = self.recorder.nodes, self.recorder.wrapped.nodes
+        noted = late_effects(nodes, self.run.turns, self.ran, self._ends(), wrappers)
+        return (*noted, *self.recorder.streams.moments)
+
+    def _ends(self) -> dict[TapeNode, SourceRole]:
+        """Whose gradient each node collects."""
+        return {e[0]: source.role for source in self.captured.sources for e, _ in sinks_of(source)}
 
     @property
     def _late_inputs(self) -> tuple[CapturedInput, ...]:
@@ -224,7 +225,7 @@ class _Recording:
     def _look_behind(self, edges: dict[ResultRole, Edge | None]) -> None:
         """Notes the inputs that each result's gradient reaches, and what it reads on its way."""
         owners = self._owners()
-        sinks = {e[0]: source.role for source in self.captured.sources for e, _ in _sinks(source)}
+        sinks = self._ends()
         reach: dict[ResultRole, set[SourceRole]] = {result: set() for result in edges}
         reads: dict[ResultRole, dict[SavedOf, None]] = {result: {} for result in edges}
         results = tuple(edges)
@@ -336,13 +337,13 @@ class _Recording:
     def _record(self, roots: Roots) -> list[Any]:
         """The gradient of each input and family, in its geometry at entry."""
         sources = self.captured.sources
-        sinks = [_sinks(source) for source in sources]
+        sinks = [sinks_of(source) for source in sources]
         self.recorder.phase = Phase.BACKWARD
         try:
             found = self._backward_through(roots, [e for each in sinks for e, _ in each])
             rest = iter(found)
             return [
-                _sum_at_entry(source, [(next(rest), moves) for _, moves in each])
+                sum_at_entry(source, [(next(rest), moves) for _, moves in each])
                 for source, each in zip(sources, sinks, strict=True)
             ]
         finally:
@@ -366,9 +367,10 @@ class _Recording:
         self.run = NotedRun(
             [*sinks, *self.inner], True, False, True, before, recorded=self.recorder.nodes
         )
-        run = self.run
-        self.recorder.streams.begin_backward(tuple(self.ran), lambda: run.now)
-        return run.begin(pairs)[: len(sinks)]
+        every = frozenset[Any]().union(*self.reach.values())
+        moments = Moments(self.run, self.ran, self._ends(), every)
+        self.recorder.streams.begin_backward(moments.now)
+        return self.run.begin(pairs)[: len(sinks)]
 
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:
@@ -415,51 +417,6 @@ class _Recording:
             return self.families[result.of].root.meta
         meta: TensorMeta = self.values[result].meta
         return meta
-
-
-def _sinks(given: Source) -> list[tuple[Edge, tuple[Step, ...]]]:
-    """The edges at which a gradient is collected, each with the geometry ops before it.
-
-    A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
-    """
-    found: list[tuple[Edge, tuple[Step, ...]]] = []
-    for edge in given.entries:
-        found += _collecting_nodes(edge)
-    return found
-
-
-def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[Step, ...]]]:
-    found: list[tuple[Edge, tuple[Step, ...]]] = [(edge, ())]
-    node = edge[0]
-    moves: tuple[Step, ...] = ()
-    while isinstance(node, AccumulateGrad) and node.edges:
-        moves = (*moves, *node.chain)
-        (further,) = node.edges
-        assert further is not None
-        found.append((further, moves))
-        node = further[0]
-    return found
-
-
-def _sum_at_entry(given: Source, parts: list[tuple[Any, tuple[Step, ...]]]) -> Any:
-    """The sum of gradients collected in several geometries, in the input's geometry at entry."""
-    total = None
-    for grad, moves in parts:
-        if grad is None:
-            continue
-        if not isinstance(given, CapturedInput):
-            return grad  # a family's root keeps its geometry
-        if any(step.op is AS_STRIDED for step in moves):
-            raise noted(
-                UnsupportedError(
-                    f"joint: {given.place}, a leaf, is used after as_strided_, expected uses "
-                    "before it only"
-                ),
-                "Take an as_strided view instead of changing the leaf.",
-            )
-        grad = put(moves, grad.new_zeros(given.entry_meta.shape), grad) if moves else grad
-        total = grad if total is None else total + grad
-    return total
 
 
 def _refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: ResultRole) -> None:

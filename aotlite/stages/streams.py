@@ -68,22 +68,21 @@ class Drawn:
 
     before: State
     count: int
-    mask: int
-    """The results, as bits, of which one's gradient has to arrive for the draws (TAN-8)."""
+    moment: Any
+    """When it happens (`late_effects.LateEffect`); None if in any case."""
 
 
 @attrs.frozen(eq=False)
 class Put:
-    """Another state, if any of these results' gradients arrived; else the one before."""
+    """Another state, if its moment comes; else the one before."""
 
     before: State
     to: State
-    mask: int
+    moment: Any
 
 
 State = Start | Given | Drawn | Put
-ALWAYS = -1
-"""The mask of what happens in any case."""
+_Moments = Callable[[], Any]
 
 
 class TrackedState:
@@ -117,23 +116,20 @@ class After:
 
     state: State
     phase: Phase
-    results: tuple[Any, ...] = ()
-    """The results that masks are about."""
 
     def consumed(self, absent: frozenset[Any] = frozenset()) -> int | None:
-        """Offsets that are used up where these results' gradients are absent.
+        """Offsets that are used up where these moments do not come.
 
         None if the generator is put elsewhere: the graph returns where.
         """
-        bits = sum([1 << k for k, role in enumerate(self.results) if role not in absent])
         count, state = 0, self.state
         while True:
             match state:
-                case Drawn(before, drawn, mask):
-                    count += drawn if mask & bits or mask == ALWAYS else 0
+                case Drawn(before, drawn, moment):
+                    count += 0 if moment in absent else drawn
                     state = before
-                case Put(before, to, mask):
-                    state = to if mask & bits else before
+                case Put(before, to, moment):
+                    state = before if moment in absent else to
                 case Start(phase):
                     return count if phase is self.phase else None
                 case Given():
@@ -151,9 +147,10 @@ class Streams:
         """The state when the function returned."""
         self.inputs: dict[type, Node] = {}
         """Placeholders by the class of their role."""
-        self.flags: dict[int, Node] = {}
-        """Inputs that say whether any gradient of a set of results arrived, by its bits."""
-        self.results: tuple[Any, ...] = ()
+        self.flags: dict[Any, Node] = {}
+        """Inputs that say whether moments of the backward come."""
+        self.moments: dict[Any, None] = {}
+        """All in which something is drawn, or set, that do not come in every backward."""
         self._explicit = False
         """Draws are recorded in their pure form."""
         self._replays = False
@@ -162,21 +159,20 @@ class Streams:
         self._backward = False
         self._last: Any = None
         """The last draw: where the generator is left has its line."""
-        self._now: Callable[[], int | None] = lambda: None
-        self._every = 0
-        self._made: dict[tuple[State, int], tuple[Any, Any]] = {}
+        self._now: _Moments = lambda: None
+        self._made: dict[tuple[State, Any], tuple[Any, Any]] = {}
 
     # --- what the generator is asked while a function is captured
     def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
         """Records a draw; gives the graph value of its result."""
         called: Op = op
-        if self.recorder.recompute and self._mask() != ALWAYS and not self._replays:
+        if self.recorder.recompute and self._moment() is not None and not self._replays:
             raise self.recorder.refuse(
                 "a new draw in a region that is computed again for some of the results",
                 "leave preserve_rng_state as it is (CKP-3)",
             )
         if self._explicit:
-            called, args = op.functional, (*self._place(self.state, self._mask()), *args)
+            called, args = op.functional, (*self._place(self.state, self._moment()), *args)
         value = self._last = self.recorder.record(called, args, meta)
         self._use(op.consumes(meta))
         return value
@@ -184,7 +180,7 @@ class Streams:
     def get(self) -> Any:
         """The present state; its numbers where they are known."""
         count, state = 0, self.state
-        while type(state) is Drawn and state.mask == ALWAYS:
+        while type(state) is Drawn and state.moment is None:
             count, state = count + state.count, state.before
         if type(state) is Given:
             return state.seed, state.offset + count
@@ -194,9 +190,9 @@ class Streams:
         """Goes to a state of `get`, or to (seed, offset)."""
         self._explicit = True
         to = state._state if type(state) is TrackedState else Given(*state)
-        mask = self._mask()
-        before = _without(self.state, mask)
-        self.state = to if mask == ALWAYS or before is to else Put(before, to, mask)
+        moment = self._moment()
+        before = _without(self.state, moment)
+        self.state = to if moment is None or before is to else Put(before, to, moment)
 
     def knows(self, state: Any) -> bool:
         """Whether this is a state that `get` gave. UnsupportedError for one of another capture."""
@@ -231,13 +227,12 @@ class Streams:
         """The function has returned."""
         self.forward, self._forward_says = self.state, self._explicit
 
-    def begin_backward(
-        self, results: tuple[Any, ...], now: Callable[[], int | None] = lambda: None
-    ) -> None:
-        """A backward is recorded; `now()` are the results, as bits, for which code runs (RNG-5)."""
+    def begin_backward(self, now: _Moments = lambda: None) -> None:
+        """A backward is recorded; `now()` is the moment of what is recorded now (RNG-5)."""
         self.state = Start(Phase.BACKWARD)
         self._explicit = self._backward = True
-        self.results, self._now, self._every = results, now, (1 << len(results)) - 1
+        self._now = now
+        self.moments.clear()
         self._made.clear()
         self.flags.clear()
         for kind in _START[Phase.BACKWARD]:
@@ -255,7 +250,7 @@ class Streams:
         untouched = type(state) is Start and state.phase is Phase.BACKWARD
         if not self._backward or (untouched and BackwardOffset not in self.inputs):
             return None
-        return After(self.state, Phase.BACKWARD, self.results)
+        return After(self.state, Phase.BACKWARD)
 
     def placeholders(self) -> tuple[Node, ...]:
         """The inputs, in the order in which graphs take them (RNG-2)."""
@@ -264,8 +259,8 @@ class Streams:
         return (*self.flags.values(), *found)
 
     def arrivals(self) -> tuple[frozenset[Any], ...]:
-        """For each of `flags` the results of which one's gradient has to arrive."""
-        return tuple(map(self._roles, self.flags))
+        """For each of `flags` what must not be absent for it."""
+        return tuple([frozenset((moment,)) for moment in self.flags])
 
     def outputs(self, phase: Phase) -> list[tuple[Role, Any]]:
         """Records where the generator is left, if that is not for stage 6 to count (RNG-3)."""
@@ -275,7 +270,7 @@ class Streams:
         if after is None:
             return []
         self.recorder.origin = self._last
-        seed, offset, advance = self._place(after.state, ALWAYS)
+        seed, offset, advance = self._place(after.state, None)
         found = [(_END[phase][1], self._add(ADVANCE_OFFSET, (offset, advance)))]
         if after.consumed() is None:
             found.insert(0, (_END[phase][0], self._seed_value(seed)))
@@ -283,22 +278,21 @@ class Streams:
         return found
 
     # --- inside
-    def _mask(self) -> int:
-        now = self._now()
-        return ALWAYS if now is None or now == self._every else now
+    def _moment(self) -> Any:
+        moment = self._now()
+        if moment is not None:
+            self.moments[moment] = None
+        return moment
 
     def _use(self, count: int) -> None:
-        mask, state = self._mask(), self.state
-        if type(state) is Drawn and state.mask == mask:
-            self.state = Drawn(state.before, state.count + count, mask)
+        moment, state = self._moment(), self.state
+        if type(state) is Drawn and state.moment is moment:
+            self.state = Drawn(state.before, state.count + count, moment)
         else:
-            self.state = Drawn(state, count, mask)
+            self.state = Drawn(state, count, moment)
 
-    def _roles(self, mask: int) -> frozenset[Any]:
-        return frozenset([role for k, role in enumerate(self.results) if mask >> k & 1])
-
-    def _place(self, state: State, mask: int) -> tuple[Any, Any, int]:
-        """(seed, offset, advance) of a state, for what happens where `mask` says."""
+    def _place(self, state: State, moment: Any) -> tuple[Any, Any, int]:
+        """(seed, offset, advance) of a state, for what happens in this moment."""
         match state:
             case Start(phase):
                 seed, offset = map(self._input, _START[phase])
@@ -306,35 +300,31 @@ class Streams:
             case Given(seed, offset):
                 return seed, offset, 0
             case Drawn(before, count, of):
-                seed, offset, advance = self._place(before, mask)
-                if self._implied(mask, of):
+                seed, offset, advance = self._place(before, moment)
+                if _implied(moment, of):
                     return seed, offset, advance + count
-                drawn = state, mask
+                drawn = state, moment
                 if drawn not in self._made:
                     yes = self._add(ADVANCE_OFFSET, (offset, advance + count))
                     no = self._offset_value(offset, advance)
                     self._made[drawn] = seed, self._chosen(of, yes, no)
                 return (*self._made[drawn], 0)
             case Put(before, to, of):
-                if self._implied(mask, of):
-                    return self._place(to, mask)
-                key = state, mask
+                if _implied(moment, of):
+                    return self._place(to, moment)
+                key = state, moment
                 if key not in self._made:
-                    self._made[key] = self._one_of(of, self._place(to, of), before, mask)
+                    other = self._place(before, moment)
+                    self._made[key] = self._one_of(of, self._place(to, of), other)
                 return (*self._made[key], 0)
         raise AssertionError("there is no other state")
 
-    def _one_of(self, of: int, to: Any, before: State, mask: int) -> tuple[Any, Any]:
-        other = self._place(before, mask)
+    def _one_of(self, of: Any, to: Any, other: Any) -> tuple[Any, Any]:
         seeds = [self._seed_value(place[0]) for place in (to, other)]
         offsets = [self._offset_value(*place[1:]) for place in (to, other)]
         return self._chosen(of, *seeds), self._chosen(of, *offsets)
 
-    def _implied(self, mask: int, of: int) -> bool:
-        """Whether `of` happens wherever `mask` does."""
-        return of == ALWAYS or (mask != ALWAYS and mask & ~of == 0)
-
-    def _chosen(self, of: int, yes: Node, no: Node) -> Node:
+    def _chosen(self, of: Any, yes: Node, no: Node) -> Node:
         flag = self.flags.get(of)
         if flag is None:
             role = Arrived(len(self.flags))
@@ -368,8 +358,15 @@ class Streams:
         return made
 
 
-def _without(state: State, mask: int) -> State:
-    """The state without the last changes, as far as they are made where `mask` says."""
-    while isinstance(state, (Drawn, Put)) and state.mask == mask:
+def _implied(moment: Any, of: Any) -> bool:
+    """Whether `of` comes whenever `moment` does."""
+    if of is None or moment is None:
+        return of is None
+    return bool(moment.arrivals <= of.arrivals and moment.reach <= of.reach)
+
+
+def _without(state: State, moment: Any) -> State:
+    """The state without the last changes, as far as they are made in this moment."""
+    while isinstance(state, (Drawn, Put)) and state.moment is moment:
         state = state.before
     return state
