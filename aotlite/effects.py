@@ -16,7 +16,7 @@ from aotlite.eager.state import STATE, modes_kept, recording
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.host_function import host_function
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.effects import HOST_CALLBACK, PRINT, metas_of
 from aotlite.ir.printer import meta_text
 
@@ -44,7 +44,8 @@ def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) 
 
     `results` says what it gives: a meta or its text, such as "f32[2, 3]", for one array, which
     comes back as a tensor; a tuple or list of them for several, which come back as a tuple; nothing
-    for nothing. Results have no gradient. The function runs without grad mode.
+    for nothing. Results are on the device of the first tensor, and have no gradient. The function
+    runs without grad mode.
 
     >>> import aotlite as al
     >>> seen = []
@@ -69,7 +70,9 @@ def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) 
 
 def _text(result: Any) -> str:
     """The text of what a callback gives. Raises ArgumentError for what says no such thing."""
-    text = meta_text(result) if isinstance(result, TensorMeta) else result
+    text = result
+    if isinstance(result, TensorMeta):
+        text = meta_text(tensor_meta(result.shape, result.stride, result.dtype))
     try:
         if isinstance(text, str) and len(metas_of(text)) == 1:
             return text

@@ -287,6 +287,9 @@ def explain_convention(convention: Any) -> str:
         place = getattr(role, "place", "")
         merged = f", {_synthetic_text(bases[role])}" if role in bases else ""
         lines.append(f"  {role}{f', read at each call from {place}' if place else merged}")
+    if convention.tokens:
+        kinds = _listed([token.effect for token in convention.tokens])
+        lines.append(f"A call has effects of type {kinds}; each happens once and in order.")
     if convention.consumed:
         lines.append(f"A call uses up {convention.consumed} offsets of the random generator.")
     if convention.sets_generator:

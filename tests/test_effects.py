@@ -19,6 +19,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.host_function import host_function_named
 from aotlite.ir.meta import tensor_meta
 from aotlite.testing import laws
+from tests.eager.listarrays import LISTS
 from tests.own_ops import taken_out
 
 BACKENDS = ("reference", "loops")
@@ -337,6 +338,32 @@ def test_calls_of_functions_that_are_made_anew_keep_none_alive() -> None:
     del give
     gc.collect()
     assert [None] * 3 == [each() for each in kept]
+
+
+def test_values_on_another_device_come_to_the_host_and_go_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Functions see arrays of NumPy, whatever library the device has."""
+
+    def f(x: Any) -> Any:
+        al.effects.print("{} {}", x, x.sum())
+        return al.effects.callback(lambda array: array.astype(np.int64) * 2, x, results="i64[2]")
+
+    compiled = [al.compile(f, backend="reference", unlift_tokens=u) for u in (True, False)]
+    each: list[Any] = [f, *compiled]
+    for way in each:
+        result = way(al.tensor([1.0, 2.0], device=LISTS))
+        assert ([2, 4], LISTS) == (result.tolist(), result.device)
+        assert "[1. 2.] 3.0\n" == capsys.readouterr().out
+
+
+def test_the_convention_tells_of_effects() -> None:
+    def f(x: Any) -> Any:
+        al.effects.print("{}", x)
+        return al.effects.callback(abs, x, results="f32[2]")
+
+    text = al.inspect.explain_convention(al.inspect.stages_of(f, al.ones(2))["convention"])
+    assert "A call has effects of type print and callback; each happens once and in order." in text
 
 
 def test_calls_that_do_not_wait_for_a_compiler_let_each_happen_once() -> None:

@@ -19,7 +19,7 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
 from aotlite.eager.autograd.shorter_chains import further
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.effects import EffectOp
+from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.memory import storage_root
@@ -434,7 +434,7 @@ class _Storages:
         if type(op) is RandomOp:
             self.draws = True
             return
-        if type(op) is EffectOp:
+        if type(op) is EffectOp or type(op) is TokenOp:
             return
         if op is GETITEM and not isinstance(node.args[0].target, MultiViewOp):
             return

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.ir.device import CPU
 from aotlite.ir.effects import (
     TOKEN,
     EffectOp,
@@ -26,7 +27,7 @@ from aotlite.ir.effects import (
 )
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.host_function import HostFunction
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, parse_vjp, register, schema_of
 
 Formulas = Mapping[str, Callable[..., Any]] | None
@@ -179,7 +180,11 @@ PRINT = effect(
 def _callback_rule(
     function: None, tensors: tuple[TensorMeta, ...], results: str
 ) -> tuple[TensorMeta, ...]:
-    return metas_of(results)
+    metas = metas_of(results)
+    if not tensors or tensors[0].device is CPU:
+        return metas
+    device = tensors[0].device
+    return tuple([tensor_meta(m.shape, m.stride, m.dtype, device) for m in metas])
 
 
 def metas_of(results: str) -> tuple[TensorMeta, ...]:
