@@ -7,6 +7,7 @@ from aotlite.eager.wrappers import (
     leaves_of,
     unflatten,
 )
+from aotlite.sharding.tensor import ShardedTensor
 from aotlite.stages.creation import (
     CreationRecord,
     creation_records,
@@ -30,6 +31,7 @@ __all__ = [
     "MaskedTensor",
     "QuantizedTensor",
     "SemiStructuredSparseTensor",
+    "ShardedTensor",
     "TwoTensor",
     "creation_records",
     "flatten",

@@ -1,7 +1,9 @@
-"""`PoisonedMesh`: a mesh whose ranks cannot see each other's parts, for tests.
+"""Meshes for tests, whose ranks cannot see each other's parts.
 
-While the part of a rank is computed, the memory of every other rank's operands holds bytes that are
-nan as floats. Of every result, no two ranks may share memory, and copies have to be equal.
+On a `PoisonedMesh`, the memory of every other rank's operands holds bytes that are nan as floats
+while the part of a rank is computed. Of every result, no two ranks may share memory, and copies
+have to be equal. `guarded` makes of parts tensors that know their rank: an op on those of two
+ranks, or on one while another rank computes, is an error, unless it is a collective.
 Rules: SHD-1, SHD-2. Spec: `specs/sharding.md`.
 """
 
@@ -9,15 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import attrs
 import numpy as np
 
 from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import leaves_of
+from aotlite.ir.op import OPS, Op
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Replicate
+from aotlite.sharding.tensor import ShardedTensor
+
+COLLECTIVES = [op for op in OPS.values() if op.lists == (0,) and op.schema.returns[0].is_list]
+"""Ops that take one tensor a rank and give one a rank."""
 
 POISON = 0xFF
 """The byte of which nan is made, in every dtype of floats, and -1 in every signed integer."""
@@ -40,11 +49,18 @@ class PoisonedMesh(Mesh):
     def each(self, function: Callable[[int], Any], held: Sequence[Parts]) -> list[Any]:
         found = []
         for rank in self.ranks:
-            with _poisoned(rank, held):
-                found.append(function(rank))
+            computing = _RANK.set(rank)
+            try:
+                with _poisoned(rank, held):
+                    found.append(function(rank))
+            finally:
+                _RANK.reset(computing)
         return found
 
     def made(self, parts: Parts, placement: Any) -> None:
+        for rank, part in enumerate(parts):
+            if isinstance(part, RankTensor):
+                assert part.rank == rank, f"rank {rank} holds a part of rank {part.rank}"
         storages = [_storages([part]) for part in parts]
         for rank, own in enumerate(storages):
             for other in range(rank):
@@ -54,6 +70,78 @@ class PoisonedMesh(Mesh):
             first = _bytes(parts[0])
             for rank, part in enumerate(parts):
                 assert _bytes(part) == first, f"rank {rank} holds another value than rank 0"
+
+
+_RANK: ContextVar[int | None] = ContextVar("aotlite.testing.rank", default=None)
+"""The rank that computes."""
+
+
+class RankTensor(Tensor):
+    """A tensor that knows whose it is. Its meaning is the tensor inside."""
+
+    inner: Tensor
+    rank: int
+
+    def __new__(cls, inner: Tensor, rank: int) -> RankTensor:
+        made: RankTensor = Tensor._make_wrapper_subclass(
+            cls, inner.shape, inner.stride(), dtype=inner.dtype, device=inner.device
+        )
+        made.inner, made.rank = inner, rank
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], int]:
+        return ["inner"], self.rank
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls, inner: dict[str, Tensor], spec: int, outer_size: Any, outer_stride: Any
+    ) -> RankTensor:
+        return cls(inner["inner"], spec)
+
+    @classmethod
+    def __tensor_dispatch__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        op: Op = func.op  # type: ignore[attr-defined]
+        ranks = [each.rank for each in op.operands(op.bind(args, kwargs)) if isinstance(each, cls)]
+        named = {name: _inside(value) for name, value in kwargs.items()}
+        found = func(*map(_inside, args), **named)
+        if op in COLLECTIVES:
+            in_order = list(range(len(args[0])))
+            assert op.name == "broadcast" or ranks == in_order, f"{op.name}: ranks {ranks}"
+            return tuple([cls(each, rank) for rank, each in enumerate(found)])
+        mixed = {*ranks, *([] if _RANK.get() is None else [_RANK.get()])}
+        assert len(mixed) == 1, f"{op.name}: parts of ranks {ranks}, computed by {_RANK.get()}"
+        rank = ranks[0]
+        if op.writes:
+            return args[0]
+        if isinstance(found, tuple):
+            return tuple([cls(each, rank) for each in found])
+        return cls(found, rank)
+
+
+def _inside(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_inside, value))
+    return value.inner if isinstance(value, RankTensor) else value
+
+
+def guarded(x: ShardedTensor) -> ShardedTensor:
+    """The tensor with parts that know their rank: whoever mixes them gets an error.
+
+    >>> import aotlite as al
+    >>> from aotlite.sharding import Shard, ShardedTensor
+    >>> x = guarded(ShardedTensor.from_dense(al.ones(4), PoisonedMesh(2), Shard(0)))
+    >>> x.sum().full_tensor().inner
+    tensor(4.)
+    >>> x.to_local(0) + x.to_local(1)
+    Traceback (most recent call last):
+        ...
+    AssertionError: add: parts of ranks [0, 1], computed by None
+    """
+    parts = [RankTensor(part, rank) for rank, part in enumerate(x.parts)]
+    made: ShardedTensor = type(x).of(x.mesh, x.placement, parts, x.meta)
+    return made
 
 
 @contextmanager

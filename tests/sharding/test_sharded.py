@@ -24,7 +24,7 @@ from aotlite.sharding import (
 )
 from aotlite.sharding.placements import Window
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor, flatten, unflatten
-from aotlite.testing.sharding import PoisonedMesh
+from aotlite.testing.sharding import PoisonedMesh, guarded
 
 MESH = PoisonedMesh(2)
 
@@ -59,6 +59,25 @@ def test_a_rank_that_reads_another_computes_nan() -> None:
     poisoned = -Cheat.from_dense(dense, MESH, Replicate())
     assert np.isnan(poisoned.to_local(0).numpy()).all()
     assert np.isnan(poisoned.to_local(1).numpy()).all()
+
+
+def test_a_class_that_computes_outside_of_ranks_is_caught() -> None:
+    """Nothing is poisoned there: guarded parts know whose they are."""
+
+    class Adds(ShardedTensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            x = args[0]
+            if func is al.ops.sum:
+                total = x.parts[0].sum() + x.parts[1].sum()
+                parts = x.mesh.each(lambda rank: total.clone(), [])
+                return cls.of(x.mesh, Replicate(), parts)
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    x: Any = Adds.from_dense(al.ones(4), MESH, Shard(0))
+    assert x.sum().full_tensor().item() == 4
+    with pytest.raises(AssertionError, match=r"add: parts of ranks \[0, 1\], computed by None"):
+        guarded(x).sum()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +124,7 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
         monkeypatch.setattr(moving, "cut", lambda x, dim, rank, ranks: cut(x, dim, 0, ranks))
         name = "exp"
     with pytest.raises((AssertionError, al.AotliteError)):
-        test_op_table.test_every_op_on_parts_is_the_op_on_the_whole(name)
+        test_op_table.test_every_op_on_parts_is_the_op_on_the_whole(name, guard=False)
 
 
 # -------------------------------------------------------------------------------------- bad input
