@@ -29,6 +29,7 @@ from aotlite.eager.random import Noting, Replaying, drawing
 from aotlite.eager.state import STATE, watching
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import ArgumentError, AutogradError, UnsupportedError, noted
 from aotlite.ir.meta import TensorMeta
 
@@ -158,6 +159,8 @@ class Region:
         self.holders.append(ref(holder))
         self.metas.append(tensor.meta)
         storage = tensor.storage
+        if is_wrapper(tensor):  # its parts are watched, where they are saved (SUB-1)
+            return holder
         if all(each.storage() is not storage for each in self.seen[-_RECENT:]):
             seen = _Seen(ref(storage), storage.version, tensor.meta, tensor.offset, tensor.value)
             self.seen.append(seen)

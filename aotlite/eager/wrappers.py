@@ -174,6 +174,7 @@ def alias_of(wrapper: Tensor) -> Any:
     meta = wrapper.meta
     alias = unflatten(type(wrapper), inner, spec, meta.shape, meta.stride)
     alias.storage, alias.meta, alias.offset = wrapper.storage, meta, wrapper.offset
+    alias.value = wrapper.value
     return alias
 
 

@@ -418,7 +418,7 @@ def test_out_holds_the_draw():
         (
             lambda: al.set_rng_state((1, 2)),
             al.ArgumentError,
-            "set_rng_state: offset is 2, expected a multiple of 4",
+            "set_rng_state: the offset is 2, expected a multiple of 4",
         ),
         (
             lambda: al.Generator("gpu"),

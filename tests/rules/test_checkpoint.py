@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -527,3 +528,22 @@ def test_the_explanation_names_what_is_computed_again():
     tagged = [n for n in stages["simplify"].calls if n.recompute is True]
     reasons = {min_cut(stages["simplify"]).reason(n) for n in tagged}
     assert {"it is computed again as a checkpoint asks, from primals_0, primals_1"} == reasons
+
+
+@pytest.mark.rules("CKP-9")
+@pytest.mark.parametrize("compiles", [False, True])
+def test_regions_take_and_give_wrapper_subclasses(compiles):
+    from aotlite.subclasses.two_tensor import TwoTensor
+
+    found = []
+    for call in (plainly, al.checkpoint):
+        function = lambda x, call=call: call(lambda x: (x * al.rand(2)).exp() * x, x)
+        run = al.compile(function, backend="reference") if compiles else function
+        x = TwoTensor(al.ones(2), al.arange(2.0)).requires_grad_()
+        al.manual_seed(2)
+        y = run(x)
+        y.sum().backward()
+        grad: Any = x.grad
+        parts = [part.tolist() for each in (y, grad) for part in (each.a, each.b)]
+        found.append((parts, al.get_rng_state()))
+    assert found[0] == found[1]
