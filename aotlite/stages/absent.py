@@ -40,6 +40,11 @@ def without_tangents(
     return _Specializer(backward, absent, arrivals, effects).run()
 
 
+def _is_no_gradient(node: Node) -> bool:
+    """Whether it stands for the gradient that users' code does not give (`Moments.guarded`)."""
+    return node.target is FULL and node.args[1] == 0 and node.dtype.is_differentiable
+
+
 class _Specializer:
     def __init__(
         self,
@@ -83,8 +88,9 @@ class _Specializer:
             gone = isinstance(node.role, Tangent) and whole_of(node.role.of) in self.absent
             return None if gone else self.build.add(node)
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
-            chosen: Node | None = self.new[node.args[1 if self._arrives(node.args[0]) else 2]]
-            return chosen
+            chosen = node.args[1 if self._arrives(node.args[0]) else 2]
+            found: Node | None = None if _is_no_gradient(chosen) else self.new[chosen]
+            return found
         if type(node.target) is TokenOp and node.target.effect and self._is_missing(node):
             self.muted.add(node)
             return self.new[node.args[0]]  # the token goes by

@@ -10,7 +10,7 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -64,9 +64,12 @@ def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
 
 
 def _runs_user_code(node: TapeNode) -> bool:
-    if type(node) is CustomNode or (node.extra is not None and not node.extra.is_idle):
-        return True
-    return bool(computed_again(node.kept_records()))
+    return _has_user_code(node) or bool(computed_again(node.kept_records()))
+
+
+def _has_user_code(node: TapeNode) -> bool:
+    """Whether its gradients are what users' code says: perhaps not zeros where none arrives."""
+    return type(node) is CustomNode or (node.extra is not None and not node.extra.is_idle)
 
 
 # ------------------------------------------------------------------------------------ recording
@@ -92,6 +95,10 @@ class NotedRun(Run):
     _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
     now: int | None = attrs.field(init=False, default=None)
     """The results whose gradients the node was given whose turn it is."""
+    guard: Callable[[Any, int], Any] = attrs.field(kw_only=True, default=lambda grad, bits: grad)
+    """What is made of gradients that users' code gives if any of these results' arrived."""
+    _guards: bool = attrs.field(init=False, default=False)
+    """Whether those of this turn are such."""
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """The gradients of the sinks, in grad mode off."""
@@ -105,12 +112,14 @@ class NotedRun(Run):
     def _step(self, node: TapeNode) -> None:
         self.now = self._arrived.get(node, 0)
         self.turns.append(Turn(len(self.recorded), node, self.now))
+        some = self.now != (1 << len(self._bits)) - 1
+        self._guards = some and _has_user_code(node)
         super()._step(node)
 
     def _give(self, edge: Edge, grad: Any) -> None:
         bits = self._bits[id(grad)] if self.now is None else self.now
         self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
-        super()._give(edge, grad)
+        super()._give(edge, self.guard(grad, bits) if self._guards else grad)
 
 
 # -------------------------------------------------------------------------------- graph to graph

@@ -16,8 +16,14 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.tape import zeros_of
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.dtypes import bool_
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.graph import Node, Phase
+from aotlite.ir.meta import tensor_meta
 from aotlite.ir.role import Result
 from aotlite.stages.late import NotedRun, Turn
 
@@ -37,7 +43,7 @@ class LateEffect:
 
 
 class Moments:
-    """When draws of a backward happen, told while it is recorded (RNG-5).
+    """When what users' code does in a backward happens, told while it is recorded (RNG-5).
 
     `reach` are all inputs that any gradient flows to: what happens on the way to all of them, and
     from all results, happens in every backward.
@@ -46,11 +52,13 @@ class Moments:
     def __init__(
         self,
         run: NotedRun,
+        recorder: Any,
         results: Sequence[Result],
         sinks: Mapping[TapeNode, Any],
         reach: frozenset[Any],
     ) -> None:
         self.run = run
+        self.recorder = recorder
         self.results = results
         self.sinks = sinks
         self.reach = reach
@@ -70,6 +78,17 @@ class Moments:
             arrived = [role for k, role in enumerate(self.results) if turn.arrived >> k & 1]
             self.found[key] = LateEffect(_DRAWS, frozenset(arrived), reach)
         return self.found[key]
+
+
+    def guarded(self, grad: Tensor, bits: int) -> Tensor:
+        """A gradient of users' code, which is none if none of these results' arrived (TAN-8)."""
+        if is_wrapper(grad):
+            return grad
+        arrived = frozenset([role for k, role in enumerate(self.results) if bits >> k & 1])
+        flag = Tensor(Storage(None, capture=self.recorder), tensor_meta((), None, bool_))
+        flag.value = self.recorder.streams.flag(arrived)
+        guarded: Tensor = flag.where(grad, zeros_of(grad.meta))
+        return guarded
 
 
 _DRAWS = "draws from the generator"

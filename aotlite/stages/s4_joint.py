@@ -368,7 +368,8 @@ class _Recording:
             [*sinks, *self.inner], True, False, True, before, recorded=self.recorder.nodes
         )
         every = frozenset[Any]().union(*self.reach.values())
-        moments = Moments(self.run, self.ran, self._ends(), every)
+        moments = Moments(self.run, self.recorder, self.ran, self._ends(), every)
+        self.run.guard = moments.guarded
         self.recorder.streams.begin_backward(moments.now)
         return self.run.begin(pairs)[: len(sinks)]
 

@@ -148,7 +148,7 @@ class Streams:
         self.inputs: dict[type, Node] = {}
         """Placeholders by the class of their role."""
         self.flags: dict[Any, Node] = {}
-        """Inputs that say whether moments of the backward come."""
+        """Inputs that say whether moments of the backward come, or gradients of some results."""
         self.moments: dict[Any, None] = {}
         """All in which something is drawn, or set, that do not come in every backward."""
         self._explicit = False
@@ -259,8 +259,8 @@ class Streams:
         return (*self.flags.values(), *found)
 
     def arrivals(self) -> tuple[frozenset[Any], ...]:
-        """For each of `flags` what must not be absent for it."""
-        return tuple([frozenset((moment,)) for moment in self.flags])
+        """For each of `flags` what must not all be absent for it."""
+        return tuple([f if type(f) is frozenset else frozenset((f,)) for f in self.flags])
 
     def outputs(self, phase: Phase) -> list[tuple[Role, Any]]:
         """Records where the generator is left, if that is not for stage 6 to count (RNG-3)."""
@@ -325,13 +325,17 @@ class Streams:
         return self._chosen(of, *seeds), self._chosen(of, *offsets)
 
     def _chosen(self, of: Any, yes: Node, no: Node) -> Node:
-        flag = self.flags.get(of)
-        if flag is None:
+        return self._add(WHERE, (self.flag(of), yes, no))
+
+    def flag(self, of: Any) -> Node:
+        """The input that says whether a moment comes, or any of these results' gradients."""
+        found = self.flags.get(of)
+        if found is None:
             role = Arrived(len(self.flags))
             meta = tensor_meta((), None, bool_)
-            flag = Node("placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD)
-            self.flags[of] = flag
-        return self._add(WHERE, (flag, yes, no))
+            found = Node("placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD)
+            self.flags[of] = found
+        return found
 
     def _input(self, kind: type) -> Node:
         """The placeholder of this role; seed and offset come together."""

@@ -88,6 +88,12 @@ def test_a_backward_that_draws_is_eagers_to_the_bit(backend, forward, backward, 
     asked=None,
     seed=0,
 )
+@example(
+    backwards=[(("draw", "rand"),), (("seed", 0),), (("draw", "rand"),)],
+    arrived=5,
+    asked=None,
+    seed=1,
+)
 def test_backwards_that_eager_would_not_run_draw_nothing(backwards, arrived, asked, seed):
     """Which results gradients arrive at, and of which inputs they are asked for, decides where
     each backward's draws begin.

@@ -182,3 +182,43 @@ def test_a_tangent_that_no_result_can_have_is_refused_as_by_eager(grad):
         else:
             raised.append(x.grad.dtype)
     assert raised[0] == raised[1]
+
+
+class Shifted(al.autograd.Function):
+    """The identity, whose gradient is no linear function of what arrives."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad + 1 + al.rand(2)
+
+
+def _hooked(x):
+    y = x * 1
+    y.register_hook(lambda grad: grad + 1)
+    return y * 2
+
+
+@pytest.mark.rules("TAN-8", "RNG-5")
+@pytest.mark.parametrize("arrived", range(1, 8))
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_users_code_that_does_not_run_adds_nothing(arrived, backend):
+    """A backward or a hook that adds something adds it where a gradient arrives, and only there."""
+
+    def function(x, y):
+        return Shifted.apply(x), _hooked(y) * x, Shifted.apply(Shifted.apply(x * y)).exp()
+
+    found = []
+    compiled = al.compile(function, backend=backend)
+    for run in (function, compiled, compiled):
+        inputs = [al.ones(2).requires_grad_() for _ in range(2)]
+        al.manual_seed(3)
+        results = run(*inputs)
+        sum(r.sum() for k, r in enumerate(results) if arrived >> k & 1).backward()
+        grads = [each.grad for each in inputs]
+        rounded = [g is not None and g.numpy().round(4).tolist() for g in grads]
+        found.append((rounded, al.get_rng_state()))
+    assert found[0] == found[1] == found[2]
