@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
+from aotlite.subclasses import TwoTensor
 from benchmarks.calls import SIZE, Action
 
 Inputs = list[Any]
@@ -32,6 +33,12 @@ class Effect:
     """The same, unless it is given here."""
     before: Callable[..., Any] | None = None
     """What is done to the inputs before each call, of both kinds."""
+    differentiate: bool = False
+    """Whether the gradients of the inputs are asked for as well, of both kinds."""
+
+
+PART = 1.5
+"""Microseconds for a part of a wrapper that is taken out and put in again."""
 
 
 def _numbers(count: int) -> Inputs:
@@ -113,6 +120,26 @@ def _negating_both(a: Any, b: Any) -> Any:
     return a.neg().sin() * b.neg() + 1
 
 
+def _sine(x: Any) -> Any:
+    return x.sin()
+
+
+def _sines(*tensors: Any) -> Any:
+    return tuple([each.sin() for each in tensors])
+
+
+def _pair(grad: bool = False) -> Inputs:
+    return [TwoTensor(*_numbers(2), requires_grad=grad)]
+
+
+def _pair_of_pairs() -> Inputs:
+    return [TwoTensor(*_pair(), *_pair())]
+
+
+def _two_leaves() -> Inputs:
+    return [each.requires_grad_() for each in _numbers(2)]
+
+
 EFFECTS: tuple[Effect, ...] = (
     Effect(name="+ input mutation", function=_mutating, plain=_negating, asked=1.5),
     Effect(
@@ -160,6 +187,32 @@ EFFECTS: tuple[Effect, ...] = (
         plain=_negating_both,
         asked=6,
     ),
+    # A part is taken out of an argument and put into a result: 1.5 microseconds for each.
+    Effect(
+        name="+ wrapper of two in and out",
+        function=_sine,
+        plain=_sines,
+        asked=2 * PART,
+        inputs=_pair,
+        plain_inputs=lambda: _numbers(2),
+    ),
+    Effect(
+        name="+ wrapper of two wrappers of two in and out",
+        function=_sine,
+        plain=_sines,
+        asked=4 * PART,
+        inputs=_pair_of_pairs,
+        plain_inputs=lambda: _numbers(4),
+    ),
+    Effect(
+        name="+ wrapper of two in and out, with its gradient",
+        function=_sine,
+        plain=_sines,
+        asked=4 * PART,
+        inputs=lambda: _pair(grad=True),
+        plain_inputs=_two_leaves,
+        differentiate=True,
+    ),
 )
 
 
@@ -168,13 +221,15 @@ def actions(effect: Effect, peers: Sequence[str]) -> dict[str, Action]:
     """The call with the effect, and the plain one."""
     plain_inputs = effect.plain_inputs or effect.inputs
     return {
-        "with": _action(effect.function, effect.inputs(), effect.before),
-        "plain": _action(effect.plain, plain_inputs(), effect.before),
+        "with": _action(effect, effect.function, effect.inputs()),
+        "plain": _action(effect, effect.plain, plain_inputs()),
     }
 
 
-def _action(function: Callable[..., Any], inputs: Inputs, before: Any) -> Action:
-    run = al.compile(function, verify=0)
+def _action(effect: Effect, function: Callable[..., Any], inputs: Inputs) -> Action:
+    run, before = al.compile(function, verify=0), effect.before
+    if effect.differentiate:
+        return _differentiated(run, inputs)
     if before is None:
         return lambda: run(*inputs)
 
@@ -183,3 +238,16 @@ def _action(function: Callable[..., Any], inputs: Inputs, before: Any) -> Action
         return run(*inputs)
 
     return prepared
+
+
+def _differentiated(run: Callable[..., Any], inputs: Inputs) -> Action:
+    found = run(*inputs)
+    results = list(found) if isinstance(found, tuple) else [found]
+    ones = [al.ones_like(each) for each in results]
+
+    def action() -> Any:
+        found = run(*inputs)
+        results = list(found) if isinstance(found, tuple) else [found]
+        return al.autograd.grad(results, inputs, ones)
+
+    return action

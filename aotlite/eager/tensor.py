@@ -106,19 +106,14 @@ class Tensor(Differentiable):
         self._grad = None
         self._accumulator = None
 
-    @staticmethod
-    def _make_wrapper_subclass(cls: type[Any], size: Any, strides: Any = None, **how: Any) -> Any:
-        """An instance of a wrapper class, for its `__new__`: outer geometry, and no memory.
-
-        `how`: dtype, device, requires_grad. Raises SubclassError (SUB-1).
-        """
-        return _wrappers().make_wrapper_subclass(cls, size, strides, **how)
+    _make_wrapper_subclass: ClassVar[Callable[..., Any]]
+    """`eager.wrappers.make_wrapper_subclass`, which needs this class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """What makes instances of a wrapper class is its `__new__`, whose arguments are its own."""
         super().__init_subclass__(**kwargs)
         if cls.__tensor_dispatch__ is not None and cls.__init__ is Tensor.__init__:
-            cls.__init__ = _made_by_new  # type: ignore[method-assign]
+            cls.__init__ = object.__init__  # type: ignore[method-assign, assignment]
 
     def _filled(self, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
         if self.__tensor_dispatch__ is not None and size == self.shape:
@@ -407,9 +402,11 @@ def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
     return made
 
 
-def tensor_on(storage: Storage, meta: TensorMeta, offset: int) -> Tensor:
+def tensor_on(
+    storage: Storage, meta: TensorMeta, offset: int, kind: type[Tensor] | None = None
+) -> Tensor:
     """A tensor on a storage that others are on: its facts must be asked for."""
-    made = _new_tensor(Tensor)
+    made = _new_tensor(kind or Tensor)
     made.storage = storage
     made.meta = meta
     made.offset = offset
@@ -467,10 +464,6 @@ def tensors_over(
         tensor._accumulator = None
         add(tensor)
     return made
-
-
-def _made_by_new(self: Tensor, *args: Any, **kwargs: Any) -> None:
-    """The `__init__` of wrapper classes that have none."""
 
 
 def _wrappers() -> Any:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotlite.eager.state import STATE, State
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.storage import NO_COUNT, Storage
+from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, float32
 from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
@@ -60,6 +60,25 @@ def make_wrapper_subclass(
     `size` and `strides` are in elements; contiguous where no strides are given. Raises
     SubclassError for a class without `__tensor_dispatch__`.
     """
+    if cls not in _KNOWN:
+        _check_class(cls)
+    storage = _new_storage(WrapperStorage)
+    storage.buffer = storage.loans = None
+    storage.version = 0 if STATE.grad_mode is not None else NO_COUNT
+    storage.writable = True
+    storage.exported = False
+    storage.capture = STATE.recorder
+    storage.kind = cls
+    made: Any = tensor_on(storage, tensor_meta(size, strides, dtype, device), 0, cls)
+    return made.requires_grad_() if requires_grad else made
+
+
+_new_storage: Any = object.__new__
+_KNOWN: set[type[Any]] = set()
+"""Wrapper classes that were found to be such; kept alive, as classes mostly are."""
+
+
+def _check_class(cls: Any) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)) or not is_wrapper_class(cls):
         raise noted(
             SubclassError(
@@ -68,12 +87,14 @@ def make_wrapper_subclass(
             ),
             "It says what ops on an instance give. (SUB-1)",
         )
-    made = Tensor.__new__(cls)
-    Tensor.__init__(made, WrapperStorage(cls), tensor_meta(size, strides, dtype, device))
     State.wrappers = True
     if cls.__tensor_function__ is not None:
         State.functions = True
-    return made.requires_grad_() if requires_grad else made
+    if len(_KNOWN) < _MOST_KNOWN:
+        _KNOWN.add(cls)
+
+
+_MOST_KNOWN = 256
 
 
 def _name(thing: Any) -> str:
@@ -249,3 +270,6 @@ def _broken(cls: type[Any], what: str, expected: str) -> Exception:
         "__tensor_unflatten__(inner, spec, outer_size, outer_stride) gives what "
         "__tensor_flatten__() took apart. (SUB-1)",
     )
+
+
+Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)

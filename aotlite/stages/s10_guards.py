@@ -201,7 +201,11 @@ class _Guards:
             self._hidden()
             for name, tensor in hidden.items():
                 self._facts(name, tensor, self._places[name])
-            self._different([*tensors, *hidden])
+            alike: dict[Any, list[str]] = {}
+            for name, tensor in (tensors | hidden).items():
+                alike.setdefault(facts_of(tensor), []).append(name)
+            for names in alike.values():  # of other facts, they are other objects
+                self._different(names)
         self._different(modules, users=True)
 
     def _hidden(self) -> None:

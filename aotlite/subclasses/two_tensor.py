@@ -27,8 +27,10 @@ class TwoTensor(Tensor):
     def __new__(cls, a: Tensor, b: Tensor, *, requires_grad: bool = False) -> TwoTensor:
         if a.meta is not b.meta:
             raise SubclassError(f"TwoTensor: b is {b.meta}, expected the geometry of a, {a.meta}")
-        geometry: Any = {"dtype": a.dtype, "device": a.device}
-        made: TwoTensor = Tensor._make_wrapper_subclass(cls, a.shape, a.stride(), **geometry)
+        meta = a.meta
+        made: TwoTensor = Tensor._make_wrapper_subclass(
+            cls, meta.shape, meta.stride, dtype=meta.dtype, device=meta.device
+        )
         made.a, made.b = a, b
         return made.requires_grad_() if requires_grad else made  # type: ignore[return-value]
 
