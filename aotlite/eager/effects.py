@@ -39,12 +39,13 @@ def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -
     return outs[0] if single else outs
 
 
-def refuse_in_region(op: EffectOp) -> None:
+def refuse_in_region(op: EffectOp | TokenOp) -> None:
     """Raises TokenError for an effect in a region that is computed again (TOK-6, CKP-7)."""
     if STATE.in_region:
+        name = op.name if type(op) is EffectOp else op.of  # type: ignore[union-attr]
         raise noted(
             TokenError(
-                f"{op.name}: the effect {op.effect!r} is in a region that is computed again in the "
+                f"{name}: the effect {op.effect!r} is in a region that is computed again in the "
                 "backward, expected effects outside of such regions"
             ),
             "It would happen twice: call it before the region, or behind it. (TOK-6, CKP-7)",

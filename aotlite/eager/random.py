@@ -47,7 +47,7 @@ def _checked_state(op: str, state: Any) -> State:
     return _checked_seed(op, seed), int(offset)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class Generator:
     """Philox 4x32-10 keyed by `seed`; `offset` counts what was drawn, a multiple of 4.
 
@@ -58,8 +58,8 @@ class Generator:
     """
 
     device: Device | str = attrs.field(default=CPU, repr=False, eq=False)
-    seed: int = attrs.field(default=0, kw_only=True)
-    offset: int = attrs.field(default=0, kw_only=True)
+    _seed: int = attrs.field(default=0, kw_only=True, alias="seed")
+    _offset: int = attrs.field(default=0, kw_only=True, alias="offset")
     _lock: threading.RLock = attrs.field(factory=lock, repr=False, eq=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -69,16 +69,30 @@ class Generator:
                     f"Generator: device is {self.device!r}, expected 'cpu' or a device object"
                 )
             self.device = CPU
-        self.seed = _checked_seed("Generator", self.seed)
-        check_position("Generator", self.offset)
+        self._seed = _checked_seed("Generator", self._seed)
+        check_position("Generator", self._offset)
+
+    @property
+    def seed(self) -> int:
+        """The seed that it was restarted with."""
+        return self.initial_seed()
+
+    @property
+    def offset(self) -> int:
+        """How much of the stream of this seed was drawn."""
+        offset: int = self.get_state()[1]
+        return offset
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed}, offset={self._offset})"
 
     # --- what draws are made of; asked of the generator that `drawn_from` gives
     def advance(self, consumed: int) -> State:
         """(seed, offset) for a draw that uses up `consumed` offsets."""
         with self._lock:
-            start = self.offset
-            self.offset = start + consumed
-            return self.seed, start
+            start = self._offset
+            self._offset = start + consumed
+            return self._seed, start
 
     def give_back(self, seed: int, start: int, consumed: int) -> None:
         """Undoes an `advance` whose draw failed: what was not drawn is not used up.
@@ -86,13 +100,13 @@ class Generator:
         Others may have drawn meanwhile; what is behind theirs stays used up.
         """
         with self._lock:
-            if (self.seed, self.offset) == (seed, start + consumed):
-                self.offset = start
+            if (self._seed, self._offset) == (seed, start + consumed):
+                self._offset = start
 
     def stand(self, seed: int, offset: int) -> None:
         """Puts it to a place in the stream of a seed."""
         with self._lock:
-            self.seed, self.offset = seed, offset
+            self._seed, self._offset = seed, offset
 
     def draw(self, op: RandomOp, args: tuple[Any, ...]) -> Any:
         """What a random op gives with canonical arguments, from this generator."""
@@ -127,7 +141,7 @@ class Generator:
     def initial_seed(self) -> int:
         """The seed that it was restarted with."""
         tracked = self._tracked()
-        return drawn_from(self).seed if tracked is None else tracked.seed()
+        return drawn_from(self)._seed if tracked is None else tracked.seed()
 
     def get_state(self) -> Any:
         """(seed, offset); in a captured function what only `set_state` understands."""
@@ -136,7 +150,7 @@ class Generator:
             return tracked.get()
         source = drawn_from(self)
         with source._lock:
-            return source.seed, source.offset
+            return source._seed, source._offset
 
     def set_state(self, new_state: Any) -> Generator:
         """Puts it back to a state of `get_state`; returns itself."""
@@ -185,7 +199,7 @@ class Noting:
     def of(self, generator: Generator) -> Generator:
         """The generator itself, or the one that an outer region has in its place."""
         source = generator if self._outer is None else self._outer.of(generator)
-        self.states.setdefault(id(generator), (generator, (source.seed, source.offset)))
+        self.states.setdefault(id(generator), (generator, (source._seed, source._offset)))
         return source
 
 
@@ -201,7 +215,7 @@ class Replaying:
         copy = self._copies.get(id(generator))
         if copy is None:
             known = self._states.get(id(generator))
-            seed, offset = (generator.seed, generator.offset) if known is None else known[1]
+            seed, offset = (generator._seed, generator._offset) if known is None else known[1]
             copy = self._copies[id(generator)] = Generator(seed=seed, offset=offset)
         return copy
 

@@ -473,6 +473,22 @@ def test_an_effect_in_a_region_is_refused_before_it_happens(compiles, capsys):
     assert "x is [1. 1.]\n" == capsys.readouterr().out
 
 
+@pytest.mark.rules("CKP-7")
+def test_a_compiled_function_with_effects_is_refused_in_a_region(capsys):
+    @al.compile
+    def inner(x):
+        al.effects.print("x is {}", x)
+        return x.exp()
+
+    x = al.ones(2).requires_grad_()
+    with pytest.raises(al.TokenError, match="the effect 'print' is in a region"):
+        al.checkpoint(inner, x)
+    inner(x)
+    with pytest.raises(al.TokenError, match="the effect 'print' is in a region"):
+        al.checkpoint(inner, x)
+    assert "x is [1. 1.]\n" == capsys.readouterr().out
+
+
 @pytest.mark.rules("CKP-1")
 def test_bad_arguments_are_named():
     with pytest.raises(al.ArgumentError, match="argument 'function' is 3, expected a function"):

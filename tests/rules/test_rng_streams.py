@@ -215,6 +215,8 @@ WRONG: list = [1.5, "1"]
         (lambda x: (x, *al.get_rng_state()), "the seed or the offset of a generator's state"),
         (lambda x: (x, al.get_rng_state()), "returns <a state of the generator"),
         (lambda x: (x, al.initial_seed()), r"initial_seed\(\) is met"),
+        (lambda x: (x, al.default_generator.seed), r"initial_seed\(\) is met"),
+        (lambda x: (x, al.default_generator.offset), "the seed or the offset of a generator's"),
         (lambda x: (al.rand(2, generator=al.Generator()), x)[1], "a generator of your own"),
     ],
 )
