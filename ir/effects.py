@@ -180,6 +180,9 @@ def library_of(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 # ----------------------------------------------------------------------------- what graphs have
+_FORMS = frozenset((EffectOp, TokenOp))
+
+
 def is_effect(node: Node) -> bool:
     """Whether the node lets something happen, in either form."""
     op = node.target
@@ -190,8 +193,8 @@ def effects_of(graph: Graph) -> dict[tuple[str, Any], list[str]]:
     """What happens in a graph: for each effect and phase the names of the ops, in order."""
     found: dict[tuple[str, Any], list[str]] = {}
     for node in graph.nodes:
-        if node.op == "call" and is_effect(node):
-            op = node.target
+        op = node.target
+        if type(op) in _FORMS and op.effect:
             found.setdefault((op.effect, node.phase), []).append(getattr(op, "of", op.name))
     return found
 
