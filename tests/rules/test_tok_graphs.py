@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -516,3 +517,60 @@ def test_a_pass_that_changes_what_an_effect_is_told_is_named(wrong: Any, part: i
         passes=[misleading],
         verify=True,
     )
+
+
+# --------------------------------------------------------------------------------------- PyTorch
+def _printing(function: Any, print_one: Any, before: int, after: int) -> Any:
+    """A custom function that prints so often in its forward, and in its backward."""
+
+    class Printing(function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            for _ in range(before):
+                print_one("forward")
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            for _ in range(after):
+                print_one("backward")
+            return grad * 2
+
+    return lambda x: Printing.apply(x * 3)
+
+
+@pytest.mark.torch
+@pytest.mark.rules("TOK-2", "TOK-4", "TOK-5")
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_tokens_stand_where_pytorch_has_them(
+    torch: Any, before: int, after: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Sizes of what graphs take and give, and how many effects they have: tokens have size 0."""
+    theirs, ours = [], []
+
+    def their_compiler(graph: Any, inputs: Any) -> Any:
+        given = [tuple(each.shape) for each in inputs]
+        (closing,) = graph.graph.find_nodes(op="output")
+        gives = [tuple(node.meta["val"].shape) for node in closing.args[0]]
+        calls = [node for node in graph.graph.nodes if "with_effects" in str(node.target)]
+        theirs.append((given, gives, len(calls)))
+        return make_boxed(graph)
+
+    def our_compiler(graph: Graph, inputs: list[Any]) -> Any:
+        gives = [value.meta.shape for value in graph.outputs]
+        calls = [node for node in graph.calls if node.target is PRINT]
+        ours.append(([each.shape for each in inputs], gives, len(calls)))
+        return nop(graph, inputs)
+
+    functorch = import_module("functorch.compile")
+    make_boxed = functorch.make_boxed_func
+    f = _printing(torch.autograd.Function, torch.ops.aten._print, before, after)
+    theirs_compiled = functorch.aot_function(f, their_compiler, their_compiler)
+    theirs_compiled(torch.ones(2, requires_grad=True)).sum().backward()
+    shown = capfd.readouterr().out
+    g = _printing(al.autograd.Function, al.effects.print, before, after)
+    compiled = al.aot_function(g, our_compiler, unlift_tokens=False)
+    compiled(al.ones(2).requires_grad_()).sum().backward()
+    assert theirs == ours
+    assert shown == capfd.readouterr().out
