@@ -76,8 +76,11 @@ class Full(Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
         ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, _back(x.placement)
-        whole = redistributed(x.mesh, x.parts, x.placement, Replicate())
-        return owned(whole[0]) if x.placement == Replicate() else whole[0]
+        whole = redistributed(x.mesh, x.parts, x.placement, Replicate())[0]
+        stride = OPS["clone"].infer((x,)).stride  # type: ignore[union-attr]
+        if whole.meta.stride != stride:
+            return whole._do("restride", stride)
+        return owned(whole) if x.placement == Replicate() else whole
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:

@@ -13,6 +13,7 @@ import attrs
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.collectives import LINEAR, NONLINEAR
+from aotlite.ir.ops.kinds import kind_of
 
 
 @attrs.frozen
@@ -60,5 +61,10 @@ Placed = Replicate | Shard | Partial
 """What a user may ask for."""
 Placement = Replicate | Shard | Partial | Window
 
-REDUCTIONS = (*LINEAR, *NONLINEAR)
-"""What `Partial` may name."""
+REDUCTIONS = {**LINEAR, **NONLINEAR}
+"""What `Partial` may name, and of which kinds of dtype it is not formed."""
+
+
+def is_formed(reduce_op: str, dtype: DType) -> bool:
+    """Whether ranks can hold parts of such a reduction: COL-4."""
+    return kind_of(dtype) not in REDUCTIONS[reduce_op]

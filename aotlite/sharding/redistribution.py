@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.autograd.chain import Step
-from aotlite.eager.autograd.tape import laid_out, replay
+from aotlite.eager.autograd.tape import laid_out
+from aotlite.eager.factories import arange
 from aotlite.eager.wrappers import (
     flatten,
     inner_tensors,
@@ -19,8 +19,8 @@ from aotlite.eager.wrappers import (
     unflatten,
 )
 from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import SubclassError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS
 from aotlite.ir.ops.collectives import reduction, waited
 from aotlite.sharding.counting import note_collective
 from aotlite.sharding.mesh import Mesh, Parts
@@ -57,7 +57,12 @@ def _collective(name: str, parts: Parts, *args: Any) -> Parts:
 def cut(whole: Any, dim: int, rank: int, ranks: int) -> Any:
     """The part of a rank, in memory of its own."""
     size = whole.shape[dim] // ranks
-    return owned(whole.narrow(dim, rank * size, size))
+    start = rank * size
+    try:
+        return owned(whole.narrow(dim, start, size))
+    except SubclassError:  # a wrapper that has no such view: its elements are read
+        places = arange(start, start + size)
+        return whole._do("index_select", dim, places)
 
 
 def owned(tensor: Any) -> Any:
@@ -105,35 +110,32 @@ def bytes_moved(meta: TensorMeta, source: Placement, target: Placement, ranks: i
 
 
 # ---------------------------------------------------------------------- views across ranks (SHD-6)
-def _steps(window: Window) -> tuple[Step, ...]:
-    steps, meta = [], window.base
-    for name, args in window.chain:
-        op: Any = OPS[name]
-        shown: TensorMeta = op.rule(meta, *args)[0]
-        steps.append(Step(op, args, meta, shown))
-        meta = shown
-    return tuple(steps)
-
-
 def _whole(mesh: Mesh, parts: Parts, window: Window) -> Parts:
     """What the views are of, on every rank, laid out as it is outside."""
     whole = redistributed(mesh, parts, window.placement, Replicate())
     return mesh.each(lambda rank: laid_out(whole[rank], window.base), [whole])
 
 
+def _seen(window: Window, whole: Any) -> Any:
+    """The views, of a tensor that is what they are of."""
+    for name, args in window.chain:
+        whole = whole._run(name, *args)
+    return whole
+
+
 def _shown(mesh: Mesh, parts: Parts, window: Window) -> Parts:
-    whole, steps = _whole(mesh, parts, window), _steps(window)
-    return mesh.each(lambda rank: replay(steps, whole[rank]).clone(), [whole])
+    whole = _whole(mesh, parts, window)
+    return mesh.each(lambda rank: owned(_seen(window, whole[rank])), [whole])
 
 
 def written_through(
     mesh: Mesh, parts: Parts, window: Window, write: Callable[[Any, int], Any], value: Parts
 ) -> None:
     """Writes what a window on the parts shows: `write(view, rank)`, of which `value` is read."""
-    whole, steps = _whole(mesh, parts, window), _steps(window)
+    whole = _whole(mesh, parts, window)
 
     def written(rank: int) -> Any:
-        write(replay(steps, whole[rank]), rank)
+        write(_seen(window, whole[rank]), rank)
         return whole[rank]
 
     after = redistributed(

@@ -12,15 +12,16 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.tape import laid_out
 from aotlite.eager.dispatch import check_operand, dispatch
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
-from aotlite.ir.errors import AliasError, AotliteError, SubclassError, noted
+from aotlite.ir.errors import AliasError, ShapeError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.collectives import waited
 from aotlite.ir.ops.create import CLONE, COPY_, FILL, RESTRIDE
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views import AS_STRIDED, AS_STRIDED_SCATTER
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.sharding.counting import note_implicit
 from aotlite.sharding.mesh import Mesh, Parts
@@ -102,6 +103,9 @@ def _computed(
         held = [_unread(held[0])]
     plan = _plan(op, args, [each.placement for each in held], mesh.size)
     moved = [_brought(op, mesh, each, to) for each, to in zip(held, plan.operands, strict=True)]
+    if op is AS_STRIDED_SCATTER:  # it speaks of memory: that of the whole
+        first, meta = moved[0], held[0].meta
+        moved[0] = mesh.each(lambda rank: laid_out(first[rank], meta), [first])
     own = args if plan.cut is None else plan.cut.args(op, args, mesh.size)
 
     def on(rank: int) -> tuple[Any, ...]:
@@ -166,7 +170,7 @@ def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...])
         try:
             parts = mesh.each(lambda rank: dispatch(op, (x.parts[rank], *own[1])), [x.parts])
             return cls.of(mesh, own[0], parts, meta)
-        except AotliteError:
+        except ShapeError:
             pass  # the whole has this view, and the parts lie otherwise
     if isinstance(placement, Window):
         chain = (*placement.chain, (op.name, rest))

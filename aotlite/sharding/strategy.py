@@ -14,10 +14,8 @@ import attrs
 
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.ir.ops.collectives import LINEAR, NONLINEAR
-from aotlite.ir.ops.kinds import kind_of
 from aotlite.ir.parts import Cut, cuts_of, linear_groups
-from aotlite.sharding.placements import Partial, Placed, Placement, Replicate, Shard
+from aotlite.sharding.placements import Partial, Placed, Placement, Replicate, Shard, is_formed
 from aotlite.sharding.redistribution import bytes_moved
 
 
@@ -83,8 +81,7 @@ def _cut_plan(cut: Cut) -> Plan:
 
 def _is_formed(joins: str | None, results: Sequence[TensorMeta]) -> bool:
     """Whether there is such a reduction over ranks for the results' dtypes."""
-    refused = {**LINEAR, **NONLINEAR}.get(joins or "", frozenset())
-    return all(kind_of(meta.dtype) not in refused for meta in results)
+    return joins is None or all(is_formed(joins, meta.dtype) for meta in results)
 
 
 def _results(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:

@@ -22,6 +22,7 @@ from aotlite.sharding.placements import (
     Replicate,
     Shard,
     Window,
+    is_formed,
 )
 from aotlite.sharding.running import run
 
@@ -152,6 +153,8 @@ def placed(cls: type[Any], placement: Any, meta: TensorMeta, mesh: Mesh) -> Plac
         case Replicate():
             return placement
         case Partial(op) if op in REDUCTIONS:
+            if not is_formed(op, meta.dtype):
+                raise wrong(cls, "placement", placement, f"one that is formed of {meta.dtype}")
             return placement
         case Partial(op):
             raise wrong(cls, "placement", placement, f"a reduction of {[*REDUCTIONS]}")
@@ -181,6 +184,8 @@ def _checked(cls: type[Any], mesh: Mesh, placement: Any, parts: Parts) -> Tensor
             what = f"shape, dtype and device of rank_0, {first}"
             raise wrong(cls, f"rank_{rank}", meta, what)
     found: TensorMeta = parts[0].meta
+    if isinstance(placement, Partial) and not is_formed(placement.reduce_op, found.dtype):
+        raise wrong(cls, "placement", placement, f"one that is formed of {found.dtype}")
     return found
 
 

@@ -146,6 +146,14 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
             lambda: sharded(Partial("mean")),
             r"placement is Partial\(reduce_op='mean'\), expected a reduction of \['sum', 'avg', ",
         ),
+        (
+            lambda: ShardedTensor.from_dense(al.ones(2).bool(), MESH, Partial()),
+            r"placement is Partial\(reduce_op='sum'\), expected one that is formed of bool",
+        ),
+        (
+            lambda: ShardedTensor([al.ones(2).long()] * 2, Mesh(2), Partial("avg")),
+            r"placement is Partial\(reduce_op='avg'\), expected one that is formed of int64",
+        ),
         (lambda: sharded("rows"), r"placement is 'rows', expected Shard\(dim\), Replicate\(\) or"),
         (lambda: sharded(Shard), r"placement is <class .*Shard'>, expected Shard\(dim\)"),
         (lambda: sharded(Shard(0), 2), "ShardedTensor: mesh is 2, expected a Mesh"),

@@ -16,6 +16,7 @@ from aotlite.eager.state import no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AotliteError, ArgumentError, DTypeError
+from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import (
     MaskedTensor,
     QuantizedTensor,
@@ -134,6 +135,27 @@ def _stored_sparse(x: Any, value: Any) -> Any:
     return al.from_numpy(np.ascontiguousarray(np.moveaxis(found, -1, x.sparse_dim)))
 
 
+def _sharded(x: Any) -> Any:
+    """Over two ranks, along the first dimension that they divide, or else replicated."""
+    cut = [Shard(dim) for dim, size in enumerate(x.shape) if size % 2 == 0]
+    return ShardedTensor.from_dense(x.detach(), Mesh(2), cut[0] if cut else Replicate())
+
+
+def _of_sharded(x: Any) -> Any:
+    """What the parts of two ranks make up, laid out as the whole."""
+    match x.placement:
+        case Replicate():
+            return x.rank_1
+        case Shard(dim):
+            whole = al.cat([x.rank_0, x.rank_1], dim)
+        case Partial("sum"):
+            whole = x.rank_0 + x.rank_1
+        case _:
+            with no_grad():
+                return x.full_tensor()
+    return al.ops.restride(whole, al.ops.clone(x).stride())
+
+
 PAIR = SubclassKind(TwoTensor, lambda x: TwoTensor(x, turned(x)), lambda x: (x.a, x.b))
 MASKED = SubclassKind(
     MaskedTensor,
@@ -157,7 +179,9 @@ SPARSE = SubclassKind(
     writes=KEEPS_ZEROS,
     sizes=(4, 4, 2, 8, 0),
 )
-SHIPPED: tuple[SubclassKind, ...] = (PAIR, MASKED, QUANTIZED, SPARSE)
+SHARDED = SubclassKind(ShardedTensor, _sharded, _of_sharded, tolerance=1e-5)
+"""Sums over ranks go in another order."""
+SHIPPED: tuple[SubclassKind, ...] = (PAIR, MASKED, QUANTIZED, SPARSE, SHARDED)
 """The classes that ship, as the laws see them."""
 
 QUANTIZED_FORMS: dict[str, Make] = {
