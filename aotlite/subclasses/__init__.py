@@ -21,6 +21,7 @@ from aotlite.stages.creation import (
 )
 from aotlite.subclasses.encoded import EncodedTensor
 from aotlite.subclasses.masked import MaskedTensor, masked_tensor
+from aotlite.subclasses.parameters import unwrap_parameters
 from aotlite.subclasses.quantized import QuantizedTensor
 from aotlite.subclasses.sparse import SemiStructuredSparseTensor
 from aotlite.subclasses.two_tensor import TwoTensor
@@ -46,5 +47,6 @@ __all__ = [
     "unflatten",
     "unwrap",
     "unwrap_joint",
+    "unwrap_parameters",
     "wrap",
 ]

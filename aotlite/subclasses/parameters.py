@@ -1,0 +1,123 @@
+"""Modules whose parameters are wrappers, by the wrappers' parts: `unwrap_parameters` (SUB-22).
+
+Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.function import Function
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import flatten, is_wrapper, unflatten
+from aotlite.ir.errors import ArgumentError, SubclassError, noted
+from aotlite.ir.role import part_suffix
+from aotlite.nn.module import Module, members
+from aotlite.nn.parameter import Buffer, Parameter
+
+
+class _Wrap(Function):
+    """A wrapper of parts; its gradient's parts are theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, how: _How, *parts: Tensor) -> Any:
+        ctx.how = how
+        return how.wrapper_of([part.detach() for part in parts])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return (None, *ctx.how.parts_of(grad))
+
+
+class _How:
+    """How a parameter is made of the attributes of its module."""
+
+    def __init__(self, wrapper: Tensor, name: str) -> None:
+        names, self.spec = flatten(wrapper)
+        self.kind, self.meta, self.attributes = type(wrapper), wrapper.meta, names
+        self.name = name
+        self.held = [f"{name}{part_suffix(each)}" for each in names]
+        self.inner: list[_How | None] = [
+            _How(part, held) if is_wrapper(part) else None
+            for part, held in zip([getattr(wrapper, n) for n in names], self.held, strict=True)
+        ]
+
+    def of(self, module: Module) -> Any:
+        """The wrapper, of what the module holds now."""
+        parts = [
+            getattr(module, held) if inner is None else inner.of(module)
+            for held, inner in zip(self.held, self.inner, strict=True)
+        ]
+        return _Wrap.apply(self, *parts)
+
+    def wrapper_of(self, parts: list[Tensor]) -> Any:
+        inner = dict(zip(self.attributes, parts, strict=True))
+        return unflatten(self.kind, inner, self.spec, self.meta.shape, self.meta.stride)
+
+    def parts_of(self, grad: Any) -> list[Tensor]:
+        if type(grad) is not self.kind:
+            raise noted(
+                SubclassError(
+                    f"unwrap_parameters: the gradient of {self.name!r} is a "
+                    f"{type(grad).__name__}, expected a {self.kind.__name__}"
+                ),
+                "The parts of a gradient are the gradients of the parts. Keep the parameter whole "
+                "where its gradient is of another class. (SUB-22)",
+            )
+        return [getattr(grad, name) for name in self.attributes]
+
+
+def unwrap_parameters(module: Module) -> Module:
+    """Puts dense parameters in the place of those that are wrappers, in all submodules, in place.
+
+    The parts of `p` are parameters `p__a`, `p__b` (buffers, where they cannot have gradients), and
+    reading `p` makes the wrapper of them; so guards, optimizers and `state_dict` see dense tensors
+    alone. Returns the module. Raises ArgumentError for what is no Module.
+
+    >>> import aotlite as al
+    >>> from aotlite.subclasses import TwoTensor
+    >>> class Scale(al.nn.Module):
+    ...     def __init__(self):
+    ...         self.by = al.nn.Parameter(TwoTensor(al.ones(2), al.zeros(2)))
+    ...     def forward(self, x):
+    ...         return x * self.by
+    >>> scale = unwrap_parameters(Scale())
+    >>> [name for name, _ in scale.named_parameters()], type(scale.by).__name__
+    (['by__a', 'by__b'], 'TwoTensor')
+    """
+    if not isinstance(module, Module):
+        raise ArgumentError(
+            f"unwrap_parameters: the module is a {type(module).__name__}, expected a Module"
+        )
+    for each in module.modules():
+        hows = [
+            _How(value, name)
+            for name, value in [*members(each, Parameter), *members(each, Buffer)]
+            if is_wrapper(value)
+        ]
+        for how in hows:
+            value = getattr(each, how.name)
+            delattr(each, how.name)
+            _hold(each, how, value, requires_grad=value.requires_grad)
+        if hows:
+            _read_by(each, hows)
+    return module
+
+
+def _hold(module: Module, how: _How, wrapper: Any, *, requires_grad: bool) -> None:
+    """Makes the dense parts attributes of the module."""
+    for attribute, held, inner in zip(how.attributes, how.held, how.inner, strict=True):
+        part = getattr(wrapper, attribute)
+        if inner is not None:
+            _hold(module, inner, part, requires_grad=requires_grad)
+        elif requires_grad and part.dtype.is_differentiable:
+            setattr(module, held, Parameter(part))
+        else:
+            setattr(module, held, Buffer(part))
+
+
+def _read_by(module: Module, hows: list[_How]) -> None:
+    """Gives the module a class of its own, by which the wrappers are made when they are read."""
+    kind = type(module)
+    made = {how.name: property(how.of, doc=f"{how.kind.__name__} of its parts") for how in hows}
+    module.__class__ = type(kind.__name__, (kind,), {**made, "__module__": kind.__module__})
