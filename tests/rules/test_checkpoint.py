@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.ir.graph import Phase
 from aotlite.ir.op import Cost
+from tests.rules.rng_programs import Drawing
 from tests.rules.test_rng_recompute import PARTITIONS, random_ops
 
 F = al.nn.functional
@@ -563,3 +564,69 @@ def test_regions_take_and_give_wrapper_subclasses(compiles):
         parts = [part.tolist() for each in (y, grad) for part in (each.a, each.b)]
         found.append((parts, al.get_rng_state()))
     assert found[0] == found[1]
+
+
+# --------------------------------------------------------------------------------- all that may be
+def _keywords(x):
+    made = al.checkpoint(
+        lambda x, *, scale: {"a": (x * scale).exp(), "n": 3, "l": [x.sin(), None]}, x, scale=2.0
+    )
+    return made["a"] + made["l"][0] * made["n"]
+
+
+def _hooked(x):
+    y = x.exp()
+    y.register_hook(lambda grad: grad * al.rand(3))
+    return y.sin()
+
+
+def _restoring(x, state):
+    al.rand(2)
+    al.set_rng_state(state)
+    return x.exp() * al.rand(3)
+
+
+LINEAR = al.nn.Linear(3, 3)
+DRAW = (("draw", "rand"),)
+KINDS = {
+    "keywords and containers": _keywords,
+    "containers of arguments": lambda x: al.checkpoint(
+        lambda d: d["k"][0] * d["k"][1].exp(), {"k": [x, x * 2]}
+    ),
+    "a module": lambda x: al.checkpoint(LINEAR, x.view(1, 3)).tanh(),
+    "a custom function": lambda x: al.checkpoint(lambda x: Drawing.apply(x.exp(), DRAW, DRAW), x),
+    "a hook": lambda x: al.checkpoint(_hooked, x),
+    "its argument": lambda x: al.checkpoint(lambda x: x, x) * 2,
+    "a view of its argument": lambda x: al.checkpoint(lambda x: x.view(-1)[1:], x).exp(),
+    "two results": lambda x: al.prod(
+        al.stack(al.checkpoint(lambda x: (x.exp(), x.sin() * al.rand(3)), x)), 0
+    ),
+    "sets the seed": lambda x: al.checkpoint(
+        lambda x: (al.manual_seed(4), x.exp() * al.rand(3))[1], x
+    ),
+    "restores a state": lambda x: al.checkpoint(_restoring, x, al.get_rng_state()),
+}
+
+
+@pytest.mark.rules("CKP-1", "CKP-3", "CKP-8", "CKP-9")
+@pytest.mark.parametrize("kind", KINDS)
+def test_regions_of_many_kinds_are_plain_calls_and_compile(kind, monkeypatch):
+    function = KINDS[kind]
+
+    def seen(run):
+        LINEAR.zero_grad()
+        x = al.ones(3).requires_grad_()
+        al.manual_seed(2)
+        y = run(x)
+        between = al.get_rng_state()
+        y.sum().backward()
+        weight = LINEAR.weight.grad
+        grads = [None if g is None else g.tolist() for g in (x.grad, weight)]
+        return y.tolist(), grads, between, al.get_rng_state()
+
+    found = [seen(function)]
+    for options in ({"verify": True}, {"partition": "min_cut"}):
+        found.append(seen(al.compile(function, backend="reference", **options)))
+    monkeypatch.setattr(al, "checkpoint", lambda function, *args, **kw: function(*args, **kw))
+    found.append(seen(function))
+    assert found[0] == found[1] == found[2] == found[3]
