@@ -11,6 +11,7 @@ Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE, State
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (
+    alias_of,
     hidden_inside,
     inner_tensors,
     is_wrapper,
@@ -138,16 +140,25 @@ def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any])
         metas = op.result_for(op.key(args))
         if type(metas) is tuple:
             outs = zip(_tuple_of(op, found, cls, len(metas)), metas, strict=True)
-            return tuple([_restrided(_checked(op, out, cls, meta), meta) for out, meta in outs])
-        return _restrided(_checked(op, found, cls, metas), metas)
+            return tuple([_restrided(op, _checked(op, out, cls, meta), meta) for out, meta in outs])
+        return _restrided(op, _checked(op, found, cls, metas), metas)
     return found
 
 
-def _restrided(out: Tensor, meta: TensorMeta) -> Tensor:
-    if out.meta is meta or not is_wrapper(out):
-        return out if out.meta is meta else out.restride(meta.stride)
-    out.meta = meta
-    return out
+def _restrided(op: Op, out: Tensor, meta: TensorMeta) -> Tensor:
+    """The result in the op's strides; where its class cannot lay it out so, in name alone."""
+    if out.meta is meta:
+        return out
+    if not is_wrapper(out):
+        return out.restride(meta.stride)
+    laid = out
+    if op.name != "restride":
+        with suppress(SubclassError):
+            laid = out.restride(meta.stride)
+    if type(laid) is not type(out):
+        laid = out
+    laid.meta = meta
+    return laid
 
 
 def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
@@ -240,12 +251,10 @@ def _new(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> 
             raise _wrong(op, cls, "an operand", "a new tensor")
         if is_wrapper(operand) and any(out is each for each in inner_tensors(operand).values()):
             out = _without_history(out.detach)  # a result's history is not that of a part
-    if meta is None or out.meta is meta:
-        return out
-    if is_wrapper(out):
-        out.meta = meta
-        return out
-    return _without_history(partial(out.restride, meta.stride))
+    if meta is not None:
+        out = _without_history(partial(_restrided, op, out, meta))
+    # Of another op in this capture, which the class has asked for it: a value has one op.
+    return alias_of(out) if is_wrapper(out) and out.value is not None else out
 
 
 def _without_history(function: Callable[[], Tensor]) -> Tensor:

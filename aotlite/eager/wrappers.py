@@ -238,6 +238,12 @@ def coerced(tensor: Tensor, gradient: Tensor) -> Tensor:
     return gradient if coerce is None else coerce(gradient)
 
 
+def tangent_form(tensor: Tensor) -> Tensor:
+    """A tensor in the form that its class wants gradients of such a one in (TAN-6)."""
+    method = getattr(tensor, "__coerce_tangent_metadata__", None)
+    return tensor if method is None else method()
+
+
 def hidden_inside(wrapper: Tensor) -> type[Tensor] | None:
     """A class with a `__tensor_function__` among the parts of a wrapper, at any depth."""
     for part in inner_tensors(wrapper).values():

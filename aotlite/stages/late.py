@@ -10,7 +10,7 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -149,14 +149,20 @@ class Recorded:
 
 
 def settled(
-    graph: Graph, meta: FunctionMeta, inputs: Sequence[CapturedInput], backward: Recorded
+    graph: Graph,
+    meta: FunctionMeta,
+    inputs: Sequence[CapturedInput],
+    backward: Recorded,
+    wrappers: Container[Node] = (),
 ) -> Settled:
     """The joint graph, with `Current` inputs for what its backward finds in memory.
+
+    Nodes of `wrappers`, which have none, stay as they are: stage 5 takes them out.
 
     Raises UnsupportedError for what a compiled backward cannot do: change a geometry, or write the
     gradient that it is given.
     """
-    return _Settling(graph, meta, inputs, backward).run()
+    return _Settling(graph, meta, inputs, backward, wrappers).run()
 
 
 @attrs.define(eq=False)
@@ -176,7 +182,9 @@ class _Settling:
         meta: FunctionMeta,
         inputs: Sequence[CapturedInput],
         backward: Recorded,
+        wrappers: Container[Node],
     ) -> None:
+        self.wrappers = wrappers
         self.graph = graph
         self.meta = meta
         self.turns = backward.turns
@@ -212,7 +220,8 @@ class _Settling:
     def run(self) -> Settled:
         offset = len(self.graph.placeholders)
         for place, node in enumerate(self.graph.nodes):
-            if node.op == "call" and node.phase is Phase.BACKWARD:
+            is_dense = node not in self.wrappers
+            if node.op == "call" and node.phase is Phase.BACKWARD and is_dense:
                 self._look_at(node, self.turns[bisect_right(self.starts, place - offset) - 1])
         for _, value in self.graph.outputs_with(Gradient):
             if type(value) is Node:
@@ -344,7 +353,7 @@ class _Rewriting:
         }
         own: list[tuple[Any, Node]] = []
         for node in facts.graph.nodes[len(facts.graph.placeholders) : -1]:
-            if node.op != "call" or node.phase is Phase.FORWARD:
+            if node.op != "call" or node.phase is Phase.FORWARD or node in facts.wrappers:
                 build.add(node)
                 continue
             own = own or [(role, self._final(root)) for root, role in facts.private.items()]

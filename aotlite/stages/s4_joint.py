@@ -145,7 +145,7 @@ class _Recording:
         if self.run is None:
             return Settled(graph)
         backward = Recorded(self.run.turns, self.ran, self.recorder.streams)
-        return settled(graph, self.meta, self.recorder.inputs, backward)
+        return settled(graph, self.meta, self.recorder.inputs, backward, self.wrapped)
 
     def _late_effects(self) -> tuple[LateEffect, ...]:
         """What happens in the backward, and when (TOK-4)."""

@@ -16,6 +16,7 @@ from aotlite.eager.op_functions import function_of
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AotliteError, SubclassError, noted
 from aotlite.ir.op import MultiViewOp, Op, ViewOp, op_named
+from aotlite.ir.overlap import has_internal_overlap
 
 View = Callable[..., Any]
 
@@ -88,14 +89,23 @@ class EncodedTensor(Tensor):
             if op.name == "copy_" and args[1] is first:
                 return first
             if op.name == "fill_":
-                first._once()._encode(ops.fill(first._once().decode(), *dense[1:]))
+                first._fill(*dense[1:])
             else:
                 first._encode(function_of(op.functional)(*dense, **named))  # type: ignore[attr-defined]
             return first
         return func(*dense, **named)
 
+    def _fill(self, number: Any) -> None:
+        """Writes a number to all elements, of which some may be in one place (TEN-7)."""
+        x = self._once()
+        if not has_internal_overlap(x.shape, x.stride()):
+            x._encode(ops.fill(x.decode(), number))
+            return
+        for place in range(x.shape[0]):
+            x._view_of(op_named("select"), (0, place))._fill(number)
+
     def _once(self) -> EncodedTensor:
-        """The tensor without its repetitions, of which an op may fill all alike (TEN-7)."""
+        """The tensor without its repetitions."""
         x = self
         for dim, (size, stride) in enumerate(zip(self.shape, self.stride(), strict=True)):
             if size > 1 and not stride:

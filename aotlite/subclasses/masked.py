@@ -14,7 +14,7 @@ from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.state import is_grad_enabled
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.wrappers import inner_tensors, is_wrapper, tangent_form
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.op import Op
@@ -67,6 +67,9 @@ class MaskedTensor(Tensor):
     def tolist(self) -> Any:
         """The elements as nested lists, None for those that are left out."""
         return listed(self.data.tolist(), self.mask.tolist())
+
+    def __coerce_tangent_metadata__(self) -> MaskedTensor:
+        return type(self)(tangent_form(self.data), self.mask)
 
     def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
         return masked_tensor(ops.where(self.mask, _zeroed(gradient), 0.0), self.mask)

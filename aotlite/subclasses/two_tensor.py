@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import tangent_form
 from aotlite.ir.errors import SubclassError
 
 
@@ -42,6 +43,9 @@ class TwoTensor(Tensor):
         cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
     ) -> TwoTensor:
         return cls(inner["a"], inner["b"])
+
+    def __coerce_tangent_metadata__(self) -> TwoTensor:
+        return type(self)(tangent_form(self.a), tangent_form(self.b))
 
     @classmethod
     def __tensor_dispatch__(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
+from aotlite.eager.dispatch import check_operand
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import filled, is_wrapper
 from aotlite.ir.errors import AotliteError
@@ -157,6 +158,7 @@ class Meant(Wrapped):
         if op == "copy_" and args[1] is target:
             super().call(op, [target.data, target.data])
             return target
+        self._probe(op, args)
         # Gradients see the values from before the write.
         args = [target, *[_apart(each, target) for each in args[1:]]]
         if op == "copy_":
@@ -168,6 +170,15 @@ class Meant(Wrapped):
             value, mask = value.to(target.data.dtype), everywhere(args, value.shape)
         target.data.copy_(al.where(mask, value, target.data))
         return target
+
+    def _probe(self, op: str, args: Sequence[Any]) -> None:
+        """Raises what the op raises of dense tensors: kinds that do not fit, overlap in part."""
+        target, others = data_of(args[0]), data_of(list(args[1:]))
+        with al.no_grad():
+            super().call(op, [target.detach().clone(), *others])
+        for other in others:
+            if isinstance(other, Tensor) and other.storage is target.storage:
+                check_operand(op, target, other, ())
 
     def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
         given = [self.dense_like(each, k) for k, each in enumerate(gradients)]
