@@ -16,6 +16,7 @@ from aotlite.eager.autograd.tape import laid_out
 from aotlite.eager.dispatch import check_operand, dispatch
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import AliasError, ShapeError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
@@ -112,18 +113,18 @@ def _computed(
         found = dispatch(op, with_operands(op, own, [parts[rank] for parts in moved]))
         return found if isinstance(found, tuple) else (found,)
 
-    if isinstance(op, RandomOp):  # one draw for all
-        (drawn,) = on(0)
-        return [waited("broadcast", [drawn] * mesh.size, 0)], plan.result
-    by_rank = mesh.each(on, moved)
-    results: list[Parts] = [list(each) for each in zip(*by_rank, strict=True)]
+    results: list[Parts]
+    if isinstance(op, (RandomOp, EffectOp)):  # one draw for all, and one effect
+        results = [waited("broadcast", [each] * mesh.size, 0) for each in on(0)]
+    else:
+        results = [list(each) for each in zip(*mesh.each(on, moved), strict=True)]
     return results, plan.result or (Replicate(),) * len(results)
 
 
 def _plan(op: Op, args: tuple[Any, ...], placements: list[Placement], ranks: int) -> Plan:
     if isinstance(op, PureOp):
         return choose(op, args, placements, ranks)
-    return replicated(op, args, 1 if isinstance(op, RandomOp) else 0)
+    return replicated(op, args, 0)
 
 
 def _unread(held: Held) -> Held:

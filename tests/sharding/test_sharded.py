@@ -25,6 +25,7 @@ from aotlite.sharding import (
 from aotlite.sharding.placements import Window
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor, flatten, unflatten
 from aotlite.testing.sharding import PoisonedMesh, guarded
+from tests.own_ops import taken_out
 
 MESH = PoisonedMesh(2)
 
@@ -262,6 +263,18 @@ def test_draws_are_one_for_all_ranks_and_those_of_eager() -> None:
     assert found.full_tensor().tolist() == (dense > 3).nonzero().tolist()
 
 
+def test_effects_happen_once(capsys: Any) -> None:
+    """SHD-12: also where the function is compiled."""
+
+    def function(x: Any) -> Any:
+        al.effects.print("x is {}", x)
+        return x * 2
+
+    for each in (function, al.compile(function)):
+        each(ShardedTensor.from_dense(al.arange(4.0), MESH, Shard(0)))
+        assert capsys.readouterr().out == "x is [0. 1. 2. 3.]\n"
+
+
 def test_a_dense_tensor_takes_the_whole_of_a_sharded_one() -> None:
     """SHD-11."""
     dense = al.ones(4, 6)
@@ -400,6 +413,22 @@ def test_masked_parts_are_masked_on_every_rank() -> None:
 
 
 # -------------------------------------------------------------------------------------- user ops
+def test_a_pointwise_op_of_ones_own_is_computed_on_parts() -> None:
+    """Its declaration says that elements are computed by themselves."""
+    with taken_out():
+        cube = al.register_op(
+            "cube(Tensor self) -> Tensor",
+            kernel=lambda xp, a: a * a * a,
+            scalar=lambda a: a * a * a,
+            vjp={"self": lambda grad, self: grad * 3 * self * self},
+        )
+        x = sharded(Shard(1)).requires_grad_()
+        found = cube(x)
+        found.sum().backward()
+        assert found.placement == x.grad.placement == Shard(1)
+        assert x.grad.full_tensor().tolist() == (al.arange(24.0).view(4, 6) ** 2 * 3).tolist()
+
+
 def test_an_op_without_rule_is_computed_on_replicated_operands() -> None:
     """SHD-12: right, and listed."""
     undeclared: Any = OPS["histc"]

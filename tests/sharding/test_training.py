@@ -170,6 +170,63 @@ def test_a_transformer_block_trains_over_four_ranks(batch: Any) -> None:
         assert np.allclose(a, b, rtol=1e-10, atol=1e-11)
 
 
+class Images(nn.Module):
+    """Convolutions, a batch norm, pooling, dropout, a layer norm."""
+
+    def __init__(self) -> None:
+        options: Any = {"dtype": al.float64}
+        self.first = nn.Conv2d(2, 4, 3, padding=1, **options)
+        self.norm = nn.BatchNorm2d(4, **options)
+        self.second = nn.Conv2d(4, 4, 3, **options)
+        self.last = nn.Linear(36, 6, **options)
+        self.scale = nn.LayerNorm(6, **options)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.max_pool2d(self.norm(self.first(x)).relu(), 2)
+        return self.scale(self.drop(self.last(self.second(x).relu().flatten(1))))
+
+
+CHANNELS = {
+    "first.weight": Shard(0),
+    "first.bias": Shard(0),
+    "norm.weight": Shard(0),
+    "second.weight": Shard(1),
+    "last.weight": Shard(1),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("plan", [{}, CHANNELS], ids=["replicated", "channels"])
+@pytest.mark.parametrize("batch", [None, Shard(0)], ids=str)
+def test_a_network_of_images_is_differentiated_over_ranks(
+    batch: Any, plan: Any, compiled: bool
+) -> None:
+    """SHD-12 for dropout, SHD-11 for running statistics."""
+
+    def loss(network: Any, images: Any, labels: Any) -> Any:
+        return nn.functional.cross_entropy(network(images), labels)
+
+    mesh = PoisonedMesh(2)
+    al.manual_seed(0)
+    dense = Images()
+    images, labels = al.randn(4, 2, 10, 10, dtype=al.float64), al.tensor([0, 3, 2, 5])
+    networks = [dense, distribute_module(copy.deepcopy(dense), mesh, plan)]
+    seen: list[Any] = []
+    for network in networks:
+        given = [images, labels]
+        if network is not dense and batch is not None:
+            given = [ShardedTensor.from_dense(each, mesh, batch) for each in given]
+        function = al.compile(loss) if compiled and network is not dense else loss
+        al.manual_seed(5)
+        result = function(network, *given)
+        result.backward()
+        values = [p.grad for p in network.parameters()] + list(network.buffers())
+        seen.append([whole(each) for each in (result, *values)] + [al.rand(1).numpy()])
+    for a, b in zip(*seen, strict=True):
+        assert np.allclose(a, b, rtol=1e-10, atol=1e-11)
+
+
 # -------------------------------------------------------------------------------------- modules
 def test_a_sharded_parameter_is_one_of_its_module() -> None:
     layers = distribute_module(network(), MESH, COLUMNS)
