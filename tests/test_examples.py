@@ -47,9 +47,9 @@ SHOWN = {
         "equal values: True - equal gradients: True",
     ],
     "sharded_training": [
-        "weights of 64 bits: {'all_reduce': 4, 'all_gather': 3}",
-        "losses [95.0, 3301.927978515625] - equal to one rank's, and weights: True",
-        "losses [95.0, 3325.31640625] - equal to one rank's, and weights: True",
+        "weights of 64 bits: losses [95.0, 3301.927978515625], {'all_reduce': 4, 'all_gather': 3}",
+        "weights of 8 bits: losses [95.0, 3325.31640625], {'all_reduce': 4, 'all_gather': 3}",
+        "  equal to one rank's: True - compiled: True",
     ],
 }
 
