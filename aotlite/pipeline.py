@@ -54,7 +54,7 @@ from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.synthetic import with_bases
 from aotlite.stages.tokens import LiftedBackend, unlifted_partition
 from aotlite.stages.wrappings import with_parts
-from aotlite.supplied import apply_pass, call_partitioner, pass_name, told
+from aotlite.supplied import apply_pass, call_partitioner, pass_name, static_roles, told
 from aotlite.verification import StageRunner
 
 _NUMBERS = itertools.count(1)
@@ -235,7 +235,7 @@ class _Journey:
         hooks, mode = self.options.saved_hooks, self.options.saved_hooks_mode
         if hooks is None:
             return partition
-        static = {Primal(index) for index in range(self.options.num_params_buffers)}
+        static = static_roles(partition.forward, self.options.num_params_buffers)
         packed = with_inlined_hooks(partition, hooks, mode, static)
         self._show("8 partition, packed", packed)
         for half in (packed.forward, packed.backward):

@@ -27,6 +27,7 @@ from aotlite.ir.role import (
     Saved,
 )
 from aotlite.stages.partition_facts import Partition, SavedValue
+from aotlite.stages.wrappings import whole_of
 
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
 
@@ -68,13 +69,19 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
     return partition
 
 
+def static_roles(graph: Graph, count: int) -> set[Role]:
+    """The inputs of a graph that the first `count` flat arguments are, or are made of (SUB-19)."""
+    first = {Primal(index) for index in range(count)}
+    return {node.role for node in graph.placeholders if whole_of(node.role) in first}
+
+
 def told(backend: Backend, count: int, partition: Partition) -> Backend:
     """The backend, told which inputs are the same memory at every call: the first `count` flat
     arguments, and what is saved of them (LOW-7); and which saved values nobody else has (SAV-4).
     """
     if not isinstance(backend, ArrayFunctionBackend):
         return backend
-    static: set[Role] = {Primal(index) for index in range(count)}
+    static = static_roles(partition.forward, count)
     saved = [
         Saved(i)
         for i, value in enumerate(partition.saved)

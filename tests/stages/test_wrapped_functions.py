@@ -300,3 +300,86 @@ def test_a_wrapper_of_a_capture_is_of_no_use_outside() -> None:
     with pytest.raises(UnsupportedError):
         compiled(two())
         compiled(kept[0])
+
+
+@pytest.mark.rules("TAN-4")
+def test_a_gradient_with_a_part_of_another_shape_names_class_and_attribute() -> None:
+    compiled = al.compile(lambda x: x * 2)
+    x = two(grad=True)
+    out = compiled(x)
+    grad = TwoTensor(dense(), dense())
+    grad.b = dense((2,))
+    with pytest.raises(TangentError, match=r"a TwoTensor, attribute 'b' is f32\[2\], expected f32"):
+        out.backward(grad, retain_graph=True)
+    grad.b = two()
+    with pytest.raises(TangentError, match="attribute 'b' is TwoTensor, expected f32"):
+        out.backward(grad, retain_graph=True)
+    assert x.grad is None
+    out.backward(two())
+    assert x.grad is not None
+
+
+class Fickle(TwoTensor):
+    """Unflattens to what its class attribute says."""
+
+    gives: Any = None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: Any, spec: Any, size: Any, stride: Any) -> Any:
+        return Fickle(inner["a"], inner["b"]) if cls.gives is None else cls.gives(inner)
+
+
+@pytest.mark.rules("SUB-1", "SUB-5")
+def test_a_class_that_changes_its_mind_is_named_at_the_call(monkeypatch: Any) -> None:
+    """What it makes of parts is checked each time."""
+    compiled = al.compile(lambda x: x * 2)
+    x = Fickle(dense(), dense())
+    assert type(compiled(x)) is Fickle
+    monkeypatch.setattr(Fickle, "gives", lambda inner: TwoTensor(inner["a"], inner["b"]))
+    with pytest.raises(SubclassError, match="Fickle.__tensor_unflatten__ gives a TwoTensor, f32"):
+        compiled(x)
+    monkeypatch.setattr(Fickle, "gives", lambda inner: Fickle(inner["a"][:2], inner["b"][:2]))
+    with pytest.raises(SubclassError, match=r"gives a Fickle, f32\[2\], expected a Fickle, f32\[6"):
+        compiled(x)
+
+
+class Several(al.Tensor):
+    """As many parts as it is made with."""
+
+    def __new__(cls, *parts: al.Tensor) -> Any:
+        made = al.Tensor._make_wrapper_subclass(cls, parts[0].shape, dtype=parts[0].dtype)
+        made.count = len(parts)
+        for number, part in enumerate(parts):
+            setattr(made, f"p{number}", part)
+        return made
+
+    def __tensor_flatten__(self) -> Any:
+        return [f"p{number}" for number in range(self.count)], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, spec: Any, size: Any, stride: Any) -> Any:
+        return Several(*inner.values())
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        whole = args[0]
+        parts = inner_tensors(whole).values()
+        return Several(*[func(part, *args[1:], **kwargs) for part in parts])
+
+
+@pytest.mark.rules("SUB-21")
+def test_another_number_shape_or_dtype_of_parts_is_another_entry() -> None:
+    """SUB-21: what is computed is eager's each time."""
+    compiled = al.compile(lambda x: x * 2)
+    kinds = [
+        (dense(), dense()),
+        (dense(), dense(), dense()),
+        (dense(), dense((2,))),
+        (dense(), dense().to(al.float64)),
+    ]
+    for number, parts in enumerate(kinds):
+        for _ in range(2):
+            found, expected = compiled(Several(*parts)), Several(*parts) * 2
+            assert parts_of(found) == parts_of(expected)
+            assert found.p1.dtype is parts[1].dtype
+        assert len(compiled.entries) == number + 1

@@ -42,3 +42,22 @@ def test_the_metadata_says_what_wrappers_are_made_of() -> None:
     assert "Part output_0__a__a is new memory, f32[6]." in text
     assert "Result 1 is a view of argument 1" in text
     assert "because part output_2__a" in text
+
+
+@pytest.mark.rules("SUB-19")
+def test_parts_of_static_arguments_are_static() -> None:
+    """Also those that are saved, in the backward."""
+    seen: dict[str, set[str]] = {}
+
+    def compiler(graph: Any, inputs: Any) -> Any:
+        seen[graph.name] = {str(each.role) for each in inputs if each.static}
+        return graph
+
+    def product(w: Any, x: Any) -> Any:
+        return (w.exp() * x).exp()
+
+    aot = al.aot_function(product, compiler, num_params_buffers=1)
+    out = aot(two(grad=True), two(grad=True))
+    out.backward(two())
+    assert seen["product_forward"] == {"primals_0__a", "primals_0__b"}
+    assert len(seen["product_backward"]) == 2
