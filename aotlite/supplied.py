@@ -72,7 +72,7 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
 def static_roles(graph: Graph, count: int) -> set[Role]:
     """The inputs of a graph that the first `count` flat arguments are, or are made of (SUB-19)."""
     first = {Primal(index) for index in range(count)}
-    return {node.role for node in graph.placeholders if whole_of(node.role) in first}
+    return {node.role for node in graph.placeholders if whole_of(node.role) in first}  # type: ignore[misc]
 
 
 def told(backend: Backend, count: int, partition: Partition) -> Backend:
