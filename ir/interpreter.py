@@ -13,15 +13,23 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.arrays import copied
-from aotlite.ir.dtypes import uint8
+from aotlite.ir.dtypes import uint8, uint64
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
-from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from aotlite.ir.errors import (
+    ArgumentError,
+    DTypeError,
+    RngError,
+    ShapeError,
+    UnsupportedError,
+    noted,
+)
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.printer import meta_text, node_line
+from aotlite.ir.role import RNG_INPUTS
 
 __all__ = ["ArrayValue", "Interpreter", "array_value", "call_arrays", "run_graph"]
 
@@ -266,6 +274,8 @@ def _checked_input(value: Any, node: Node) -> ArrayValue:
             raise ArgumentError(f"run: input {node.role} is {got}, expected {expected}")
         return value
     source = np.asarray(value) if isinstance(value, (int, float, bool, complex, list)) else value
+    if type(node.role) in RNG_INPUTS and meta.dtype is uint64 and not meta.shape:
+        _check_state(node, value, source)
     if tuple(source.shape) != meta.shape:
         raise ShapeError(
             f"run: input {node.role} has shape {tuple(source.shape)}, expected {meta.shape}"
@@ -273,3 +283,16 @@ def _checked_input(value: Any, node: Node) -> ArrayValue:
     if source is value and source.dtype != meta.dtype.numpy:
         raise DTypeError(f"run: input {node.role} is {source.dtype}, expected {meta.dtype}")
     return array_value(source, meta)
+
+
+def _check_state(node: Node, value: Any, source: Any) -> None:
+    """Raises RngError for what is no seed, and no offset: they are 0-d and of 64 bits (RNG-2)."""
+    is_number = source is not value and source.dtype.kind in "iu"
+    if source.shape or not (is_number or source.dtype == np.uint64):
+        raise noted(
+            RngError(
+                f"run: input {node.role} is {source.dtype}{list(source.shape)}, expected a number, "
+                "or an array of uint64 without dimensions"
+            ),
+            "Seeds and offsets are tensors of unsigned 64-bit integers. (RNG-2)",
+        )

@@ -305,6 +305,54 @@ def test_a_compiled_graph_refuses_an_offset_that_can_be_none(backend, offset):
         run(windows)
 
 
+@pytest.mark.rules("RNG-2", "RNG-12")
+@pytest.mark.parametrize(
+    ("seed", "offset", "message"),
+    [
+        (np.array(1.5), 4, r"^run: input seed is float64\[\], expected a number, or an array of"),
+        (1, np.array(4, "int32"), r"^run: input offset is int32\[\], expected a number"),
+        (np.array([1], "uint64"), 4, r"^run: input seed is uint64\[1\], expected a number"),
+        (1.5, 4, r"^run: input seed is float64\[\], expected a number"),
+        (1, 6, "the offset is 6, expected a multiple of 4"),
+    ],
+)
+def test_a_graph_is_run_on_a_seed_and_an_offset_and_nothing_else(seed, offset, message):
+    compiled = al.compile(lambda: al.rand(3), backend="reference")
+    compiled()
+    with pytest.raises(al.RngError, match=message) as caught:
+        run_graph(compiled.forward_graph, seed, offset)
+    assert "RNG-" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.rules("RNG-3", "RNG-8")
+def test_a_backward_that_draws_again_leaves_the_generator_to_other_threads():
+    """While one thread computes regions again, others draw from where the generator stands."""
+    drawn: list = []
+    done = threading.Event()
+
+    def work():
+        while not done.is_set() or len(drawn) < 20:
+            drawn.append(tuple(al.rand(4).tolist()))
+
+    def region(x):
+        return al.nn.functional.dropout(x.exp(), 0.5)
+
+    x = al.ones(64).requires_grad_()
+    results = [al.checkpoint(region, x) for _ in range(20)]
+    al.manual_seed(6)
+    thread = threading.Thread(target=work)
+    thread.start()
+    for y in results:
+        x.grad = None
+        y.sum().backward()
+        assert y.tolist() == x.grad.tolist()
+    done.set()
+    thread.join()
+    assert (6, 4 * len(drawn)) == al.get_rng_state()
+    al.manual_seed(6)
+    assert drawn == [tuple(al.rand(4).tolist()) for _ in drawn]
+
+
 @pytest.mark.rules("RNG-3")
 @pytest.mark.parametrize("half", ["forward", "backward"])
 def test_a_half_that_fails_leaves_the_generator_where_it_was(half):
