@@ -18,6 +18,7 @@ from aotlite.eager.state import STATE
 from aotlite.ir import dtypes
 from aotlite.ir.host_function import host_function_named
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS
 from aotlite.testing import laws
 from tests.eager.listarrays import LISTS
 from tests.own_ops import taken_out
@@ -410,10 +411,22 @@ WRONG_OPS: dict[str, tuple[Any, str, str]] = {
         "x_bad(Tensor self) -> Tensor",
         "register_op: x_bad has the effect 'mine' and argument 'scalar', expected one of them",
     ),
+    "a formula for nothing": (
+        al.ArgumentError,
+        "x_bad(Tensor self) -> Tensor",
+        "x_bad: a gradient formula asks for 'other', expected one of grad, result, result_meta, "
+        "self, self_meta",
+    ),
     "an in-place form": (
         al.ArgumentError,
         "x_bad(Tensor self) -> Tensor",
         "register_op: x_bad has the effect 'mine' and argument 'inplace', expected one of them",
+    ),
+    "a parameter's name": (
+        al.ArgumentError,
+        "x_bad(Tensor token) -> ()",
+        "register_op: x_bad has the effect 'mine' and a parameter 'token', expected another name: "
+        "that one is taken in pure graphs",
     ),
     "no effect and no results": (
         al.ArgumentError,
@@ -434,6 +447,7 @@ WRONG_OPS: dict[str, tuple[Any, str, str]] = {
 MORE: dict[str, dict[str, Any]] = {
     "a name that is none": {"effect": "Two words"},
     "parts of a pointwise op": {"scalar": lambda a: a},
+    "a formula for nothing": {"meta": lambda a: a, "vjp": {"self": lambda grad, other: grad}},
     "an in-place form": {"inplace": True, "meta": lambda a: a},
     "no effect and no results": {"effect": None},
     "a meta of no results": {"meta": lambda a: ()},
@@ -446,6 +460,7 @@ def test_an_op_with_an_effect_that_does_not_fit_is_refused(name: str) -> None:
     options = {"effect": "mine", "kernel": note, "vjp": None, **MORE.get(name, {})}
     with taken_out(), pytest.raises(kind) as caught:
         al.register_op(schema, **options)
+        assert "with_effect_x_bad" not in OPS
     assert text == str(caught.value)
 
 

@@ -51,6 +51,7 @@ def effect(
     check_effect(parsed, effect)
     rule = meta or _nothing
     run = effect_kernel(parsed, kernel)
+    formulas = parse_vjp(parsed, vjp)
     threaded = register(
         TokenOp(
             schema_of(_threaded_schema(schema)),
@@ -67,7 +68,7 @@ def effect(
             rule,
             cost=Cost.OPAQUE,
             kernel=run,
-            vjp=parse_vjp(parsed, vjp),
+            vjp=formulas,
             effect=effect,
             threaded=threaded,
         )
