@@ -377,7 +377,7 @@ def plan_backward(
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
     whole: dict[Any, Any] = {n.role: n.meta for n in both.graph.placeholders}
     whole |= {family.role: family.meta for family in families}
-    metas = {role: meta for role, meta in whole.items() if role in erring}
+    metas = {whole_of(role): meta for role, meta in whole.items() if whole_of(role) in erring}
     wholes: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
         of = whole_of(role.of)

@@ -122,6 +122,7 @@ def test_what_raises_stops_the_effects_behind_it(program: Program, backend: str)
 @example(Program(GIVEN_AND_SAVED, (5,)), True)
 @example(Program(BY_FORMULAS, (3, 4), arriving=1), True)
 @example(Program(BY_FORMULAS, (3, 4), wanted=(0,)), True)
+@example(Program((Loudly(1, "log", "log", nothing=True),), (3,), arriving=1, wanted=(1,)), False)
 def test_effects_on_tensors_made_of_tensors_are_what_their_class_makes_of_them(
     program: Program, unlifts: bool
 ) -> None:
