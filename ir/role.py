@@ -211,6 +211,23 @@ class Part:
         return self.of.whole if isinstance(self.of, Part) else self.of
 
 
+@attrs.frozen
+class Piece(Part):
+    """Inside a `Tangent` or `Gradient` that is a wrapper: its inner tensor `attr` (SUB-4).
+
+    The gradient of a part that requires grad itself is another: `Gradient(Part(...))`.
+
+    >>> str(Gradient(Piece(Primal(0), "a"))), str(Gradient(Part(Primal(0), "a")))
+    ('grad_primals_0__a', 'grad_part_primals_0__a')
+    """
+
+    of: Any
+    attr: str
+
+    def __str__(self) -> str:
+        return f"{self.of}{part_suffix(self.attr)}"
+
+
 def is_given(role: Any) -> bool:
     """Whether this is the role of a tensor of the caller's: an argument, a hidden input, or a part
     of one.
@@ -230,6 +247,14 @@ def part_suffix(attr: str) -> str:
 
 Result = Output | MutatedInput | IntermediateBase | Part
 
+_OWN = "part_"
+
+
+def _own(role: Any) -> str:
+    """What tells the gradient of a part from a part of a gradient."""
+    of = role.of if isinstance(role, MutatedInput) else role
+    return _OWN if type(of) is Part else ""
+
 
 @attrs.frozen
 class Tangent:
@@ -239,7 +264,7 @@ class Tangent:
     of: Result
 
     def __str__(self) -> str:
-        return f"{self.prefix}_{self.of}"
+        return f"{self.prefix}_{_own(self.of)}{self.of}"
 
 
 @attrs.frozen
@@ -286,7 +311,7 @@ class Gradient:
     of: Primal | Hidden | Part | Family
 
     def __str__(self) -> str:
-        return f"{self.prefix}_{self.of}"
+        return f"{self.prefix}_{_own(self.of)}{self.of}"
 
 
 @attrs.frozen
@@ -377,7 +402,8 @@ def _parsed(kind: Any, text: str) -> Any:
         return kind() if text == kind.prefix else None
     rest = text[len(kind.prefix) + 1 :]
     name = fields[0].name
-    value: Any = parse_role(rest) if name == "of" else rest if name == "effect" else _index(rest)
+    parse = _parsed_gradient if kind in (Tangent, Gradient) else parse_role
+    value: Any = parse(rest) if name == "of" else rest if name == "effect" else _index(rest)
     if value is None or len(fields) > 1:
         return None
     role = kind(value)
@@ -394,6 +420,21 @@ def _parsed_part(text: str) -> Part | None:
         attr = name[1:].replace("_u", "_") if name.startswith("0") else name
         role = Part(role, attr) if role is not None and attr.isidentifier() else None  # type: ignore[arg-type]
     return role if str(role) == text else None  # type: ignore[return-value]
+
+
+def _parsed_gradient(text: str) -> Any:
+    """What a gradient is of: of a part, or as a wrapper a part of the gradient."""
+    if text.startswith(_OWN):
+        return parse_role(text[len(_OWN) :])
+    return _pieces(parse_role(text))
+
+
+def _pieces(role: Any) -> Any:
+    if isinstance(role, Part):
+        return Piece(_pieces(role.of), role.attr)
+    if isinstance(role, MutatedInput) and isinstance(role.of, Part):
+        return Piece(_pieces(MutatedInput(role.of.of)), role.of.attr)  # type: ignore[arg-type]
+    return role
 
 
 def _index(text: str) -> int | None:

@@ -24,6 +24,7 @@ from aotlite.ir.role import (
     Gradient,
     MutatedInput,
     Part,
+    Piece,
     Rewritten,
     Role,
     Tangent,
@@ -105,7 +106,8 @@ def role_fits(role: Role) -> bool:
             return whole.prefix in ("primals", "hidden", "output", "base") and role_fits(role.of)
         case Part():
             whole = _whole(role)
-            return whole.prefix in ("primals", "hidden", "output", "base") and role_fits(whole)
+            known = ("primals", "hidden", "output", "base", "updated")
+            return whole.prefix in known[: 5 if type(role) is Piece else 4] and role_fits(whole)
         case Token() | BackwardToken():
             return role.effect.isidentifier()
     return not hasattr(role, "index") or 0 <= role.index <= INTEGER

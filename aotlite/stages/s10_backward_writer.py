@@ -211,20 +211,20 @@ class BackwardWriter:
 
     def _whole_gradient(self, writer: WrapWriter, wrapping: Wrapping, by_role: Any) -> str:
         parts = [
-            self._dense_part(of, *by_role[of])
+            self._dense_part(by_role[of][0], by_role[of][1], wrapping.layouts[of])
             if inner is None
             else self._whole_gradient(writer, inner, by_role)
             for _, of, inner in wrapping.parts
         ]
         return writer.made(wrapping, parts)
 
-    def _dense_part(self, of: Any, name: str, meta: TensorMeta | None) -> str:
+    def _dense_part(self, name: str, meta: TensorMeta | None, expected: TensorMeta) -> str:
         """The variable of a part; zeros where no gradient reaches this part, and others are."""
-        if meta is None:
-            whole = dict(self.plan.variants.graph.outputs_with(Gradient))  # type: ignore[union-attr]
-            self.source.use(zeros)
-            expected = whole[Gradient(of)].meta
-            self.source.add(f"{name} = zeros({self.source.constant(expected, 'M', str(expected))})")
+        if meta is not expected:
+            layout = self.source.constant(expected, "M", str(expected))
+            self.source.use(zeros if meta is None else laid_out)
+            made = f"zeros({layout})" if meta is None else f"laid_out({name}, {layout})"
+            self.source.add(f"{name} = {made}")
         return name
 
 

@@ -80,6 +80,8 @@ class WrapWriter:
             f"if type({name}) is not {expected[1]} or {name}.meta is not {expected[0]}:",
             f"    raise broken({name}, {expected[1]}, {expected[0]})",
         )
+        if wrapping.offset:
+            source.add(f"{name}.offset = {wrapping.offset}")
         return name
 
     def _spec(self, spec: Any) -> str:

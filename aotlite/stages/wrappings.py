@@ -7,11 +7,12 @@ Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import WrapperStorage, flatten, inner_tensors, is_wrapper
@@ -19,7 +20,7 @@ from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Part, Role, Tangent
+from aotlite.ir.role import Gradient, IntermediateBase, Part, Piece, Role, Tangent
 from aotlite.stages.facts import Captured, FunctionMeta, Plain
 from aotlite.stages.record import Record
 from aotlite.stages.wrapped_values import again
@@ -34,6 +35,10 @@ class Wrapping(Record):
     meta: TensorMeta
     parts: tuple[tuple[str, Any, Wrapping | None], ...]
     """Of each part the attribute, the role, and how it is made where it is a wrapper itself."""
+    layouts: Mapping[Any, TensorMeta]
+    """The geometry of each dense part, by role."""
+    offset: int = 0
+    """Elements from the start of what it is a view of; the parts have their own."""
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """The dense parts, depth first: where they are, such as `a.b`, and their roles (SUB-4)."""
@@ -48,34 +53,33 @@ class Wrapping(Record):
         return f"{self.kind.__name__}({self.meta}, {parts})"
 
 
-def part_of(role: Any, name: str) -> Any:
-    """The role of a part of the wrapper that has this role.
-
-    >>> from aotlite.ir.role import Primal
-    >>> str(part_of(MutatedInput(Primal(0)), "a"))
-    'updated_primals_0__a'
-    """
-    if isinstance(role, MutatedInput):
-        return MutatedInput(Part(role.of, name))  # type: ignore[arg-type]
-    return Part(role, name)
-
-
 def whole_of(role: Any) -> Any:
-    """The role of what a part belongs to; of anything else the role itself."""
-    if isinstance(role, MutatedInput):
-        return MutatedInput(whole_of(role.of))
-    return role.whole if isinstance(role, Part) else role
+    """The role of the gradient that this is a part of; of anything else the role itself.
+
+    >>> from aotlite.ir.role import MutatedInput, Primal
+    >>> str(whole_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
+    'updated_primals_0'
+    """
+    while isinstance(role, Piece):
+        role = role.of
+    return role
 
 
-def wrapping_of(wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]]) -> Wrapping:
+def wrapping_of(
+    wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]], kind: type[Part] = Part
+) -> Wrapping:
     """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
     names, spec = flatten(wrapper)
-    parts = []
+    parts, layouts = [], {}
     for name in names:
         inner = getattr(wrapper, name)
-        of = roles.get(role, {}).get(name) or part_of(role, name)
-        parts.append((name, of, wrapping_of(inner, of, roles) if is_wrapper(inner) else None))
-    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts))
+        of = roles.get(role, {}).get(name) or kind(role, name)
+        how = wrapping_of(inner, of, roles, kind) if is_wrapper(inner) else None
+        parts.append((name, of, how))
+        if how is None:
+            layouts[of] = inner.meta
+    offset = wrapper.offset if kind is Part else 0
+    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
 
 
 # --------------------------------------------------------------------------------------- results
@@ -90,12 +94,12 @@ def with_parts(
     if not captured.recorder.wrapped:
         return captured, meta
     while True:
-        made = dict(_made(captured, meta))
+        made: dict[Any, Tensor] = dict(_made(captured, meta))
         new = {
-            part_of(role, name): captured.recorder.here(inner)
+            Part(role, name): captured.recorder.here(inner)
             for role, wrapper in made.items()
             for name, inner in inner_tensors(wrapper).items()
-            if part_of(role, name) not in captured.parts
+            if Part(role, name) not in captured.parts
         }
         if not new:
             return captured, attrs.evolve(meta, wrappers=_wrappings(captured, made))
@@ -154,11 +158,11 @@ def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | No
     `like` is the result where that is a wrapper, whose class may want another form (TAN-6).
     """
     if like is not None:
-        like = _preferred(recorder, like)
+        like = _each_once(recorder, _preferred(recorder, like))
     if like is None or not is_wrapper(like):
         tensor = _dense_tangent(recorder, Tangent(result), meta if like is None else like.meta)
         return FakeTangent(tensor, (tensor.value,), None)
-    wrapping = wrapping_of(like, result, {})
+    wrapping = wrapping_of(like, result, {}, Piece)
     inputs: list[Node] = []
     tensor = _wrapper_tangent(recorder, result, like, inputs)
     return FakeTangent(tensor, tuple(inputs), wrapping)
@@ -178,7 +182,7 @@ def _wrapper_tangent(recorder: Any, result: Any, like: Tensor, inputs: list[Node
     names, _ = flatten(like)
     inner: dict[str, Tensor] = {}
     for name in names:
-        part, of = getattr(like, name), part_of(result, name)
+        part, of = getattr(like, name), Piece(result, name)
         if is_wrapper(part):
             inner[name] = _wrapper_tangent(recorder, of, part, inputs)
         else:
@@ -216,20 +220,56 @@ def _preferred(recorder: Any, like: Tensor) -> Tensor:
     return found
 
 
+def _each_once(recorder: Any, like: Tensor) -> Tensor:
+    """Contiguous where elements lie in one place; nothing of it is kept."""
+    if not has_internal_overlap(like.meta.shape, like.meta.stride):
+        return like
+    start = len(recorder.nodes)
+    with recording(recorder):
+        found = like.detach().restride(like.meta.as_contiguous().stride)
+    del recorder.nodes[start:]
+    return found
+
+
 def flat_gradient(
     recorder: Any, role: Any, grad: Tensor | None
 ) -> tuple[list[tuple[Role, Any]], Wrapping | None]:
     """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
     if grad is None or not is_wrapper(grad):
         return [(Gradient(role), None if grad is None else grad.value)], None
-    wrapping = wrapping_of(grad, role, {})
+    grad = _dense_all_through(recorder, grad)
+    wrapping = wrapping_of(grad, role, {}, Piece)
     values = _leaves(grad, role)
     return [(Gradient(of), recorder.here(leaf).value) for of, leaf in values], wrapping
+
+
+def _dense_all_through(recorder: Any, grad: Tensor) -> Tensor:
+    """The gradient with each element once, and its parts likewise, as compiled code gives them."""
+    phase, recorder.phase = recorder.phase, Phase.BACKWARD
+    try:
+        with recording(recorder):
+            return _spread(recorder, grad)
+    finally:
+        recorder.phase = phase
+
+
+def _spread(recorder: Any, tensor: Tensor) -> Tensor:
+    if not tensor.meta.dense:
+        tensor = tensor.restride(tensor.meta.as_contiguous().stride)
+    if not is_wrapper(tensor):
+        return tensor
+    inner = inner_tensors(tensor)
+    dense = {name: _spread(recorder, part) for name, part in inner.items()}
+    if all(dense[name] is part for name, part in inner.items()):
+        return tensor
+    made = again(recorder, tensor, dense)
+    made.storage.capture = recorder
+    return recorder.here(made)
 
 
 def _leaves(wrapper: Tensor, role: Any) -> Iterator[tuple[Any, Tensor]]:
     for name, inner in inner_tensors(wrapper).items():
         if is_wrapper(inner):
-            yield from _leaves(inner, Part(role, name))
+            yield from _leaves(inner, Piece(role, name))
         else:
-            yield Part(role, name), inner
+            yield Piece(role, name), inner

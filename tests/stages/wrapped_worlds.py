@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aotlite as al
@@ -57,8 +57,21 @@ def world_after(function: Callable[..., Any], make: Make) -> list[Any]:
     ]
     for loss in losses:
         loss.backward(retain_graph=True, **_ones(loss))
-    world += [Pictures().of(each.grad) for each in args if isinstance(each, al.Tensor)]
+    world += [
+        Pictures().of(part.grad)
+        for each in args
+        if isinstance(each, al.Tensor)
+        for part in _with_parts(each)
+    ]
     return world
+
+
+def _with_parts(tensor: Any) -> Iterator[Any]:
+    """A tensor and what it is made of, which may have gradients of its own."""
+    yield tensor
+    if is_wrapper(tensor):
+        for part in inner_tensors(tensor).values():
+            yield from _with_parts(part)
 
 
 def _ones(loss: Any) -> dict[str, Any]:
