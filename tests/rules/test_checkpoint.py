@@ -586,6 +586,18 @@ def _restoring(x, state):
     return x.exp() * al.rand(3)
 
 
+def _asking(x):
+    y = Drawing.apply(x * 2, DRAW, DRAW)
+    (grad,) = al.autograd.grad(y.exp().sum(), [x], create_graph=True)
+    return grad * al.rand(3) * x
+
+
+def _asked(x):
+    y = al.checkpoint(lambda x: x.exp() * al.rand(3), x)
+    (grad,) = al.autograd.grad(y.sum(), [x], create_graph=True)
+    return grad * al.rand(3) * x
+
+
 LINEAR = al.nn.Linear(3, 3)
 DRAW = (("draw", "rand"),)
 KINDS = {
@@ -596,6 +608,8 @@ KINDS = {
     "a module": lambda x: al.checkpoint(LINEAR, x.view(1, 3)).tanh(),
     "a custom function": lambda x: al.checkpoint(lambda x: Drawing.apply(x.exp(), DRAW, DRAW), x),
     "a hook": lambda x: al.checkpoint(_hooked, x),
+    "asks for a gradient": lambda x: al.checkpoint(_asking, x),
+    "is asked for a gradient": _asked,
     "its argument": lambda x: al.checkpoint(lambda x: x, x) * 2,
     "a view of its argument": lambda x: al.checkpoint(lambda x: x.view(-1)[1:], x).exp(),
     "two results": lambda x: al.prod(
