@@ -51,6 +51,8 @@ _PURPOSES = {
     "8 partition": "what is saved for the backward, and why",
     "8 partition, forward": "what a call runs",
     "8 partition, backward": "what the first backward through its results runs",
+    "8 partition, forward unlifted": "the forward with chains of tokens that begin and end in it",
+    "8 partition, backward unlifted": "the backward with such chains",
     "9 lower, forward_kernels": "the loops that a call runs, and their text",
     "9 lower, backward_kernels": "the loops that a backward runs, and their text",
 }

@@ -246,13 +246,12 @@ class _Journey:
     def _unlifted(self, partition: Partition, tokens: Sequence[Any]) -> Partition:
         """The partition with chains of tokens that begin and end within its halves (TOK-3)."""
         inner = unlifted_partition(partition, tokens)
-        if inner is not partition:
-            self._show("8 partition, unlifted", inner)
-            for half in (inner.forward, inner.backward):
-                if half is not None and self.options.verify >= 1:
-                    verify(
-                        half, functional=True, closing_copies=True, stage="8 partition, unlifted"
-                    )
+        for name, half in (("forward", inner.forward), ("backward", inner.backward)):
+            if inner is not partition and half is not None:
+                stage = f"8 partition, {name} unlifted"
+                self._show(stage, half)
+                if self.options.verify >= 1:
+                    verify(half, functional=True, closing_copies=True, stage=stage)
         return inner
 
     def _told(self, backend: Any, partition: Partition) -> Any:
