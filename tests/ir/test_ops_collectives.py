@@ -157,32 +157,51 @@ def test_compiled_collectives_equal_eager(backend: str, partition: str, request:
     assert np.allclose(expected[1:], found[1:], rtol=1e-5)
 
 
-def calls_of(graph: Any) -> list[str]:
-    return [node.target.name for node in graph.calls if node.target.name in COLLECTIVES]
+def keeps(a: Any, b: Any) -> Any:
+    """Of which the backward needs what was gathered."""
+    a, b = al.wait(al.all_gather([a.sin(), b.cos()]))
+    return (a * a).sum() + (a * b).exp().sum()
 
 
-def test_a_backward_waits_for_its_collectives() -> None:
-    """COL-6: in the joint graph each collective has one wait, that takes all it gives."""
-    leaves = [each.requires_grad_() for each in ranks_of(2, (2, 3))]
-    graphs: dict[str, Any] = {}
-    al.compile(exchange, observer=graphs.__setitem__)(*leaves).backward()
-    joint = graphs["7 simplify"]
-    graph = joint if hasattr(joint, "calls") else joint.graph
-    found = calls_of(graph)
-    assert found.count("wait") == len(found) - found.count("wait") >= 4
-    for node in graph.calls:
-        if node.target.name == "getitem" and node.args[0].target.name in COLLECTIVES:
-            users = [u for u in graph.calls if node in sum_of(u.args)]
-            waits = [u.target.name for u in users]
-            assert node.args[0].target.name == "wait" or waits == ["wait"]
+def loose_ends(graph: Any) -> list[str]:
+    """Results of collectives that something other than their wait reads, or that leave a graph."""
+    found = []
+    taken = [n for n in graph.calls if n.target.name == "getitem"]
+    results = [n for n in taken if n.args[0].target.name in SENT]
+    for node in results:
+        readers = [n.target.name for n in graph.calls if node in nodes_in(n.args)]
+        returned = node in nodes_in(graph.outputs)
+        if readers != ["wait"] or returned:
+            found.append(f"{node.args[0].target.name}: {readers}, returned: {returned}")
+    return found
 
 
-def sum_of(args: Any) -> list[Any]:
+SENT = [name for name in COLLECTIVES if name != "wait"]
+
+
+def nodes_in(args: Any) -> list[Any]:
     """The nodes among arguments, those in lists too."""
     found = []
     for value in args:
         found += list(value) if type(value) is tuple else [value]
     return found
+
+
+@pytest.mark.parametrize("function", [exchange, keeps])
+@pytest.mark.parametrize("partition", ["default", "min_cut"])
+def test_a_backward_waits_for_its_collectives(function: Any, partition: str) -> None:
+    """COL-6: in either graph, what a collective gives goes to its wait and nowhere else: nothing
+    that was not waited for is saved."""
+    leaves = [each.requires_grad_() for each in ranks_of(2, (2, 3))]
+    compiled = al.compile(function, backend="reference", partition=partition)
+    compiled(*leaves).backward()
+    graphs: list[Any] = [compiled.forward_graph, compiled.backward_graph]
+    for graph in graphs:
+        names = [node.target.name for node in graph.calls]
+        sent = [name for name in names if name in SENT]
+        assert sent
+        assert names.count("wait") == len(sent)
+        assert loose_ends(graph) == []
 
 
 def test_a_collective_is_a_call_of_its_kernel() -> None:

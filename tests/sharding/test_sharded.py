@@ -309,6 +309,7 @@ def test_gradients_of_moving_are_those_of_the_whole() -> None:
             assert dense.grad.tolist() == al.arange(8.0).view(2, 4).tolist()
 
 
+@pytest.mark.rules("TAN-5", "TAN-6")
 def test_tangents_are_coerced() -> None:
     """SHD-14; TAN-5, TAN-6."""
     for made in (sharded(Partial()), sharded(Shard(0))[1]):
@@ -327,6 +328,7 @@ def test_tangents_are_coerced() -> None:
     assert x.__coerce_same_metadata_as_tangent__(window) is None
 
 
+@pytest.mark.rules("TAN-5")
 def test_a_tangent_of_another_placement_reaches_a_compiled_backward() -> None:
     """TAN-5: redistributed, and the gradient is eager's."""
     found = []
