@@ -253,8 +253,10 @@ def _new(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> 
             out = _without_history(out.detach)  # a result's history is not that of a part
     if meta is not None:
         out = _without_history(partial(_restrided, op, out, meta))
-    # Of another op in this capture, which the class has asked for it: a value has one op.
-    return alias_of(out) if is_wrapper(out) and out.value is not None else out
+    if is_wrapper(out) and out.value is not None:
+        out = alias_of(out)  # the class has asked another op for it, and a value has one op
+        out.value = None
+    return out
 
 
 def _without_history(function: Callable[[], Tensor]) -> Tensor:

@@ -25,6 +25,7 @@ from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import overlaps_bytes
 from aotlite.ir.role import Family
@@ -78,11 +79,15 @@ class Families:
         """Finds those that share a root among all that the function can reach, before it runs."""
         kin: dict[int, dict[int, Tensor]] = {}
         for tensor in tensors:
-            if tensor._root is not None and tensor.storage.buffer is not None:
+            is_real = tensor.storage.buffer is not None or is_wrapper(tensor)
+            if tensor._root is not None and is_real:
                 kin.setdefault(id(tensor._root), {})[id(tensor)] = tensor
         for members in kin.values():
             for tensor in members.values():
-                if len(members) > 1 or _is_apart(tensor):
+                several = len(members) > 1
+                apart = _is_leaf_of_its_own if is_wrapper(tensor) else _is_apart
+                # A base of wrappers has no parts here, so that several of them are refused.
+                if (several and not is_wrapper(tensor)) or (not several and apart(tensor)):
                     self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
 
     def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
@@ -134,7 +139,13 @@ def _is_apart(tensor: Tensor) -> bool:
         return True
     if tensor._node is not None and is_watched(tensor):
         return True
-    return tensor.requires_grad_outside() and not root.requires_grad
+    return _is_leaf_of_its_own(tensor)
+
+
+def _is_leaf_of_its_own(tensor: Tensor) -> bool:
+    """Whether a view requires grad on memory of a base that does not (TEN-23)."""
+    apart = tensor._base is not None and tensor.requires_grad_outside()
+    return apart and not root_of(tensor).requires_grad
 
 
 def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:

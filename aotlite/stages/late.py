@@ -10,7 +10,7 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -153,11 +153,11 @@ def settled(
     meta: FunctionMeta,
     inputs: Sequence[CapturedInput],
     backward: Recorded,
-    wrappers: Container[Node] = (),
+    wrappers: dict[Node, Any],
 ) -> Settled:
     """The joint graph, with `Current` inputs for what its backward finds in memory.
 
-    Nodes of `wrappers`, which have none, stay as they are: stage 5 takes them out.
+    Nodes of `wrappers`, which have none, do not count; what becomes of them is added to it.
 
     Raises UnsupportedError for what a compiled backward cannot do: change a geometry, or write the
     gradient that it is given.
@@ -182,7 +182,7 @@ class _Settling:
         meta: FunctionMeta,
         inputs: Sequence[CapturedInput],
         backward: Recorded,
-        wrappers: Container[Node],
+        wrappers: dict[Node, Any],
     ) -> None:
         self.wrappers = wrappers
         self.graph = graph
@@ -353,7 +353,7 @@ class _Rewriting:
         }
         own: list[tuple[Any, Node]] = []
         for node in facts.graph.nodes[len(facts.graph.placeholders) : -1]:
-            if node.op != "call" or node.phase is Phase.FORWARD or node in facts.wrappers:
+            if node.op != "call" or node.phase is Phase.FORWARD:
                 build.add(node)
                 continue
             own = own or [(role, self._final(root)) for root, role in facts.private.items()]
@@ -390,6 +390,8 @@ class _Rewriting:
         made = node
         if args is not node.args and any(a is not b for a, b in zip(args, node.args, strict=True)):
             made = self.new[node] = node.with_args(args, node.meta)
+            if node in self.facts.wrappers:
+                self.facts.wrappers[made] = self.facts.wrappers[node]
         mask = self.facts.masks.get(node, self.facts.every)
         if mask == self.facts.every:
             self.build.add(made)
