@@ -20,6 +20,8 @@ from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
 from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
@@ -260,7 +262,8 @@ class _Settling:
         for value in node.inputs():
             if value.phase is Phase.FORWARD and value.op != "get_attr":
                 if checked is None:
-                    checked = {self.root(s.tensor.value) for s in turn.node.kept_tensors()}
+                    kept = [v for s in turn.node.kept_tensors() for v in _values_of(s.tensor)]
+                    checked = {self.root(value) for value in kept}
                 self._read(value, checked)
 
     def _asking(self, turn: Turn) -> int:
@@ -462,6 +465,12 @@ def _refused(node: Node, what: str, advice: str) -> UnsupportedError:
         describe(node.location),
         advice,
     )
+
+
+def _values_of(tensor: Tensor) -> list[Node]:
+    """The nodes whose memory a tensor is: those of a wrapper's parts."""
+    parts = inner_tensors(tensor).values() if is_wrapper(tensor) else ()
+    return [value for part in parts for value in _values_of(part)] or [tensor.value]
 
 
 def _overlapping(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.eager.wrappers import inner_tensors
 from aotlite.ir.graph import Phase
 from aotlite.ir.op import Cost
 from tests.rules.rng_programs import Drawing
@@ -549,19 +550,25 @@ def test_the_explanation_names_what_is_computed_again():
 
 @pytest.mark.rules("CKP-9")
 @pytest.mark.parametrize("compiles", [False, True])
-def test_regions_take_and_give_wrapper_subclasses(compiles):
+@pytest.mark.parametrize("kind", ["two", "masked"])
+def test_regions_take_and_give_wrapper_subclasses(kind, compiles):
+    from aotlite.subclasses.masked import MaskedTensor
     from aotlite.subclasses.two_tensor import TwoTensor
 
+    made: Any = {
+        "two": lambda: TwoTensor(al.ones(2), al.arange(2.0)),
+        "masked": lambda: MaskedTensor(al.ones(2), al.tensor([True, False])),
+    }[kind]
     found = []
     for call in (plainly, al.checkpoint):
         function = lambda x, call=call: call(lambda x: (x * al.rand(2)).exp() * x, x)
         run = al.compile(function, backend="reference") if compiles else function
-        x = TwoTensor(al.ones(2), al.arange(2.0)).requires_grad_()
+        x = made().requires_grad_()
         al.manual_seed(2)
         y = run(x)
         y.sum().backward()
         grad: Any = x.grad
-        parts = [part.tolist() for each in (y, grad) for part in (each.a, each.b)]
+        parts = [part.tolist() for each in (y, grad) for part in inner_tensors(each).values()]
         found.append((parts, al.get_rng_state()))
     assert found[0] == found[1]
 
