@@ -45,6 +45,7 @@ from aotlite.backends.loops.rewrite import (
     without_unit_axes,
 )
 from aotlite.backends.loops.schedule import across, lies_across, vector_axis
+from aotlite.ir.overlap import has_internal_overlap
 
 
 @attrs.frozen(eq=False)
@@ -221,7 +222,15 @@ def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
     """Whether the value loads what the kernel overwrites at the same point only: K-6."""
     addresses = {store.address for store in stores_of(kernel) if store.buffer == number}
     loads = [each for each in facts(value).loads if each.args[0] == number]
+    if any(_meets_itself(each, kernel.extents) for each in addresses):
+        return False  # a later point would load what an earlier one has stored
     return all({each.args[1]} == addresses for each in loads)
+
+
+def _meets_itself(address: Affine, extents: tuple[int, ...]) -> bool:
+    """Whether two points have one address: a tensor that overlaps itself is written."""
+    steps = tuple([abs(step) for step in address.coefficients])
+    return has_internal_overlap(extents[: len(steps)], steps)
 
 
 def _jumps(value: Scalar, new: Scalar, kernel: Kernel) -> bool:

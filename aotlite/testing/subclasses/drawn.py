@@ -140,7 +140,7 @@ def _is_fit(program: Program, making: Making) -> bool:
     kept: list[bool] = []
 
     def watch(step: Any, args: list[Any], result: Any) -> None:
-        if _writes(step.op) and step.op != "index_put_":
+        if _writes(step.op):
             dense = result.filled() if isinstance(result, MaskedModel) else result
             kept.append(_may(making, step.op) and (making.holds is None or making.holds(dense)))
 

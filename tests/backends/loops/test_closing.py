@@ -85,3 +85,20 @@ def test_inputs_are_written_behind_the_last_check(threads):
     with al.no_grad(), pytest.raises(al.IndexOutOfRangeError, match="gather: an index is 7"):
         compiled(*args)
     assert ([3.0] * 3, [3.0] * 3) == (args[0].sum(0).tolist(), args[1].sum(0).tolist())
+
+
+@pytest.mark.rules("LOOP-3")
+@pytest.mark.parametrize("backend", ["loops", "cpu"])
+@pytest.mark.parametrize("shape", [((2, 2), (0, 1)), ((2, 2, 2), (0, 2, 1)), ((3, 2), (1, 1))])
+def test_an_argument_that_overlaps_itself_is_written_once(backend, shape):
+    """Found by random programs: each repetition of a row had doubled it again."""
+
+    def double(x):
+        x.select(0, 0).mul_(2)
+
+    memories = []
+    for function in (double, al.compile(double, backend=backend)):
+        memory = al.tensor([-3.0, 2.0, 5.0, 7.0])
+        function(memory.as_strided(*shape))
+        memories.append(memory.tolist())
+    assert memories[0] == memories[1]
