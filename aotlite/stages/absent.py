@@ -45,6 +45,11 @@ def _is_no_gradient(node: Node) -> bool:
     return node.target is FULL and node.args[1] == 0 and node.dtype.is_differentiable
 
 
+def _is_of_zeros(node: Node) -> bool:
+    """Whether a value is zeros that are made, into which a gradient is put."""
+    return node.target is FULL and not node.args[1]
+
+
 class _Specializer:
     def __init__(
         self,
@@ -147,7 +152,7 @@ class _Specializer:
         if not isinstance(op, PureOp):
             return False
         tensors = [v for v in node.inputs() if v.dtype.is_differentiable]
-        every = all(value in zeros for value in tensors)
+        every = all(value in zeros or _is_of_zeros(value) for value in tensors)
         match op.cost:
             case Cost.CONTRACTION:
                 return len(tensors) == 2

@@ -286,8 +286,6 @@ class CompiledBackward(TapeNode):
         self.links = self.lenders = ()
 
 
-
-
 class Variants:
     """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
 
@@ -375,9 +373,12 @@ def plan_backward(
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
-    whole: dict[Any, Any] = {n.role: n.meta for n in both.graph.placeholders}
+    # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
+    whole: dict[Any, Any] = {
+        getattr(n.role, "whole", n.role): n.meta for n in both.graph.placeholders
+    }
     whole |= {family.role: family.meta for family in families}
-    metas = {whole_of(role): meta for role, meta in whole.items() if whole_of(role) in erring}
+    metas = {role: meta for role, meta in whole.items() if role in erring}
     wholes: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
         of = whole_of(role.of)

@@ -92,3 +92,45 @@ def test_a_specialised_graph_is_smaller_and_verifies():
         verify(graph, functional=True)
         assert len(graph.calls) < len(backward.calls)
         assert graph.output_roles == backward.output_roles
+
+
+class Nothing(al.autograd.Function):
+    """Doubles its argument; its backward gives no gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+TAKEN = {
+    "by an index": lambda x: x.index_select(0, al.tensor([2, 0, 1])),
+    "by a tensor": lambda x: x[al.tensor([0, 0])],
+    "gathered": lambda x: x.gather(0, al.tensor([1, 1])),
+    "one": lambda x: x[0],
+    "a slice": lambda x: x[1:],
+    "the largest": lambda x: x.topk(2).values,
+    "a window": lambda x: x.as_strided((2,), (1,), 0),
+    "windows": lambda x: x.unfold(0, 2, 1),
+}
+
+
+@pytest.mark.rules("TAN-8")
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_puts_an_absent_gradient_into_zeros_gives_none(name):
+    """The input is reached by another result, whose backward has nothing to give."""
+
+    def f(x):
+        return TAKEN[name](x) * 1, Nothing.apply(x)
+
+    found = []
+    for way in (f, al.compile(f, backend="reference")):
+        for k in (0, 1):
+            x = al.arange(3.0).requires_grad_()
+            way(x)[k].sum().backward()
+            found.append(None if x.grad is None else x.grad.tolist())
+    assert found[:2] == found[2:]
+    assert found[1] is None
