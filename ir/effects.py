@@ -85,8 +85,8 @@ def check_effect(schema: Schema, effect: Any) -> None:
         )
     if any(parameter.name == "token" for parameter in schema.parameters):
         raise ArgumentError(
-            f"register_op: {schema.name} has the effect {effect!r} and a parameter 'token', expected "
-            "another name: that one is taken in pure graphs"
+            f"register_op: {schema.name} has the effect {effect!r} and a parameter 'token', "
+            "expected another name: that one is taken in pure graphs"
         )
     marks = [p.alias for p in schema.parameters] + [r.alias for r in schema.returns]
     for mark in marks:
