@@ -187,7 +187,7 @@ def regrouped(args: Args, results: Metas) -> Dims | None:
     return Dims({"self": tuple(labels[0])}, (found,), sizes={"size": found}, blocks=True)
 
 
-# ---------------------------------------------------------------------------------------- helpers
+# ------------------------------------------------------------------------ what rules are made of
 def _is_tensor(value: Any) -> bool:
     return type(value) is TensorMeta or (
         type(value) is tuple and bool(value) and type(value[0]) is TensorMeta

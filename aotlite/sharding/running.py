@@ -19,7 +19,7 @@ from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import AliasError, ShapeError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
+from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.collectives import waited
 from aotlite.ir.ops.create import CLONE, COPY_, FILL, RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED, AS_STRIDED_SCATTER
@@ -56,8 +56,17 @@ def run(cls: type[Any], op: Op, args: tuple[Any, ...]) -> Any:
         case InplaceOp():
             return _write(cls, mesh, op, args)
     results, placements = _computed(cls, mesh, op, args)
-    made = [cls.of(mesh, p, parts) for parts, p in zip(results, placements, strict=True)]
+    metas = _metas(op, args, len(results))
+    made = [cls.of(mesh, *each) for each in zip(placements, results, metas, strict=True)]
     return made[0] if len(made) == 1 and _is_single(op) else tuple(made)
+
+
+def _metas(op: Op, args: tuple[Any, ...], count: int) -> tuple[TensorMeta | None, ...]:
+    """The results' metas, None where only their values say them."""
+    if isinstance(op, DataOp):
+        return (None,) * count
+    found: Any = op.infer(args)
+    return found if type(found) is tuple else (found,)
 
 
 def _is_single(op: Op) -> bool:

@@ -144,6 +144,7 @@ def test_another_placement_is_another_entry() -> None:
 # -------------------------------------------------------------------------------- random programs
 @given(programs())
 @settings(max_examples=40)
+@example((1, (Replicate(), Replicate()), [("step", 0, (0, 2)), ("clone", 2, 0)]))
 @example((2, (Shard(0), Replicate()), [("narrow", 0, (0, 1)), ("mul_", 2, 0), ("add", 0, 1)]))
 def test_compiled_programs_of_views_and_writes_mean_the_same(program: Any) -> None:
     """Or are refused before anything is written; never silently otherwise."""

@@ -296,6 +296,17 @@ def test_gradients_have_the_placement_that_their_formulas_give() -> None:
     assert columns.grad.placement == Shard(1)
 
 
+def test_a_dense_leaf_is_stepped_by_a_sharded_gradient() -> None:
+    """SHD-13, SHD-11."""
+    leaf = al.ones(6).requires_grad_()
+    (sharded(Shard(0)) * leaf).sum().backward()
+    assert isinstance(leaf.grad, ShardedTensor)
+    expected = (al.ones(6) - al.arange(24.0).view(4, 6).sum(0) * 0.5).tolist()
+    al.optim.SGD([leaf], lr=0.5).step()
+    assert type(leaf) is al.Tensor
+    assert leaf.tolist() == expected
+
+
 def test_gradients_of_moving_are_those_of_the_whole() -> None:
     """SHD-13: no rank's copy is counted twice."""
     for first in (Replicate(), Shard(0), Partial(), Partial("max")):

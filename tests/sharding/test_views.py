@@ -23,7 +23,7 @@ VIEWS: dict[str, Any] = {
     "select": lambda x, d, i: x.select(d, i),
     "narrow": lambda x, d, i: x.narrow(d, i, 2),
     "step": lambda x, d, i: al.ops.slice(x, d, i, None, 2),
-    "transpose": lambda x, d, i: x.transpose(d, i % x.dim()),
+    "transpose": lambda x, d, i: x.transpose(d, i % max(x.dim(), 1)),
     "flatten": lambda x, d, i: x.view(-1),
     "halves": lambda x, d, i: x.view(2, x.numel() // 2),
     "rows": lambda x, d, i: x.view(*x.shape[:d], 2, x.shape[d] // 2, *x.shape[d + 1 :]),
