@@ -20,7 +20,7 @@ from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import Arrived, Current, Result, Rewritten, Role, Tangent
 from aotlite.stages.late_effects import LateEffect
-from aotlite.stages.wrappings import whole_of
+from aotlite.stages.wrappings import gradient_of
 
 WHERE = OPS["where"]
 
@@ -90,7 +90,7 @@ class _Specializer:
         if isinstance(node.role, Arrived):
             return self.build.emit(FULL, ((), self._arrives(node), node.dtype, node.meta.device))  # type: ignore[union-attr]
         if node.op != "call":
-            gone = isinstance(node.role, Tangent) and whole_of(node.role.of) in self.absent
+            gone = isinstance(node.role, Tangent) and gradient_of(node.role.of) in self.absent
             return None if gone else self.build.add(node)
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
             chosen = node.args[1 if self._arrives(node.args[0]) else 2]

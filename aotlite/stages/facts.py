@@ -385,6 +385,12 @@ class FunctionMeta(Record):
         own = len(self.outputs) - len(self.parts)
         return Output(index) if index < own else self.parts[index - own]
 
+    def index_of(self, role: Output | Part) -> int:
+        """The number of the result with this role."""
+        if isinstance(role, Output):
+            return role.index
+        return len(self.outputs) - len(self.parts) + self.parts.index(role)
+
     def input_of(self, role: InputRole) -> InputMeta:
         """The record of the input with this role."""
         return self._by_role[role]

@@ -38,6 +38,7 @@ from aotlite.ir.role import (
     Gradient,
     IntermediateBase,
     Output,
+    Part,
     Rewritten,
     Tangent,
 )
@@ -319,8 +320,9 @@ class _Settling:
     def _requires_grad(self, owner: Any, given: CapturedInput | None) -> bool:
         if given is not None:
             return given.fake.requires_grad_outside()
-        if isinstance(owner, Output):
-            return self.meta.outputs[owner.index].requires_grad  # type: ignore[union-attr]
+        if isinstance(owner, (Output, Part)):
+            output = self.meta.outputs[self.meta.index_of(owner)]
+            return output.requires_grad  # type: ignore[union-attr]
         return self.bases[owner.index].requires_grad
 
     def _reads(self) -> dict[ResultRole, tuple[SavedOf, ...]]:

@@ -24,6 +24,7 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import RandomOp
 from aotlite.ir.role import Result
 from aotlite.stages.late import NotedRun, Turn
 
@@ -96,8 +97,11 @@ _DRAWS = "draws from the generator"
 
 
 def has_late_effects(nodes: Iterable[Node]) -> bool:
-    """Whether a backward was recorded that has effects."""
-    return any(n.phase is Phase.BACKWARD and type(n.target) is EffectOp for n in nodes)
+    """Whether a backward was recorded that has effects, or draws random numbers."""
+    return any(n.phase is Phase.BACKWARD and type(n.target) in _LATE for n in nodes)
+
+
+_LATE = (EffectOp, RandomOp)
 
 
 def late_effects(

@@ -7,6 +7,7 @@ Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
@@ -37,7 +38,7 @@ from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_wrappers import coerced
 from aotlite.stages.streams import After
-from aotlite.stages.wrappings import Wrapping, whole_of
+from aotlite.stages.wrappings import Wrapping, gradient_of, whole_of
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""
@@ -262,7 +263,7 @@ class CompiledBackward(TapeNode):
         plan = self.plan
         for role, error in plan.errors.items():
             if role not in absent:
-                raise noted(type(error)(*error.args), *getattr(error, "__notes__", ()))
+                raise _again(error)
         for each, (storage, version) in zip(plan.links, self.links, strict=True):
             if storage.version != version and plan.is_read(each, absent):
                 raise noted(
@@ -284,6 +285,14 @@ class CompiledBackward(TapeNode):
     def _let_go(self) -> None:
         self.saved = self._packed = None
         self.links = self.lenders = ()
+
+
+def _again(error: Exception) -> Exception:
+    """An equal error for this call; the same one where users' class cannot be copied."""
+    try:
+        return copy.copy(error)
+    except Exception:  # whatever its __init__ or __reduce__ raises
+        return error
 
 
 class Variants:
@@ -366,7 +375,7 @@ def plan_backward(
     expected: dict[Any, Any] = {}
     for node in graph.placeholders:
         if isinstance(node.role, Tangent):
-            of = whole_of(node.role.of)
+            of = gradient_of(node.role.of)
             wrapping = both.wrappings.get(Tangent(of))
             expected[of] = node.meta if wrapping is None else wrapping.meta
     tangents = tuple(expected.items())
@@ -375,13 +384,13 @@ def plan_backward(
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
     # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
     whole: dict[Any, Any] = {
-        getattr(n.role, "whole", n.role): n.meta for n in both.graph.placeholders
+        of: n.meta for n in both.graph.placeholders for of in (n.role, whole_of(n.role))
     }
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
     wholes: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
-        of = whole_of(role.of)
+        of = gradient_of(role.of)
         wrapping = both.wrappings.get(Gradient(of))
         if wrapping is None:
             wholes[of] = metas.get(of) if value is None else value.meta

@@ -29,7 +29,7 @@ from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_late import LateWriter
 from aotlite.stages.s10_source import MANY, Source, listed
 from aotlite.stages.s10_wrappers import WrapWriter, misshaped, write_tangent
-from aotlite.stages.wrappings import Wrapping, whole_of
+from aotlite.stages.wrappings import Wrapping, gradient_of
 
 if TYPE_CHECKING:
     from aotlite.stages.s10_backward import Absent, BackwardPlan
@@ -162,7 +162,7 @@ class BackwardWriter:
         reached = plan.reached(self.absent)
         # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
         metas: list[Any] = [
-            None if value is None or whole_of(role.of) not in reached else value.meta
+            None if value is None or gradient_of(role.of) not in reached else value.meta
             for role, value in self.graph.outputs_with(Gradient)
         ]
         if plan.memory:

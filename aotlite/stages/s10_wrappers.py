@@ -38,6 +38,8 @@ def same_spec(found: Any, expected: Any) -> bool:
         return found.keys() == expected.keys() and all(
             same_spec(found[key], value) for key, value in expected.items()
         )
+    if isinstance(expected, (float, complex)) and repr(found) != repr(expected):
+        return False  # 0.0 equals -0.0, and is another spec
     return bool(found == expected)
 
 

@@ -59,6 +59,7 @@ def capture(
     finally:
         STATE.recorder, STATE.watch = outer
         STATE.grad_mode = before
+    recorder.wrapped.check_parts()
     recorder.finish_guards()
     recorder.streams.end_forward()
     recorder.wrapped.put_in_order(recorder.inputs, recorder.placeholders)

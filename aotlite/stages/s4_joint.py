@@ -23,7 +23,7 @@ from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
-from aotlite.ir.errors import AutogradError, ShapeError, UnsupportedError, noted
+from aotlite.ir.errors import AutogradError, GraphError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -301,12 +301,11 @@ class _Recording:
         """The gradients of all healthy results; which ones are poisoned is found one by one."""
         start = len(self.recorder.nodes)
         healthy = [r for r in roots if r[0] not in self.errors]
-        # A leaf that is put onto other memory may get gradients of two shapes (TEN-26).
-        put = self.meta.count_plan is not None
-        expected = (AutogradError, ShapeError) if put else AutogradError
+        expected = self._expected_errors()
         try:
             return self._record(healthy)
         except expected as error:
+            _check_is_eagers(error)
             if self.run is not None:
                 return self._run_without(self.run.now or 0, error, healthy, start)
             del self.recorder.nodes[start:]
@@ -314,12 +313,21 @@ class _Recording:
             try:
                 self._record([root])
             except expected as error:
+                _check_is_eagers(error)
                 self.errors[root[0]] = error
             del self.recorder.nodes[start:]
         try:
             return self._record([r for r in healthy if r[0] not in self.errors])
         except ShapeError as error:
             raise refuse_shapes() from error
+
+    def _expected_errors(self) -> tuple[type[Exception], ...]:
+        """The errors that are those of eager's backward, and come when the compiled one runs."""
+        if self.wrapped:
+            return (Exception,)  # what classes of wrappers raise
+        # A leaf that is put onto other memory may get gradients of two shapes (TEN-26).
+        put = self.meta.count_plan is not None
+        return (AutogradError, ShapeError) if put else (AutogradError,)
 
     def _run_without(self, bits: int, error: Exception, healthy: Roots, start: int) -> list[Any]:
         """The gradients of the results that do not lead to where users' Python has failed."""
@@ -360,7 +368,7 @@ class _Recording:
             found = run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
             if not has_late_effects(self.recorder.nodes[start:]):
                 return found
-            self.user_code = True  # a gradient formula has effects: again, with notes
+            self.user_code = True  # formulas or classes have effects, or draw: again, with notes
             del self.recorder.nodes[start:]
         for given in self.recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
@@ -418,6 +426,13 @@ class _Recording:
             return self.families[result.of].root.meta
         meta: TensorMeta = self.values[result].meta
         return meta
+
+
+def _check_is_eagers(error: Exception) -> None:
+    """Raises what is an error of the capture alone; frames of others are not kept."""
+    if isinstance(error, (UnsupportedError, GraphError)):
+        raise error
+    error.__traceback__ = error.__context__ = None
 
 
 def _refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: ResultRole) -> None:

@@ -33,6 +33,8 @@ class WrapperValues:
         """Every node that stands for a wrapper, and the object, where the node made one."""
         self.parts: dict[InputRole, dict[str, InputRole]] = {}
         """The roles of the parts of each input that is a wrapper."""
+        self._given: list[tuple[Tensor, dict[str, Tensor], str]] = []
+        """Fakes from outside, the parts that they had, and where they lie."""
 
     def __bool__(self) -> bool:
         return bool(self.nodes)
@@ -48,6 +50,7 @@ class WrapperValues:
             inner[name], roles[name] = part.fake, part.role
         fake = again(self.recorder, tensor, inner)
         self.parts[role] = roles
+        self._given.append((fake, inner, place))
         fake.offset = tensor.offset
         return fake
 
@@ -94,8 +97,20 @@ class WrapperValues:
             inputs.sort(key=lambda given: _place(given.role))
             placeholders.sort(key=lambda node: _place(node.role))
 
+    def check_parts(self) -> None:
+        """Refuses a function that puts other tensors at the attributes of the caller's wrappers."""
+        for fake, inner, place in self._given:
+            for name, part in inner.items():
+                if getattr(fake, name, None) is not part:
+                    raise self.recorder.refuse(
+                        f"another tensor as attribute {name!r} of {place}, a "
+                        f"{type(fake).__name__},",
+                        "write the tensor that is there, with copy_ for instance, or return a new "
+                        "wrapper (SUB-15)",
+                    )
+
     def close(self) -> None:
-        self.nodes, self.parts = {}, {}
+        self.nodes, self.parts, self._given = {}, {}, []
 
 
 def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:

@@ -15,7 +15,13 @@ import attrs
 from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import WrapperStorage, flatten, inner_tensors, is_wrapper
+from aotlite.eager.wrappers import (
+    WrapperStorage,
+    flatten,
+    inner_tensors,
+    is_wrapper,
+    unflatten,
+)
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
@@ -54,10 +60,15 @@ class Wrapping(Record):
 
 
 def whole_of(role: Any) -> Any:
-    """The role of the gradient that this is a part of; of anything else the role itself.
+    """The role of the outermost wrapper that this is a part of; of anything else the role."""
+    return role.whole if isinstance(role, Part) else role
+
+
+def gradient_of(role: Any) -> Any:
+    """What a gradient is of that this is a part of; of anything else the role itself.
 
     >>> from aotlite.ir.role import MutatedInput, Primal
-    >>> str(whole_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
+    >>> str(gradient_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
     'updated_primals_0'
     """
     while isinstance(role, Piece):
@@ -254,17 +265,28 @@ def _dense_all_through(recorder: Any, grad: Tensor) -> Tensor:
 
 
 def _spread(recorder: Any, tensor: Tensor) -> Tensor:
-    if not tensor.meta.dense:
-        tensor = tensor.restride(tensor.meta.as_contiguous().stride)
     if not is_wrapper(tensor):
-        return tensor
+        meta = tensor.meta
+        return tensor if meta.dense else tensor.restride(meta.as_contiguous().stride)
     inner = inner_tensors(tensor)
     dense = {name: _spread(recorder, part) for name, part in inner.items()}
-    if all(dense[name] is part for name, part in inner.items()):
+    if tensor.meta.dense and all(dense[name] is part for name, part in inner.items()):
         return tensor
-    made = again(recorder, tensor, dense)
+    made = _laid_out(recorder, tensor, dense)
     made.storage.capture = recorder
     return recorder.here(made)
+
+
+def _laid_out(recorder: Any, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor:
+    """A wrapper of these parts with each element once: by its class, where that has to say how."""
+    meta = tensor.meta
+    if meta.dense:
+        return again(recorder, tensor, dense)
+    stride, spec = meta.as_contiguous().stride, flatten(tensor)[1]
+    try:
+        return unflatten(type(tensor), dense, spec, meta.shape, stride)
+    except SubclassError:
+        return _spread(recorder, tensor.restride(stride))
 
 
 def _leaves(wrapper: Tensor, role: Any) -> Iterator[tuple[Any, Tensor]]:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.ir.errors import UnsupportedError
 from aotlite.subclasses import TwoTensor
 from tests.stages.wrapped_cases import Case, dense, nested, two
+from tests.stages.wrapped_classes import NoCosine, Noisy, Odd, Tagged
 from tests.stages.wrapped_worlds import check_like_eager
 
 CASES: dict[str, Case] = {}
@@ -88,3 +90,75 @@ def a_new_wrapper_of_parts_with_histories(a: Any, b: Any, x: Any) -> Any:
 def views_of_new_wrappers(x: Any) -> Any:
     """Where a view begins is the wrapper's affair as well as its parts'."""
     return TwoTensor(x.b, x.a)[1:], (x * 2).as_strided((2, 2), (1, 2), 1)
+
+
+# ------------------------------------------------------------------- what classes do in a backward
+@case(lambda: (Noisy(dense(), requires_grad=True),))
+def noise_in_a_backward(x: Any) -> Any:
+    """Draws of a class's ops follow the generator, as those of a custom function (RNG-5)."""
+    return al.nn.functional.relu(x * x)
+
+
+@case(lambda: (Odd(dense(), requires_grad=True),))
+def writes_and_constants_in_a_backward(x: Any) -> Any:
+    """Eager lays the gradient out once, by an op of the class; so does the compiled call."""
+    return x.sum()
+
+
+@pytest.mark.rules("RNG-5")
+def test_a_backward_whose_class_draws_moves_the_generator() -> None:
+    """RNG-5."""
+
+    def state(function: Any) -> Any:
+        al.manual_seed(0)
+        x = Noisy(dense(), requires_grad=True)
+        function(x).backward(Noisy(al.ones(6)))
+        return al.get_rng_state(), x.grad.inner.tolist()
+
+    def function(x: Any) -> Any:
+        return al.nn.functional.relu(x * x)
+
+    assert state(al.compile(function)) == state(function)
+
+
+@pytest.mark.parametrize("error", [ValueError, al.SubclassError, KeyError])
+def test_an_error_of_a_class_in_a_backward_comes_in_the_backward(error: Any) -> None:
+    """Of the results that lead there alone: eager's forward knows nothing of it."""
+
+    class Broken(NoCosine):
+        """Raises this error."""
+
+    Broken.error = error
+    compiled = al.compile(lambda x, y: (x.sin(), y * 2))
+    for _ in range(2):
+        x, y = Broken(dense(), requires_grad=True), Broken(dense(), requires_grad=True)
+        sine, double = compiled(x, y)
+        double.backward(Broken(al.ones(6)), retain_graph=True)
+        with pytest.raises(error, match="no cosine"):
+            sine.backward(Broken(al.ones(6)))
+        assert y.grad.inner.tolist() == [2.0] * 6
+        assert x.grad is None
+
+
+# --------------------------------------------------------------------------------- refusals, guards
+@pytest.mark.rules("SUB-15")
+def test_parts_are_not_put_in_each_others_place() -> None:
+    """SUB-15: nothing of it would reach the caller's wrapper."""
+
+    def swapped(x: Any) -> Any:
+        x.add_(1)
+        x.a, x.b = x.b, x.a
+        return x * 1
+
+    x = two()
+    with pytest.raises(UnsupportedError, match="another tensor as attribute 'a' of argument 0"):
+        al.compile(swapped)(x)
+    assert (x.version, x.a.version) == (0, 0)
+
+
+@pytest.mark.rules("SUB-21")
+def test_zeros_of_two_signs_are_two_specs() -> None:
+    """SUB-21: they are equal, and tell instances apart."""
+    compiled = al.compile(lambda x: x * 2)
+    for tag in (0.0, -0.0, 0, False, (1, -0.0), (1, 0.0), 0j, -0j):
+        assert repr(compiled(Tagged(dense(), tag)).tag) == repr(tag)
