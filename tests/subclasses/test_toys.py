@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, DTypeError, SubclassError
-from aotlite.subclasses import flatten
+from aotlite.subclasses import QuantizedTensor, flatten
 from aotlite.testing import subclass_laws
+from aotlite.testing.laws import LawError
 from tests.samples import samples_of
 from tests.subclasses.toys import Boxed, Labelled, Log, Scaled, pair, scaled
 
@@ -126,3 +128,32 @@ def test_compiled_functions_of_toys_do_what_eager_does(make: Any) -> None:
         found.append([repr(each) for each in (*results, x.grad)])
     plain = [[text.split(", grad_fn")[0] for text in each] for each in found]
     assert plain[0] == plain[1]
+
+
+def numbers(shape: tuple[int, ...]) -> Any:
+    """Tensors of halves."""
+    count = int(np.prod(shape))
+    return st.lists(st.integers(-20, 20), min_size=count, max_size=count).map(
+        lambda found: al.tensor(np.array(found, "float32").reshape(shape) / 2)
+    )
+
+
+def test_a_strategy_may_be_of_wrappers() -> None:
+    shapes = st.sampled_from([(2, 4), (3,), (), (4, 1)])
+    scales = shapes.flatmap(numbers).map(lambda x: Scaled(x, 2.0))
+    found = subclass_laws(scales, lambda x: x.inner * x.by)
+    assert found.laws == ("S1", "S2", "S3", "S4", "S5")
+    assert not found.refused
+    quantized = shapes.flatmap(numbers).map(lambda x: QuantizedTensor.quantize(x, al.tensor(0.5)))
+    assert subclass_laws(quantized).cases > 100
+
+
+def test_a_wrapper_of_a_strategy_that_is_wrong_is_named() -> None:
+    class Adds(Scaled):
+        @classmethod
+        def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            found = super().__tensor_dispatch__(func, types, args, kwargs)
+            return found + 1 if func is al.ops.relu else found
+
+    with pytest.raises(LawError, match=r"^S2 .*'Adds' of f32\[.*\], x.relu\(\): result 0 is"):
+        subclass_laws(numbers((2,)).map(lambda x: Adds(x, 2.0)), lambda x: x.inner * x.by)

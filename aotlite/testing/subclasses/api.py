@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
-from aotlite.eager.wrappers import is_wrapper_class
+from aotlite.eager.wrappers import is_wrapper, is_wrapper_class
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.errors import Checked, LawError, broken, running
@@ -21,6 +21,7 @@ from aotlite.testing.subclasses.drawn import (
     draw_program,
     eager_differences,
 )
+from aotlite.testing.subclasses.instances import check_instance
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
 from aotlite.testing.subclasses.laws import (
     SUBCLASS_LAWS,
@@ -73,7 +74,8 @@ def subclass_laws(
     """What a wrapper class went through. Raises LawError for the first law that it breaks.
 
     `subject` is a class that ships, or a function that makes a wrapper of a dense tensor and raises
-    an error of ours where it cannot, or a Hypothesis strategy of such functions. `meaning(wrapper)`
+    an error of ours where it cannot, or a Hypothesis strategy of such functions, or of wrappers: of
+    these laws S1 to S5 are tried, on few functions. `meaning(wrapper)`
     is the dense tensor that a wrapper stands for, or a tuple of several: then an op on a wrapper is
     the op on each. What the class is made of may be wrappers that ship; `kinds` say what others
     mean.
@@ -132,13 +134,7 @@ def _kind(subject: Any, meaning: Any, stored: Any, holds: Any, tolerance: float)
     if shipped is not None and meaning is None:
         return shipped
     if meaning is None or not callable(subject):
-        raise noted(
-            ArgumentError(
-                f"subclass_laws: meaning of {subject!r} is {meaning!r}, expected a function from a "
-                "wrapper to the dense tensor that it stands for"
-            ),
-            "Of the classes that ship, the meaning is known",
-        )
+        return _nothing_said(subject)  # type: ignore[no-any-return]
     made = _first(subject)
     if not (isinstance(made, al.Tensor) and is_wrapper_class(type(made))):
         raise ArgumentError(
@@ -234,6 +230,33 @@ def _check_nested(subject: Subject) -> int:
     return count
 
 
+def _of_instance(wrapper: Any, meaning: Any, **given: Any) -> Checked:
+    """The laws of one wrapper."""
+    names = ("stored", "holds", "tolerance")
+    shipped = next((each for each in SHIPPED if each.cls is type(wrapper)), None)
+    kind = shipped if meaning is None else None
+    if kind is None:
+        if meaning is None:
+            return _nothing_said(type(wrapper))
+        values = {name: given[name] for name in names}
+        kind = SubclassKind(type(wrapper), lambda x: x, meaning, **values)
+    others = [each for each in (*SHIPPED, *given["kinds"]) if each.cls is not kind.cls]
+    subject = Subject(kind, Meanings([kind, *others]))
+    laws = [name for name in NAMES[:5] if name in given["laws"]]
+    cases, refused = check_instance(subject, wrapper, laws, CLAIMS)
+    return Checked(subject.name, tuple(laws), cases, refused=tuple(sorted(refused)))
+
+
+def _nothing_said(subject: Any) -> Any:
+    raise noted(
+        ArgumentError(
+            f"subclass_laws: meaning of {subject!r} is None, expected a function from a wrapper to "
+            "the dense tensor that it stands for"
+        ),
+        "Of the classes that ship, the meaning is known",
+    )
+
+
 def _for_each(strategy: Any, given: dict[str, Any]) -> Checked:
     """The laws for some of a strategy's functions, the simplest that breaks one at last."""
     from hypothesis import HealthCheck, settings
@@ -249,8 +272,9 @@ def _for_each(strategy: Any, given: dict[str, Any]) -> Checked:
         suppress_health_check=list(HealthCheck),
     )
     @drawn(strategy)
-    def check(make: Any) -> None:
-        found.append(subclass_laws(make, **given))
+    def check(drawn: Any) -> None:
+        check_one = _of_instance if is_wrapper(drawn) else subclass_laws
+        found.append(check_one(drawn, **given))
 
     check()
     first = found[0]

@@ -75,10 +75,10 @@ def _round_trip(subject: Subject, dense: Tensor) -> None:
     made = subject.kind.make(dense)
     if not is_wrapper(made):
         raise broken(f"made of a tensor it is a {type(made).__name__}, expected a wrapper")
-    _check_rebuilt(made, subject)
+    check_rebuilt(made, subject)
 
 
-def _check_rebuilt(made: Any, subject: Subject) -> None:
+def check_rebuilt(made: Any, subject: Subject) -> None:
     names, spec = flatten(made)
     if flatten(made) != (names, spec):
         raise broken(f"taken apart twice it gives {(names, spec)}, then {flatten(made)}")
@@ -90,7 +90,7 @@ def _check_rebuilt(made: Any, subject: Subject) -> None:
         if getattr(again, name) is not getattr(made, name):
             raise broken(f"rebuilt its {name!r} is another tensor, expected the one given")
         if is_wrapper(getattr(made, name)):
-            _check_rebuilt(getattr(made, name), subject)
+            check_rebuilt(getattr(made, name), subject)
     if again.meta is not made.meta:
         raise broken(f"rebuilt it is {again.meta}, expected {made.meta}")
     if subject.kind.cls is type(made):
