@@ -134,7 +134,7 @@ def _kind(subject: Any, meaning: Any, stored: Any, holds: Any, tolerance: float)
     if shipped is not None and meaning is None:
         return shipped
     if meaning is None or not callable(subject):
-        return _nothing_said(subject)  # type: ignore[no-any-return]
+        return _nothing_said(subject)
     made = _first(subject)
     if not (isinstance(made, al.Tensor) and is_wrapper_class(type(made))):
         raise ArgumentError(
