@@ -16,7 +16,16 @@ from aotlite.ir.errors import AotliteError
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor, distribute_module
 from aotlite.subclasses import QuantizedTensor
 from aotlite.testing.sharding import PoisonedMesh
-from tests.sharding.test_training import COLUMNS, PLANS, adamw, drawn, momentum, network, sgd
+from tests.sharding.test_training import (
+    COLUMNS,
+    PLANS,
+    TRANSFORMER,
+    adamw,
+    drawn,
+    momentum,
+    network,
+    sgd,
+)
 from tests.sharding.test_training import whole as value_of
 from tests.sharding.test_views import numbers, programs, run, whole
 
@@ -86,6 +95,23 @@ def test_a_compiled_step_with_quantised_weights_is_the_eager_one(backend: str) -
     assert isinstance(layers[0].weight.to_local(1), QuantizedTensor)
     for a, b in zip(expected, found, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_a_compiled_transformer_block_is_differentiated_over_four_ranks() -> None:
+    al.manual_seed(0)
+    options: Any = {"dropout": 0.0, "batch_first": True, "dtype": al.float64}
+    dense: Any = nn.TransformerEncoderLayer(8, 4, 16, **options)
+    data = al.randn(4, 3, 8, dtype=al.float64)
+    sharded = distribute_module(copy.deepcopy(dense), MESH, TRANSFORMER)
+    compiled = al.compile(loss, backend="reference")
+    seen = []
+    for function, layers in ((loss, dense), (compiled, sharded)):
+        result = function(layers, data)
+        result.backward()
+        seen.append([value_of(result), *(value_of(p.grad) for p in layers.parameters())])
+    for a, b in zip(*seen, strict=True):
+        # Of float64, sums of products one behind the other, in another order.
+        assert np.allclose(a, b, rtol=1e-10, atol=1e-11)
 
 
 # ---------------------------------------------------------------------------------- moving inside
