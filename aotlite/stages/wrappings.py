@@ -30,6 +30,7 @@ from aotlite.ir.role import Gradient, IntermediateBase, Part, Piece, Role, Tange
 from aotlite.stages.facts import Captured, FunctionMeta, Plain
 from aotlite.stages.record import Record
 from aotlite.stages.wrapped_values import again
+from aotlite.stages.wrapped_views import check_views
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -113,6 +114,7 @@ def with_parts(
             if Part(role, name) not in captured.parts
         }
         if not new:
+            check_views(captured, meta)
             return captured, attrs.evolve(meta, wrappers=_wrappings(captured, made))
         captured = _extended(captured, new)
         meta = analyze(captured)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.errors import SubclassError, UnsupportedError
 from aotlite.subclasses import TwoTensor
 from tests.stages.wrapped_cases import Case, dense, nested, two
-from tests.stages.wrapped_classes import NoCosine, Noisy, Odd, Tagged
+from tests.stages.wrapped_classes import NoCosine, Noisy, Odd, Tagged, Unsliced
 from tests.stages.wrapped_worlds import check_like_eager
 
 CASES: dict[str, Case] = {}
@@ -162,3 +162,49 @@ def test_zeros_of_two_signs_are_two_specs() -> None:
     compiled = al.compile(lambda x: x * 2)
     for tag in (0.0, -0.0, 0, False, (1, -0.0), (1, 0.0), 0j, -0j):
         assert repr(compiled(Tagged(dense(), tag)).tag) == repr(tag)
+
+
+@pytest.mark.rules("SUB-17")
+@pytest.mark.parametrize("view", [lambda x: x.split(2), lambda x: (x * 2).unbind(0)])
+def test_views_that_single_ops_do_not_make_are_refused_before_a_write(view: Any) -> None:
+    """SUB-17: at run time each would be made by slice or select, which the class does not know."""
+    x = Unsliced(dense())
+
+    def written(x: Any) -> Any:
+        x.add_(1)
+        return view(x)
+
+    with pytest.raises(SubclassError, match="result 0 is a view, a Unsliced, which single ops do"):
+        al.compile(written)(x)
+    assert (x.version, x.inner.version) == (0, 0)
+
+
+@pytest.mark.rules("SUB-17")
+def test_views_of_which_split_makes_others_than_slice_are_refused() -> None:
+    """SUB-17."""
+
+    class Kept(TwoTensor):
+        """Leaves its second part whole where several views are taken."""
+
+        @classmethod
+        def __tensor_unflatten__(cls, inner: Any, spec: Any, size: Any, stride: Any) -> Any:
+            made = al.Tensor._make_wrapper_subclass(cls, size, stride)
+            made.a, made.b = inner["a"], inner["b"]
+            return made
+
+        @classmethod
+        def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            if func is not al.ops.split:
+                return super().__tensor_dispatch__(func, types, args, kwargs)
+            x, *rest = args
+            views = func(x.a, *rest, **kwargs)
+            return tuple(
+                [
+                    cls.__tensor_unflatten__({"a": a, "b": x.b}, None, a.shape, a.stride())
+                    for a in views
+                ]
+            )
+
+    with pytest.raises(SubclassError, match=r"'b' is f32\[2\], in what it gives f32\[6\]"):
+        al.compile(lambda x: x.split(2))(Kept(dense(), dense()))
+    assert al.compile(lambda x: x[2:])(Kept(dense(), dense())).b.shape == (4,)
