@@ -91,21 +91,28 @@ def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder 
 def _note(
     op: Op, args: tuple[Any, ...], cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
 ) -> None:
-    """Tells the capture of the results: their values are those of the op's."""
+    """Tells the capture of the results: their values are those of the op's.
+
+    What an op on parts gave, a wrapper of the parts' class, has a value already.
+    """
     for out in outs:
         captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
-        known = out.storage.capture is recorder and (not is_wrapper(out) or out.value is None)
-        if captures or not known:
+        if captures or out.storage.capture is not recorder:
             what = "a tensor of another trace"
             raise _wrong(op, cls, what, "one made by this op, in this capture")
-    if any(map(is_wrapper, outs)):
+    if any([is_wrapper(out) and not _is_told(op, out) for out in outs]):
         metas = tuple([out.meta for out in outs])
         listed = any(returned.is_list for returned in op.schema.returns)
         several = type(op) is MultiViewOp or len(outs) > 1 or listed
         values = recorder.record_wrapped(op, args, outs, metas if several else metas[0])
         for out, value in zip(outs, values, strict=True):
-            if is_wrapper(out):
+            if is_wrapper(out) and not _is_told(op, out):
                 out.value = value
+
+
+def _is_told(op: Op, out: Tensor) -> bool:
+    """Whether a wrapper has the value that an op on parts gave it; a view is told by its source."""
+    return out.value is not None and not op.views and out.value.meta is out.meta
 
 
 def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:

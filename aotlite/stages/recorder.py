@@ -46,7 +46,7 @@ from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.reach import Reach, check_window
 from aotlite.stages.source_place import describe, user_location
 from aotlite.stages.streams import Streams
-from aotlite.stages.wrapped_values import WrapperValues
+from aotlite.stages.wrapped_values import WrapperValues, with_parts_of
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
@@ -386,7 +386,7 @@ class CaptureRecorder:
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
         places = [Place(i, self.function) for i in observed] + self._index.roots()
         self._before = [(place, deep_image(place.resolve(self.leaves))) for place in places]
-        self.families.look_at(self._index.tensors())
+        self.families.look_at(with_parts_of(self._index.tensors()))
 
     def _guard_surroundings(self) -> None:
         """Guards what the function can reach and left as it was.

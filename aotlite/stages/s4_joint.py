@@ -287,10 +287,11 @@ class _Recording:
     def _wrapper_of(self, result: ResultRole) -> Tensor | None:
         """The wrapper whose gradient arrives for a result, if it is one."""
         match result:
-            case MutatedInput(Family()):
-                return None
+            case MutatedInput(Family() as family):
+                member = self.recorder.real_of(self.fakes[self.families[family].members[0]])
+                found: Tensor = member if member._base is None else member._base
             case MutatedInput(of):
-                found: Tensor = self.fakes[of]  # type: ignore[index]
+                found = self.fakes[of]  # type: ignore[index]
             case IntermediateBase(index):
                 return self.wrapped.get(self.meta.bases[index].node)
             case _:

@@ -9,7 +9,7 @@ Rules: SUB-2, SUB-3, SUB-8, SUB-9. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aotlite.eager.state import recording
@@ -111,6 +111,14 @@ class WrapperValues:
 
     def close(self) -> None:
         self.nodes, self.parts, self._given = {}, {}, []
+
+
+def with_parts_of(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The tensors, and all that those are made of which are wrappers."""
+    for tensor in tensors:
+        yield tensor
+        if is_wrapper(tensor) and tensor.storage.capture is None:
+            yield from with_parts_of(inner_tensors(tensor).values())
 
 
 def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:

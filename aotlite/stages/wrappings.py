@@ -26,7 +26,7 @@ from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, IntermediateBase, Part, Piece, Role, Tangent
+from aotlite.ir.role import Gradient, IntermediateBase, Output, Part, Piece, Role, Tangent
 from aotlite.stages.facts import Captured, FunctionMeta, Plain
 from aotlite.stages.record import Record
 from aotlite.stages.wrapped_values import again
@@ -213,13 +213,25 @@ def _wrapper_tangent(recorder: Any, result: Any, like: Tensor, inputs: list[Node
     return tangent
 
 
+def form_of(recorder: Any, tensor: Tensor) -> Tensor:
+    """A tensor like this one that nothing else has anything to do with."""
+    if is_wrapper(tensor):
+        inner = {name: form_of(recorder, part) for name, part in inner_tensors(tensor).items()}
+        form = again(recorder, tensor, inner)
+    else:
+        form = Tensor(Storage(None, capture=recorder), tensor.meta)
+    form.storage.capture = recorder
+    form.value = Node("placeholder", Tangent(Output(0)), meta=tensor.meta)
+    return form
+
+
 def _preferred(recorder: Any, like: Tensor) -> Tensor:
     """TAN-6: the form in which the result's class wants its gradients; nothing of it is kept."""
-    method = getattr(like, "__coerce_tangent_metadata__", None)
-    if method is None:
+    if not hasattr(like, "__coerce_tangent_metadata__"):
         return like
     start = len(recorder.nodes)
-    found = method()
+    found = form_of(recorder, like).__coerce_tangent_metadata__()  # type: ignore[attr-defined]
+    found = form_of(recorder, found) if isinstance(found, Tensor) else found
     del recorder.nodes[start:]
     if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
         shown = found.meta if isinstance(found, Tensor) else found
