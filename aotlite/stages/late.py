@@ -361,6 +361,8 @@ class _Rewriting:
             if node.op != "call" or node.phase is Phase.FORWARD:
                 build.add(node)
                 continue
+            if node in facts.wrappers:
+                continue  # which stage 5 takes out, and nothing reads but others of them
             own = own or [(role, self._final(root)) for root, role in facts.private.items()]
             self._add(node)
         return self._closed(own)

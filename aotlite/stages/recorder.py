@@ -171,6 +171,11 @@ class CaptureRecorder:
                 f"{name} on a tensor that is not an argument", "pass the tensor as an argument"
             )
 
+    def drop_from(self, start: int) -> None:
+        """Forgets the nodes recorded since there were so many."""
+        self.wrapped.forget(self.nodes[start:])
+        del self.nodes[start:]
+
     def count_tape_node(self) -> None:
         self.sequence += 1
 

@@ -309,14 +309,14 @@ class _Recording:
             _check_is_eagers(error)
             if self.run is not None:
                 return self._run_without(self.run.now or 0, error, healthy, start)
-            del self.recorder.nodes[start:]
+            self.recorder.drop_from(start)
         for root in healthy:
             try:
                 self._record([root])
             except expected as error:
                 _check_is_eagers(error)
                 self.errors[root[0]] = error
-            del self.recorder.nodes[start:]
+            self.recorder.drop_from(start)
         try:
             return self._record([r for r in healthy if r[0] not in self.errors])
         except ShapeError as error:
@@ -340,7 +340,7 @@ class _Recording:
                 self.errors[root[0]] = error
             else:
                 left.append(root)
-        del self.recorder.nodes[start:]
+        self.recorder.drop_from(start)
         return self._run(left)
 
     def _record(self, roots: Roots) -> list[Any]:
@@ -370,7 +370,7 @@ class _Recording:
             if not has_late_effects(self.recorder.nodes[start:]):
                 return found
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
-            del self.recorder.nodes[start:]
+            self.recorder.drop_from(start)
         for given in self.recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
         self.run = NotedRun(

@@ -91,6 +91,13 @@ class WrapperValues:
             found.append(value)
         return tuple(found)
 
+    def forget(self, nodes: Iterable[Node]) -> None:
+        """Wrappers that were noted by these nodes are noted again when they are met again."""
+        for node in nodes if self.nodes else ():
+            wrapper = self.nodes.pop(node, None)
+            if wrapper is not None and wrapper.value is node:
+                wrapper.value = None
+
     def put_in_order(self, inputs: list[Any], placeholders: list[Node]) -> None:
         """Inputs stand as the arguments do, parts in the order of names, depth first (SUB-4)."""
         if self.parts:
@@ -142,7 +149,7 @@ def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor
         elif not found == spec:
             what, expected = f"gives a wrapper of the spec {found!r}", f"the spec {spec!r}"
     if what is not None:
-        del recorder.nodes[start:]
+        recorder.drop_from(start)
         raise noted(
             SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
             "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "

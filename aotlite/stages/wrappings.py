@@ -232,7 +232,7 @@ def _preferred(recorder: Any, like: Tensor) -> Tensor:
     start = len(recorder.nodes)
     found = form_of(recorder, like).__coerce_tangent_metadata__()  # type: ignore[attr-defined]
     found = form_of(recorder, found) if isinstance(found, Tensor) else found
-    del recorder.nodes[start:]
+    recorder.drop_from(start)
     if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
         shown = found.meta if isinstance(found, Tensor) else found
         raise noted(
