@@ -21,13 +21,13 @@ from aotlite.ir.role import (
     OF_BACKWARD,
     Gradient,
     MutatedInput,
+    Part,
     Primal,
     Rewritten,
     Role,
     Saved,
 )
 from aotlite.stages.partition_facts import Partition, SavedValue
-from aotlite.stages.wrappings import whole_of
 
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
 
@@ -69,10 +69,11 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
     return partition
 
 
-def static_roles(graph: Graph, count: int) -> set[Role]:
+def static_roles(graph: Graph, count: int) -> set[Any]:
     """The inputs of a graph that the first `count` flat arguments are, or are made of (SUB-19)."""
     first = {Primal(index) for index in range(count)}
-    return {node.role for node in graph.placeholders if whole_of(node.role) in first}  # type: ignore[misc]
+    roles = [node.role for node in graph.placeholders if node.role is not None]
+    return {role for role in roles if (role.whole if isinstance(role, Part) else role) in first}
 
 
 def told(backend: Backend, count: int, partition: Partition) -> Backend:

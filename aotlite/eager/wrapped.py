@@ -100,7 +100,7 @@ def _note(
         if captures or out.storage.capture is not recorder:
             what = "a tensor of another trace"
             raise _wrong(op, cls, what, "one made by this op, in this capture")
-    if any([is_wrapper(out) and not _is_told(op, out) for out in outs]):
+    if any(is_wrapper(out) and not _is_told(op, out) for out in outs):
         metas = tuple([out.meta for out in outs])
         listed = any(returned.is_list for returned in op.schema.returns)
         several = type(op) is MultiViewOp or len(outs) > 1 or listed

@@ -102,6 +102,10 @@ class NotedRun(Run):
     """What is made of gradients that users' code gives if any of these results' arrived."""
     _guards: bool = attrs.field(init=False, default=False)
     """Whether those of this turn are such."""
+    join: Callable[[Any, Any], Any] | None = attrs.field(kw_only=True, default=None)
+    """The sum of two gradients, each with the results, as bits, that it comes of."""
+    _slots: dict[Edge, int] = attrs.field(init=False, factory=dict)
+    """The results, as bits, whose gradients each slot of a node has been given."""
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """The gradients of the sinks, in grad mode off."""
@@ -122,7 +126,14 @@ class NotedRun(Run):
     def _give(self, edge: Edge, grad: Any) -> None:
         bits = self._bits[id(grad)] if self.now is None else self.now
         self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
-        super()._give(edge, self.guard(grad, bits) if self._guards else grad)
+        if self._guards:
+            grad = self.guard(grad, bits)
+        buffer, before = self._buffers.get(edge[0]), self._slots.get(edge, 0)
+        self._slots[edge] = before | bits
+        if self.join is None or buffer is None or before in (0, bits):
+            super()._give(edge, grad)
+        else:
+            buffer[edge[1]] = self.join((buffer[edge[1]], before), (grad, bits))
 
 
 # -------------------------------------------------------------------------------- graph to graph
@@ -360,9 +371,8 @@ class _Rewriting:
         for node in facts.graph.nodes[len(facts.graph.placeholders) : -1]:
             if node.op != "call" or node.phase is Phase.FORWARD:
                 build.add(node)
-                continue
-            if node in facts.wrappers:
-                continue  # which stage 5 takes out, and nothing reads but others of them
+            if node.phase is Phase.FORWARD or node.op != "call" or node in facts.wrappers:
+                continue  # wrappers' nodes are read by each other, and taken out by stage 5
             own = own or [(role, self._final(root)) for root, role in facts.private.items()]
             self._add(node)
         return self._closed(own)

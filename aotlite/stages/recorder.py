@@ -46,7 +46,7 @@ from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.reach import Reach, check_window
 from aotlite.stages.source_place import describe, user_location
 from aotlite.stages.streams import Streams
-from aotlite.stages.wrapped_values import WrapperValues, with_parts_of
+from aotlite.stages.wrapped_values import WrapperValues, values_of, with_parts_of
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
@@ -129,7 +129,7 @@ class CaptureRecorder:
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         if type(op) is GeometryOp or op is AS_STRIDED:
             self._check_geometry(op, args, meta)
-        node = self._add(op, _values(args), meta)
+        node = self._add(op, values_of(args), meta)
         if type(meta) is TensorMeta:
             return node
         return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
@@ -137,7 +137,7 @@ class CaptureRecorder:
     def record_wrapped(
         self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
     ) -> tuple[Any, ...]:
-        return self.wrapped.record(op, _values(args), outs, meta)
+        return self.wrapped.record(op, values_of(args), outs, meta)
 
     def _check_geometry(self, op: Op, args: tuple[Any, ...], meta: Any) -> None:
         if type(op) is GeometryOp:
@@ -484,22 +484,3 @@ class CaptureRecorder:
         self._index = PlaceIndex(None, [])
         self.families = Families()
         self.nodes, self.placeholders, self.guards = [], [], []
-
-
-def _values(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The graph values of the tensors among the arguments."""
-    return tuple(
-        [
-            value.value
-            if isinstance(value, Tensor)
-            else (_listed(value) if type(value) is tuple else value)
-            for value in args
-        ]
-    )
-
-
-def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The graph values of a list of tensors; any other tuple as it is."""
-    if value and isinstance(value[0], Tensor):
-        return tuple([item.value for item in value])
-    return value

@@ -55,15 +55,17 @@ class ResultWriter:
         """Variables of what the forward returned, and of the wrappers made of it, by role."""
         self.changes = changes
         self.wraps = WrapWriter(source)
+        backward = plan.backward
+        tangents = () if backward is None else backward.tangents
+        self._places = {of: place for place, (of, _) in enumerate(tangents)}
         self.names: list[str] = [""] * len(plan.meta.outputs)
         """The variable of each result, once it is made; parts of wrappers come last."""
 
     def give_history(self, role: Any) -> None:
         """The history of a result is the compiled call's, where it is differentiable."""
-        backward = self.plan.backward
-        places = [] if backward is None else [each for each, _ in backward.tangents]
-        if role in places:
-            name, index = self.values[role], places.index(role)
+        index = self._places.get(role)
+        if index is not None:
+            name = self.values[role]
             self.source.add(f"{name}._node = node", f"{name}.facts = None")
             if index:
                 self.source.add(f"{name}._index = {index}")

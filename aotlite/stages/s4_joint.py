@@ -12,6 +12,7 @@ Spec: `specs/s4_joint.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -59,6 +60,7 @@ from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
+from aotlite.stages.wrapped_sums import joined
 from aotlite.stages.wrappings import fake_tangent, flat_gradient
 
 
@@ -143,7 +145,7 @@ class _Recording:
     def _late(self, graph: Graph) -> Settled:
         """The graph whose backward finds what users' Python reads and writes in memory."""
         if self.run is None:
-            return Settled(graph)
+            return Settled(graph, arrivals=self.recorder.streams.arrivals())
         backward = Recorded(self.run.turns, self.ran, self.recorder.streams)
         return settled(graph, self.meta, self.recorder.inputs, backward, self.wrapped)
 
@@ -364,18 +366,23 @@ class _Recording:
         pairs = [(edge, tangent) for _, edge, tangent in roots]
         before = self.recorder.run_before
         self.ran = [result for result, _, _ in roots]
+        join = partial(joined, self.recorder, tuple(self.ran)) if self.wrapped else None
         if not self.user_code:
             start = len(self.recorder.nodes)
-            found = run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
+            if join is not None and len(pairs) > 1:
+                self.recorder.streams.flags.clear()
+                noted = NotedRun(sinks, True, False, True, before, recorded=(), join=join)
+                found = noted.begin(pairs)[: len(sinks)]
+            else:
+                found = run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
             if not has_late_effects(self.recorder.nodes[start:]):
                 return found
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
             self.recorder.drop_from(start)
         for given in self.recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
-        self.run = NotedRun(
-            [*sinks, *self.inner], True, False, True, before, recorded=self.recorder.nodes
-        )
+        nodes, ends = self.recorder.nodes, [*sinks, *self.inner]
+        self.run = NotedRun(ends, True, False, True, before, recorded=nodes, join=join)
         every = frozenset[Any]().union(*self.reach.values())
         moments = Moments(self.run, self.recorder, self.ran, self._ends(), every)
         self.run.guard = moments.guarded

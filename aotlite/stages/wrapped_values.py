@@ -178,3 +178,22 @@ def _check_spec(tensor: Tensor, spec: Any) -> None:
             "A compiled function asks at each call whether the spec is as it was. Keep tensors and "
             "arrays among the attributes that are named. (SUB-21)",
         )
+
+
+def values_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The graph values of the tensors among the arguments."""
+    return tuple(
+        [
+            value.value
+            if isinstance(value, Tensor)
+            else (_listed(value) if type(value) is tuple else value)
+            for value in args
+        ]
+    )
+
+
+def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The graph values of a list of tensors; any other tuple as it is."""
+    if value and isinstance(value[0], Tensor):
+        return tuple([item.value for item in value])
+    return value

@@ -230,7 +230,7 @@ def _preferred(recorder: Any, like: Tensor) -> Tensor:
     if not hasattr(like, "__coerce_tangent_metadata__"):
         return like
     start = len(recorder.nodes)
-    found = form_of(recorder, like).__coerce_tangent_metadata__()  # type: ignore[attr-defined]
+    found = form_of(recorder, like).__coerce_tangent_metadata__()
     found = form_of(recorder, found) if isinstance(found, Tensor) else found
     recorder.drop_from(start)
     if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:

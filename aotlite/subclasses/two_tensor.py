@@ -11,6 +11,7 @@ from typing import Any
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import tangent_form
 from aotlite.ir.errors import SubclassError
+from aotlite.ir.meta import tensor_meta
 
 
 class TwoTensor(Tensor):
@@ -42,7 +43,10 @@ class TwoTensor(Tensor):
     def __tensor_unflatten__(
         cls, inner: dict[str, Tensor], spec: None, outer_size: Any, outer_stride: Any
     ) -> TwoTensor:
-        return cls(inner["a"], inner["b"])
+        made = cls(inner["a"], inner["b"])
+        if made.meta.stride != outer_stride and made.meta.shape == outer_size:
+            made.meta = tensor_meta(outer_size, outer_stride, made.dtype, made.device)
+        return made
 
     def __coerce_tangent_metadata__(self) -> TwoTensor:
         return type(self)(tangent_form(self.a), tangent_form(self.b))

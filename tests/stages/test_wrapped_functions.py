@@ -8,7 +8,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import SubclassError, TangentError, UnsupportedError
-from aotlite.subclasses import TwoTensor, inner_tensors
+from aotlite.subclasses import MaskedTensor, TwoTensor, inner_tensors
 from tests.stages.wrapped_cases import CASES, dense, two
 from tests.stages.wrapped_worlds import check_like_eager
 
@@ -383,3 +383,33 @@ def test_another_number_shape_or_dtype_of_parts_is_another_entry() -> None:
             assert parts_of(found) == parts_of(expected)
             assert found.p1.dtype is parts[1].dtype
         assert len(compiled.entries) == number + 1
+
+
+def masked() -> al.Tensor:
+    mask = al.tensor([[True, True], [False, True]])
+    return MaskedTensor(al.tensor([[1.0, 2.0], [3.0, 4.0]]), mask).requires_grad_()
+
+
+@pytest.mark.rules("TAN-8")
+@pytest.mark.parametrize("chosen", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("write", [False, True])
+def test_gradients_that_do_not_arrive_are_no_summands(chosen: Any, write: bool) -> None:
+    """A wrapper of zeros would be masked everywhere, and mask what it is added to."""
+
+    def both(x: Any) -> Any:
+        y = x * 1
+        if write:
+            y.mul_(y)
+        return y.sum(1), y * 3
+
+    def gradient(function: Any) -> Any:
+        x = masked()
+        found = function(x)
+        losses = [(found[k] * found[k]).sum() for k in chosen]
+        al.autograd.backward(losses, [al.ones_like(loss) for loss in losses])
+        assert x.grad is not None
+        return parts_of(x.grad)
+
+    expected = gradient(both)
+    for backend in ("reference", "cpu"):
+        assert gradient(al.compile(both, backend=backend)) == expected

@@ -1,0 +1,72 @@
+"""Sums of gradients that are wrappers, of which some may not arrive (TAN-8).
+
+Used by stage 4 alone. What does not arrive is no summand: not a wrapper of zeros, which a mask, a
+scale or a zero point of no meaning would be. So a sum of gradients that come of different results
+is chosen by which of them arrive; a backward is specialised for that when it is first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS
+from aotlite.stages.wrapped_values import again
+
+WHERE = OPS["where"]
+
+Given = tuple[Any, int]
+"""A gradient, and the results, as bits, of which one's gradient has to arrive for it."""
+
+
+def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -> Any:
+    """The sum of two gradients, or the one that arrives."""
+    (one, ones), (other, others) = before, after
+    total = one + other
+    if not is_wrapper(total) or not all(_is_like(each, total) for each in (one, other)):
+        return total  # of tensors, what does not arrive is zero
+    first, second = (_flag(recorder, results, bits) for bits in (ones, others))
+    return _chosen(recorder, first, second, (one, other, total))
+
+
+def _is_like(a: Any, b: Any) -> bool:
+    """Whether two gradients are made alike, of parts of the same shapes and dtypes."""
+    if type(a) is not type(b) or a.meta is not b.meta:
+        return False
+    if not is_wrapper(a):
+        return True
+    pairs = zip(inner_tensors(a).items(), inner_tensors(b).items(), strict=False)
+    return all(name == other and _is_like(x, y) for (name, x), (other, y) in pairs)
+
+
+def _flag(recorder: Any, results: Sequence[Any], bits: int) -> Tensor:
+    """Whether a gradient of any of these results arrived."""
+    flag = Tensor(Storage(None, capture=recorder), tensor_meta((), None, bool_))
+    arrived = frozenset([role for k, role in enumerate(results) if bits >> k & 1])
+    flag.value = recorder.streams.flag(arrived)
+    return flag
+
+
+def _chosen(recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]) -> Any:
+    one, other, total = of
+    if not is_wrapper(total):
+        if recorder.here(one).value is recorder.here(other).value is recorder.here(total).value:
+            return total
+        chosen: Tensor = dispatch(WHERE, (first, dispatch(WHERE, (second, total, one)), other))
+        return chosen if chosen.meta is total.meta else chosen.restride(total.meta.stride)
+    inner = dict(_inner(recorder, first, second, of))
+    return again(recorder, total, inner)
+
+
+def _inner(
+    recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]
+) -> Iterator[tuple[str, Any]]:
+    for name in inner_tensors(of[2]):
+        one, other, total = (getattr(each, name) for each in of)
+        yield name, _chosen(recorder, first, second, (one, other, total))
