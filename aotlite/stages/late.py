@@ -10,16 +10,13 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN
-from aotlite.eager.autograd.custom import CustomNode
-from aotlite.eager.autograd.engine import Run
-from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
-from aotlite.eager.state import STATE
+from aotlite.eager.autograd.node import computed_again
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.builder import Builder
@@ -55,85 +52,11 @@ from aotlite.stages.facts import (
     Plain,
     SavedOf,
 )
+from aotlite.stages.noted_run import Turn
 from aotlite.stages.source_place import describe
 from aotlite.stages.streams import Streams
 
 WHERE = OPS["where"]
-
-
-def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
-    """Whether users' Python runs in a backward through these nodes."""
-    return any(map(_runs_user_code, nodes))
-
-
-def _runs_user_code(node: TapeNode) -> bool:
-    return _has_user_code(node) or bool(computed_again(node.kept_records()))
-
-
-def _has_user_code(node: TapeNode) -> bool:
-    """Whether its gradients are what users' code says: perhaps not zeros where none arrives."""
-    return type(node) is CustomNode or (node.extra is not None and not node.extra.is_idle)
-
-
-# ------------------------------------------------------------------------------------ recording
-@attrs.frozen(eq=False)
-class Turn:
-    """One tape node's turn in a recorded backward."""
-
-    start: int
-    """The number of nodes that were recorded before."""
-    node: TapeNode
-    arrived: int
-    """The results, as bits, whose gradients it was given."""
-
-
-@attrs.define
-class NotedRun(Run):
-    """A run of the tape that notes whose gradients each node is given, and when its turn is."""
-
-    recorded: Sequence[Node] = attrs.field(kw_only=True)
-    turns: list[Turn] = attrs.field(init=False, factory=list)
-    _bits: dict[int, int] = attrs.field(init=False, factory=dict)
-    """The bit of each gradient that the run starts from, by its id."""
-    _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
-    now: int | None = attrs.field(init=False, default=None)
-    """The results whose gradients the node was given whose turn it is."""
-    guard: Callable[[Any, int], Any] = attrs.field(kw_only=True, default=lambda grad, bits: grad)
-    """What is made of gradients that users' code gives if any of these results' arrived."""
-    _guards: bool = attrs.field(init=False, default=False)
-    """Whether those of this turn are such."""
-    join: Callable[[Any, Any], Any] | None = attrs.field(kw_only=True, default=None)
-    """The sum of two gradients, each with the results, as bits, that it comes of."""
-    _slots: dict[Edge, int] = attrs.field(init=False, factory=dict)
-    """The results, as bits, whose gradients each slot of a node has been given."""
-
-    def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        """The gradients of the sinks, in grad mode off."""
-        self._bits = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
-        mode, STATE.grad_mode = STATE.grad_mode, False
-        try:
-            return self(roots)
-        finally:
-            STATE.grad_mode = mode
-
-    def _step(self, node: TapeNode) -> None:
-        self.now = self._arrived.get(node, 0)
-        self.turns.append(Turn(len(self.recorded), node, self.now))
-        some = self.now != (1 << len(self._bits)) - 1
-        self._guards = some and _has_user_code(node)
-        super()._step(node)
-
-    def _give(self, edge: Edge, grad: Any) -> None:
-        bits = self._bits[id(grad)] if self.now is None else self.now
-        self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
-        if self._guards:
-            grad = self.guard(grad, bits)
-        buffer, before = self._buffers.get(edge[0]), self._slots.get(edge, 0)
-        self._slots[edge] = before | bits
-        if self.join is None or buffer is None or before in (0, bits):
-            super()._give(edge, grad)
-        else:
-            buffer[edge[1]] = self.join((buffer[edge[1]], before), (grad, bits))
 
 
 # -------------------------------------------------------------------------------- graph to graph

@@ -26,7 +26,7 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import RandomOp
 from aotlite.ir.role import Result
-from aotlite.stages.late import NotedRun, Turn
+from aotlite.stages.noted_run import NotedRun, Turn
 
 
 @attrs.frozen(eq=False)

@@ -54,8 +54,9 @@ from aotlite.stages.facts import (
     SourceRole,
 )
 from aotlite.stages.histories import passed
-from aotlite.stages.late import NotedRun, Recorded, Settled, runs_user_code, settled
+from aotlite.stages.late import Recorded, Settled, settled
 from aotlite.stages.late_effects import LateEffect, Moments, has_late_effects, late_effects
+from aotlite.stages.noted_run import NotedRun, runs_user_code
 from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.source_place import describe

@@ -251,8 +251,8 @@ def _each_once(recorder: Any, like: Tensor) -> Tensor:
         return like
     start = len(recorder.nodes)
     with recording(recorder):
-        found = like.detach().restride(like.meta.as_contiguous().stride)
-    del recorder.nodes[start:]
+        found = form_of(recorder, like.detach().restride(like.meta.as_contiguous().stride))
+    recorder.drop_from(start)
     return found
 
 
