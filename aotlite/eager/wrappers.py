@@ -244,6 +244,13 @@ def tangent_form(tensor: Tensor) -> Tensor:
     return tensor if method is None else method()
 
 
+def has_function(tensor: Tensor) -> bool:
+    """Whether a tensor's class has a `__tensor_function__`, or that of a part of it."""
+    if tensor.__tensor_dispatch__ is None:
+        return False
+    return tensor.__tensor_function__ is not None or hidden_inside(tensor) is not None
+
+
 def hidden_inside(wrapper: Tensor) -> type[Tensor] | None:
     """A class with a `__tensor_function__` among the parts of a wrapper, at any depth."""
     for part in inner_tensors(wrapper).values():

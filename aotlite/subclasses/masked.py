@@ -14,12 +14,12 @@ from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.state import is_grad_enabled
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper, tangent_form
+from aotlite.eager.wrappers import has_function, tangent_form
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.op import Op
 from aotlite.subclasses.encoded import EncodedTensor, wrong
-from aotlite.subclasses.masked_ops import Kept, listed, rule_of
+from aotlite.subclasses.masked_ops import Kept, keeps_layout, listed, rule_of
 
 
 class MaskedTensor(Tensor):
@@ -48,7 +48,7 @@ class MaskedTensor(Tensor):
         geometry: Any = {"dtype": data.dtype, "device": data.device}
         made: Any = Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), **geometry)
         made.data = data.detach() if data.requires_grad else data
-        made.mask = mask if _cannot_lie_as(data, mask) else ops.restride(mask, data.stride())
+        made.mask = mask if keeps_layout(data, mask) else ops.restride(mask, data.stride())
         return made.requires_grad_() if requires_grad else made
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
@@ -68,8 +68,11 @@ class MaskedTensor(Tensor):
         """The elements as nested lists, None for those that are left out."""
         return listed(self.data.tolist(), self.mask.tolist())
 
-    def __coerce_tangent_metadata__(self) -> MaskedTensor:
-        return type(self)(tangent_form(self.data), self.mask)
+    def __coerce_tangent_metadata__(self) -> Tensor:
+        return tangent_form(self.filled(0.0))  # a gradient that is absent is zeros, not left out
+
+    def __coerce_same_metadata_as_tangent__(self, spec: Any, kind: Any = None) -> Tensor:
+        return self.filled(0.0)
 
     def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
         return masked_tensor(ops.where(self.mask, _zeroed(gradient), 0.0), self.mask)
@@ -79,7 +82,8 @@ class MaskedTensor(Tensor):
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         op: Op = func.op  # type: ignore[attr-defined]
-        if not all(issubclass(kind, (MaskedTensor, EncodedTensor)) for kind in types):
+        inside = tuple({type(x.data) for x in args if isinstance(x, MaskedTensor)} - {Tensor})
+        if not all(issubclass(kind, (MaskedTensor, EncodedTensor, *inside)) for kind in types):
             return NotImplemented
         if op.writes:
             return _write(op, args, kwargs)
@@ -196,23 +200,11 @@ def _write(op: Any, args: Any, kwargs: Any) -> Any:
     return ops.copy_(target, made)
 
 
-def _cannot_lie_as(data: Tensor, mask: Tensor) -> bool:
-    """Whether a mask stays: it lies as the data does, or that has elements in one place."""
-    same = mask.stride() == data.stride()
-    return same or any(n > 1 and not s for n, s in zip(data.shape, data.stride(), strict=True))
-
-
-def _has_mask(tensor: Tensor) -> bool:
-    if isinstance(tensor, MaskedTensor):
-        return True
-    return is_wrapper(tensor) and any(_has_mask(each) for each in inner_tensors(tensor).values())
-
-
 def _check(cls: type[Any], data: Any, mask: Any) -> None:
     for name, part in {"data": data, "mask": mask}.items():
         if not isinstance(part, Tensor):
             raise wrong(cls, name, f"a {type(part).__name__}", "a tensor")
-        if _has_mask(part):
+        if has_function(part):
             raise noted(
                 wrong(cls, name, f"a {type(part).__name__} with a mask", "a tensor without one"),
                 "Combine the masks with logical_and.",

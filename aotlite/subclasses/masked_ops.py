@@ -42,6 +42,12 @@ def listed(data: Any, mask: Any) -> Any:
     return data if mask else None
 
 
+def keeps_layout(data: Tensor, mask: Tensor) -> bool:
+    """Whether a mask stays: it lies as the data does, or that has elements in one place."""
+    same = mask.stride() == data.stride()
+    return same or any(n > 1 and not s for n, s in zip(data.shape, data.stride(), strict=True))
+
+
 def pairs_in(value: Any) -> Iterator[Kept]:
     """The masked operands, in order."""
     if isinstance(value, Kept):

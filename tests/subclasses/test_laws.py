@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from random import Random
 
@@ -117,7 +118,11 @@ def test_many_random_programs_on_random_nestings_do_what_they_mean() -> None:
     assert found["ran"] > 19_000
 
 
-EXCUSED = ("a view of a leaf that requires grad, expected a non-leaf", "gradient of object")
+EXCUSED = (
+    r"a view of a leaf that requires grad, expected a non-leaf",
+    r"a view made under no_grad or in inference_mode, expected a view",
+    r"gradient of object .*, eager None$",
+)
 """What is not yet as in eager where several arguments are views of one wrapper that requires no
 grad, and one of them is a leaf: the write is refused, or a gradient is zeros and not None."""
 
@@ -136,7 +141,7 @@ def check_compiled(seeds: range) -> Counter[str]:
         except Refused:
             found["refused"] += 1
             continue
-        excused = any(excuse in each for each in differences[:1] for excuse in EXCUSED)
+        excused = any(re.search(excuse, each) for each in differences[:1] for excuse in EXCUSED)
         assert excused or not differences, (seed, nesting, differences, program)
         found["excused" if excused else "ran"] += 1
     return found

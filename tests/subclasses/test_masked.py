@@ -235,3 +235,22 @@ def test_it_is_rebuilt_of_its_parts() -> None:
     assert again.mask is x.mask
     turned = MaskedTensor(al.ones(2, 3).t(), al.ones(3, 2) > 0)
     assert turned.mask.stride() == (1, 3)
+
+
+@pytest.mark.parametrize("inside", [lambda x: x, lambda x: TwoTensor(x, -x)])
+def test_compiled_writes_have_the_gradients_of_eager_ones(inside: Any) -> None:
+    """A tangent that does not arrive is zeros: it leaves nothing out (TAN-8)."""
+
+    def function(x: Any) -> Any:
+        x.mul_(2.0)
+        return -x
+
+    found = []
+    for run in (function, al.compile(function)):
+        leaf = MaskedTensor(inside(al.tensor([1.0, 2.0])), al.tensor([True, False]))
+        leaf.requires_grad_()
+        run(leaf * 1).backward(inside(al.tensor([3.0, 5.0])))
+        assert isinstance(leaf.grad, MaskedTensor)
+        found.append(repr(leaf.grad))
+    assert found[0] == found[1]
+    assert "-6." in found[0]
