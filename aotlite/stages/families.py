@@ -86,8 +86,7 @@ class Families:
             for tensor in members.values():
                 several = len(members) > 1
                 apart = _is_leaf_of_its_own if is_wrapper(tensor) else _is_apart
-                # A base of wrappers has no parts here, so that several of them are refused.
-                if (several and not is_wrapper(tensor)) or (not several and apart(tensor)):
+                if several or apart(tensor):
                     self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
 
     def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
