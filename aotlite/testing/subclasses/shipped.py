@@ -23,7 +23,6 @@ from aotlite.subclasses import (
     SemiStructuredSparseTensor,
     TwoTensor,
 )
-from aotlite.testing.laws.running import tensor_of
 from aotlite.testing.subclasses.drawn import KEEPS_ZEROS, Making
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
 from aotlite.testing.subclasses.masked_model import MaskedModel
@@ -38,13 +37,9 @@ def turned(x: Any) -> Any:
         return TwoTensor(turned(x.a), turned(x.b))
     if is_wrapper(x):
         return x * -1
-    array = np.asarray(x.detach().array)
-    if not array.size:
-        return al.ops.restride(x.detach(), x.stride())
-    other = tensor_of(array)
-    if 0 not in array.strides:
-        other.copy_(al.from_numpy(np.array(np.flip(array))))
-    return other
+    once = all(step or n == 1 for n, step in zip(x.shape, x.stride(), strict=True))
+    other = x.detach().flip(list(range(x.dim()))) if once and x.dim() else x.detach()
+    return al.ops.restride(other, x.stride())
 
 
 def mask_for(x: Any, seed: int = 1) -> Tensor:
