@@ -272,6 +272,13 @@ def leaves_of(tensor: Tensor) -> Iterator[Tensor]:
         yield from leaves_of(inner)
 
 
+def nesting(tensor: Tensor) -> int:
+    """How many wrappers are around the innermost dense tensor; none around a dense one."""
+    if not is_wrapper(tensor):
+        return 0
+    return 1 + max(map(nesting, inner_tensors(tensor).values()))
+
+
 def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 

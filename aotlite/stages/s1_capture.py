@@ -14,7 +14,7 @@ from typing import Any
 from aotlite.eager.observed import Observed, observing
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.wrappers import nesting
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
@@ -41,7 +41,7 @@ def capture(
     recorder.note_surroundings()
     faked = list(leaves)
     seen: dict[int, Tensor] = {}
-    for index, tensor in sorted(tensors, key=lambda each: is_wrapper(each[1])):  # parts come last
+    for index, tensor in sorted(tensors, key=lambda each: nesting(each[1])):  # what may be a part
         fake = seen.get(id(tensor))
         if fake is None:
             fake = seen[id(tensor)] = recorder.add_argument(index, tensor)

@@ -92,6 +92,42 @@ def views_of_new_wrappers(x: Any) -> Any:
     return TwoTensor(x.b, x.a)[1:], (x * 2).as_strided((2, 2), (1, 2), 1)
 
 
+# ----------------------------------------------------------------------- families, shared parts
+def with_views() -> tuple[Any, ...]:
+    base = two(8, grad=True) * 1
+    return base, base[1:7], base[2:8]
+
+
+@case(with_views)
+def views_of_one_base_written_with_it(base: Any, x: Any, y: Any) -> Any:
+    """SYN-7: the history of all of them is the new base's."""
+    x.mul_(2)
+    return y * 3, base * 1
+
+
+def views_alone() -> tuple[Any, ...]:
+    base = nested(8)
+    return base[1:7], base[2:8], nested(6, grad=True)
+
+
+@case(views_alone)
+def views_get_the_history_of_a_write(x: Any, y: Any, d: Any) -> Any:
+    """The base is no argument; what stands for it is made like it."""
+    x.mul_(d)
+    return y * 3, x
+
+
+def wrapper_in_a_wrapper() -> tuple[Any, ...]:
+    whole = nested()
+    return whole, whole.a
+
+
+@case(wrapper_in_a_wrapper)
+def a_wrapper_and_a_wrapper_inside_of_it(whole: Any, part: Any) -> Any:
+    part.mul_(2)
+    return whole * 1, part * 3
+
+
 # ------------------------------------------------------------------- what classes do in a backward
 @case(lambda: (Noisy(dense(), requires_grad=True),))
 def noise_in_a_backward(x: Any) -> Any:
