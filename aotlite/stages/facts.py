@@ -379,6 +379,8 @@ class FunctionMeta(Record):
     """What the last of `outputs` are the inner tensors of (SUB-13)."""
     wrappers: Mapping[Any, Any] = {}
     """How inputs, results and bases that are wrappers are made, by role: `Wrapping`s (SUB-3)."""
+    inside: Mapping[int, tuple[int, str]] = {}
+    """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""

@@ -84,6 +84,10 @@ class ResultWriter:
 
     def _result(self, index: int) -> str:
         """The variable of a result, made before unless it is there already."""
+        if not self.names[index] and index in self.meta.inside:
+            of, name = self.meta.inside[index]
+            self.names[index] = f"r{index}"
+            self.source.add(f"r{index} = {self._result(of)}.{name}")
         if not self.names[index]:
             self.names[index] = self._made(index, self.meta.outputs[index])
         return self.names[index]

@@ -27,7 +27,7 @@ from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, IntermediateBase, Output, Part, Piece, Role, Tangent
-from aotlite.stages.facts import Captured, FunctionMeta, Plain
+from aotlite.stages.facts import Alias, Captured, FunctionMeta, Plain
 from aotlite.stages.record import Record
 from aotlite.stages.wrapped_values import again
 from aotlite.stages.wrapped_views import check_views
@@ -115,7 +115,9 @@ def with_parts(
         }
         if not new:
             check_views(captured, meta)
-            return captured, attrs.evolve(meta, wrappers=_wrappings(captured, made))
+            return captured, attrs.evolve(
+                meta, wrappers=_wrappings(captured, made), inside=dict(_inside(captured, meta))
+            )
         captured = _extended(captured, new)
         meta = analyze(captured)
 
@@ -130,6 +132,28 @@ def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor
         wrapper = captured.recorder.wrapped.nodes.get(base.node)
         if wrapper is not None:
             yield IntermediateBase(index), wrapper
+
+
+def _inside(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[int, tuple[int, str]]]:
+    """The results that are parts of views, which classes make at run time, without own history."""
+    places: dict[int, tuple[int, str]] = {}
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Alias) and is_wrapper(result):
+            for path, part in _within(result):
+                places.setdefault(id(part), (index, path))
+    for index, output in enumerate(meta.outputs):
+        place = places.get(id(captured.results[index]))
+        if place is not None and isinstance(output, Alias) and not output.view.own_history:
+            yield index, place
+
+
+def _within(wrapper: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """All that a wrapper is made of, at any depth, and where it is, such as `a.b`."""
+    for name, part in inner_tensors(wrapper).items():
+        yield name, part
+        if is_wrapper(part):
+            yield from [(f"{name}.{path}", inner) for path, inner in _within(part)]
 
 
 def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:

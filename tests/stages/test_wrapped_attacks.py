@@ -92,6 +92,13 @@ def views_of_new_wrappers(x: Any) -> Any:
     return TwoTensor(x.b, x.a)[1:], (x * 2).as_strided((2, 2), (1, 2), 1)
 
 
+@case(lambda: (nested(grad=True),))
+def parts_of_views(x: Any) -> Any:
+    """A part of a result is that result's, also where its class makes it anew."""
+    one, other = x[1:], (x * 2)[2:]
+    return one.a.b, one, one.b, other.a, other, other[1:].a
+
+
 # ----------------------------------------------------------------------- families, shared parts
 def with_views() -> tuple[Any, ...]:
     base = two(8, grad=True) * 1
