@@ -47,7 +47,7 @@ class MaskedTensor(Tensor):
         _check(cls, data, mask)
         geometry: Any = {"dtype": data.dtype, "device": data.device}
         made: Any = Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), **geometry)
-        made.data = data.detach() if data.requires_grad else data
+        made.data = data.detach() if data.requires_grad_outside() else data
         made.mask = mask if keeps_layout(data, mask) else ops.restride(mask, data.stride())
         return made.requires_grad_() if requires_grad else made
 
