@@ -13,7 +13,9 @@ from tests.stages.wrapped_cases import CASES, dense, two
 from tests.stages.wrapped_worlds import check_like_eager
 
 
-@pytest.mark.rules("SUB-9", "SUB-13", "SUB-15", "SUB-16", "SUB-17", "SUB-20")
+@pytest.mark.rules(
+    "SUB-9", "SUB-13", "SUB-15", "SUB-16", "SUB-17", "SUB-20", "DUP-4", "META-15", "META-18"
+)
 @pytest.mark.parametrize("name", CASES)
 def test_a_compiled_function_of_wrappers_leaves_eagers_world(name: str) -> None:
     """SUB-2..SUB-17."""
@@ -280,7 +282,7 @@ def test_a_dispatch_that_gives_a_tensor_from_elsewhere_is_refused() -> None:
         al.compile(lambda x: x + 1)(Elsewhere(dense(), dense()))
 
 
-@pytest.mark.rules("SUB-20")
+@pytest.mark.rules("SUB-20", "META-4")
 def test_geometry_and_memory_of_a_wrapper_stay() -> None:
     """SUB-20."""
     x = two(2, 3)
