@@ -14,12 +14,11 @@ from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.state import is_grad_enabled
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import has_function, tangent_form
-from aotlite.ir.dtypes import bool_
-from aotlite.ir.errors import SubclassError, noted
+from aotlite.eager.wrappers import tangent_form
+from aotlite.ir.errors import SubclassError
 from aotlite.ir.op import Op
-from aotlite.subclasses.encoded import EncodedTensor, wrong
-from aotlite.subclasses.masked_ops import Kept, keeps_layout, listed, rule_of
+from aotlite.subclasses.encoded import EncodedTensor
+from aotlite.subclasses.masked_ops import Kept, check_parts, keeps_layout, listed, rule_of
 
 
 class MaskedTensor(Tensor):
@@ -44,7 +43,7 @@ class MaskedTensor(Tensor):
     mask: Tensor
 
     def __new__(cls, data: Tensor, mask: Tensor, *, requires_grad: bool = False) -> MaskedTensor:
-        _check(cls, data, mask)
+        check_parts(cls, data, mask)
         geometry: Any = {"dtype": data.dtype, "device": data.device}
         made: Any = Tensor._make_wrapper_subclass(cls, data.shape, data.stride(), **geometry)
         made.data = data.detach() if data.requires_grad_outside() else data
@@ -198,16 +197,3 @@ def _write(op: Any, args: Any, kwargs: Any) -> Any:
     made: Any = masked_tensor(after, target.mask)
     made.made_for = target
     return ops.copy_(target, made)
-
-
-def _check(cls: type[Any], data: Any, mask: Any) -> None:
-    for name, part in {"data": data, "mask": mask}.items():
-        if not isinstance(part, Tensor):
-            raise wrong(cls, name, f"a {type(part).__name__}", "a tensor")
-        if has_function(part):
-            raise noted(
-                wrong(cls, name, f"a {type(part).__name__} with a mask", "a tensor without one"),
-                "Combine the masks with logical_and.",
-            )
-    if mask.dtype is not bool_ or mask.shape != data.shape:
-        raise wrong(cls, "mask", mask.meta, f"bool of shape {tuple(data.shape)}")

@@ -17,8 +17,11 @@ from aotlite.eager.autograd.function import Function
 from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.state import is_grad_enabled
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.dtypes import FLOATING, DType
+from aotlite.eager.wrappers import has_function
+from aotlite.ir.dtypes import FLOATING, DType, bool_
+from aotlite.ir.errors import noted
 from aotlite.ir.op import Cost, Op, PureOp
+from aotlite.subclasses.encoded import wrong
 
 
 class Kept(NamedTuple):
@@ -46,6 +49,20 @@ def keeps_layout(data: Tensor, mask: Tensor) -> bool:
     """Whether a mask stays: it lies as the data does, or that has elements in one place."""
     same = mask.stride() == data.stride()
     return same or any(n > 1 and not s for n, s in zip(data.shape, data.stride(), strict=True))
+
+
+def check_parts(cls: type[Any], data: Any, mask: Any) -> None:
+    """Raises SubclassError where data and mask make no masked tensor (SUB-1)."""
+    for name, part in {"data": data, "mask": mask}.items():
+        if not isinstance(part, Tensor):
+            raise wrong(cls, name, f"a {type(part).__name__}", "a tensor")
+        if has_function(part):
+            raise noted(
+                wrong(cls, name, f"a {type(part).__name__} with a mask", "a tensor without one"),
+                "Combine the masks with logical_and.",
+            )
+    if mask.dtype is not bool_ or mask.shape != data.shape:
+        raise wrong(cls, "mask", mask.meta, f"bool of shape {tuple(data.shape)}")
 
 
 def pairs_in(value: Any) -> Iterator[Kept]:
