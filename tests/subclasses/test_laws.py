@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from random import Random
 
@@ -118,15 +117,6 @@ def test_many_random_programs_on_random_nestings_do_what_they_mean() -> None:
     assert found["ran"] > 19_000
 
 
-EXCUSED = (
-    r"a view of a leaf that requires grad, expected a non-leaf",
-    r"a view made under no_grad or in inference_mode, expected a view",
-    r"gradient of object .*, eager None$",
-)
-"""What is not yet as in eager where several arguments are views of one wrapper that requires no
-grad, and one of them is a leaf: the write is refused, or a gradient is zeros and not None."""
-
-
 def check_compiled(seeds: range) -> Counter[str]:
     """Random programs on random nestings, compiled: what came of them."""
     found: Counter[str] = Counter()
@@ -141,9 +131,8 @@ def check_compiled(seeds: range) -> Counter[str]:
         except Refused:
             found["refused"] += 1
             continue
-        excused = any(re.search(excuse, each) for each in differences[:1] for excuse in EXCUSED)
-        assert excused or not differences, (seed, nesting, differences, program)
-        found["excused" if excused else "ran"] += 1
+        assert not differences, (seed, nesting, differences, program)
+        found["ran"] += 1
     return found
 
 
@@ -151,8 +140,7 @@ def check_compiled(seeds: range) -> Counter[str]:
 def test_random_programs_on_random_nestings_compile() -> None:
     """seed by seed"""
     found = check_compiled(range(30))
-    assert found["ran"] >= 24
-    assert not found["excused"]
+    assert found["ran"] >= 27
 
 
 @pytest.mark.long
@@ -160,8 +148,7 @@ def test_random_programs_on_random_nestings_compile() -> None:
 def test_many_random_programs_on_random_nestings_compile() -> None:
     """1,000 of them."""
     found = check_compiled(range(1000, 2000))
-    assert found["ran"] > 780
-    assert found["excused"] < 40
+    assert found["ran"] > 900
 
 
 def test_nestings_have_every_class_and_at_most_three_levels() -> None:
