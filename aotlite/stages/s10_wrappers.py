@@ -76,11 +76,11 @@ class WrapWriter:
         names = [attr for attr, _, _ in wrapping.parts]
         inner = ", ".join([f"{attr!r}: {part}" for attr, part in zip(names, parts, strict=True)])
         expected = source.constant(meta, "M", str(meta)), source.constant(kind, "T", kind.__name__)
-        source.use(broken)
+        source.use(fitted)
         source.add(
             f"{name} = {make}({{{inner}}}, {spec}, {meta.shape}, {meta.stride})",
             f"if type({name}) is not {expected[1]} or {name}.meta is not {expected[0]}:",
-            f"    raise broken({name}, {expected[1]}, {expected[0]})",
+            f"    fitted({name}, {expected[1]}, {expected[0]})",
         )
         if wrapping.offset:
             source.add(f"{name}.offset = {wrapping.offset}")
@@ -92,6 +92,16 @@ class WrapWriter:
             self.source.use(kept)
             return f"kept({name})"
         return name
+
+
+def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:
+    """SUB-1: what a class made of parts has the outer strides that it was asked for.
+
+    Those of parts of which a dimension has one element, or none, may be others than in eager.
+    """
+    if type(found) is not kind or found.meta.as_contiguous() is not meta.as_contiguous():
+        raise broken(found, kind, meta)
+    found.meta = meta
 
 
 def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:

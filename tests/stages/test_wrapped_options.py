@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.ir.errors import SubclassError
+from aotlite.ir.meta import tensor_meta
+from aotlite.stages.s10_wrappers import fitted
+from aotlite.subclasses import TwoTensor
 from tests.stages.wrapped_cases import CASES, nested, two
 from tests.stages.wrapped_worlds import world_after
 
@@ -61,3 +65,15 @@ def test_parts_of_static_arguments_are_static() -> None:
     out.backward(two())
     assert seen["product_forward"] == {"primals_0__a", "primals_0__b"}
     assert len(seen["product_backward"]) == 2
+
+
+@pytest.mark.rules("SUB-1")
+def test_outer_strides_are_those_that_were_asked_for() -> None:
+    """Parts with a dimension of one element may lie otherwise than in eager."""
+    pair, asked = two(1, 3), tensor_meta((1, 3), (1, 1))
+    assert pair.meta is not asked
+    fitted(pair, TwoTensor, asked)
+    assert pair.meta is asked
+    for wrong in (tensor_meta((3,)), tensor_meta((1, 3), (3, 1), al.float64)):
+        with pytest.raises(SubclassError, match="TwoTensor.__tensor_unflatten__ gives a TwoTensor"):
+            fitted(two(1, 3), TwoTensor, wrong)
