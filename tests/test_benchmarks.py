@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.eager.wrappers import is_wrapper, leaves_of
 from benchmarks import calls, common, eager, effects, first_call, loops, overhead, pipeline, symbols
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured
@@ -141,6 +142,8 @@ def test_exponent_is_that_of_a_power(power, factor, lengths):
 def as_lists(result):
     """What an action returned, whichever library's, as lists of float32 numbers or None."""
     parts = result if isinstance(result, (tuple, list)) else (result,)
+    if any(map(is_wrapper, parts)):
+        parts = [leaf for part in parts for leaf in leaves_of(part)]
     return [None if part is None else np.float32(part.tolist()).tolist() for part in parts]
 
 

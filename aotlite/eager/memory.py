@@ -169,13 +169,13 @@ def _forget_arrays(storage: Storage) -> None:
 # --------------------------------------------------------------------------------------------- set
 def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
     """The tensor on the memory of `source`, a tensor or a storage (TEN-26)."""
+    for each in (tensor, source):
+        if is_wrapper(each):
+            raise refuse_form("set_", each, "Set its inner tensors, or make a new one")
     recorder = STATE.recorder
     if recorder is not None:
         _record_put(recorder, recorder.here(tensor), source, args)
         return tensor
-    for each in (tensor, source):
-        if is_wrapper(each):
-            raise refuse_form("set_", each, "Set its inner tensors, or make a new one")
     window = _window_of(tensor, source, args)
     if tensor.storage.buffer is None or window.storage.buffer is None:
         raise no_data("set_")

@@ -95,6 +95,9 @@ class _Specializer:
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
             chosen = node.args[1 if self._arrives(node.args[0]) else 2]
             found: Node | None = None if _is_no_gradient(chosen) else self.new[chosen]
+            meta: Any = node.meta
+            if found is not None and found.meta is not meta:  # readers count on its strides
+                found = self.build.emit(RESTRIDE, (found, meta.stride))
             return found
         if type(node.target) is TokenOp and node.target.effect and self._is_missing(node):
             self.muted.add(node)

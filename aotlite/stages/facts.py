@@ -476,3 +476,5 @@ class Joint(Record):
     """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
     after: Any = None
     """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
+    apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
+    """Of sums of wrappers that cannot be told apart: results that must arrive together or not."""

@@ -36,7 +36,7 @@ from aotlite.stages.s10_backward_writer import BackwardWriter, Step
 from aotlite.stages.s10_double import forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
-from aotlite.stages.s10_wrappers import coerced
+from aotlite.stages.s10_wrappers import coerced, refuse_part
 from aotlite.stages.streams import After
 from aotlite.stages.wrappings import Wrapping, gradient_of, whole_of
 
@@ -83,6 +83,8 @@ class BackwardPlan:
     """What happens in the backward (TOK-4)."""
     after: After | None = None
     """Where the backward leaves the generator (RNG-5)."""
+    apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
+    """Results whose gradients are summed as wrappers of several forms: all arrive, or none."""
     wrappings: Mapping[Any, Wrapping] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
 
@@ -324,6 +326,9 @@ class Variants:
             with self._lock:
                 if absent not in self._made:
                     graph = self.graph
+                    for pair in plan.apart:
+                        if any(each <= absent for each in pair) and not pair[0] | pair[1] <= absent:
+                            raise refuse_part(pair[0] | pair[1])
                     if absent or self.arrivals:
                         graph = without_tangents(graph, absent, self.arrivals, self.effects)
                     writer = BackwardWriter(plan, absent, graph, self._lower(graph))
@@ -364,6 +369,7 @@ def plan_backward(
         "effects": both.effects,
         "after": both.after,
         "wrappings": both.wrappings,
+        "apart": both.apart,
     }
     if graph is None:
         dead = tuple(both.layouts.items())

@@ -18,6 +18,7 @@ from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Part
 from aotlite.stages.s10_source import Source
+from aotlite.stages.wrapped_values import same_spec
 from aotlite.stages.wrappings import Wrapping
 
 _EXACT = (int, str, bytes, bool, type(None))
@@ -26,21 +27,6 @@ _EXACT = (int, str, bytes, bool, type(None))
 def depth(role: Any) -> int:
     """How many wrappers the role's tensor is inside of."""
     return 1 + depth(role.of) if isinstance(role, Part) else 0
-
-
-def same_spec(found: Any, expected: Any) -> bool:
-    """SUB-21: equal, and of the same types all through."""
-    if type(found) is not type(expected):
-        return False
-    if isinstance(expected, (tuple, list)):
-        return len(found) == len(expected) and all(map(same_spec, found, expected))
-    if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(
-            same_spec(found[key], value) for key, value in expected.items()
-        )
-    if isinstance(expected, (float, complex)) and repr(found) != repr(expected):
-        return False  # 0.0 equals -0.0, and is another spec
-    return bool(found == expected)
 
 
 def spec_test(source: Source, name: str, spec: Any) -> str:
@@ -170,6 +156,19 @@ def _refused(grad: Any, found: Any, result: Any, kind: type[Any], spec: Any) -> 
         "The backward was compiled for gradients of the class of the result. "
         f"{type(grad).__name__}.__coerce_same_metadata_as_tangent__(spec, kind) may say what the "
         "gradient is in that form; detach() results that are not differentiated. (TAN-5)",
+    )
+
+
+def refuse_part(results: frozenset[Any]) -> Exception:
+    """The error for gradients of which some arrive, where a sum of them has a form of its own."""
+    names = ", ".join(sorted(map(str, results)))
+    return noted(
+        TangentError(
+            f"backward: gradients of some of {names} arrive, expected all of them or none: they "
+            "are summed as wrappers of several classes or specs, and the compiled sum is of one"
+        ),
+        "Sum the losses before backward(), or give the class a method "
+        "__coerce_same_metadata_as_tangent__(spec, kind). (TAN-8)",
     )
 
 

@@ -140,6 +140,7 @@ class _Recording:
             {role: how for role, how in self.wrappings.items() if how is not None},
             self._late_effects(),
             self.recorder.streams.after_backward(),
+            tuple(self.recorder.wrapped.apart),
         )
 
     # --- users' Python on the tape
@@ -367,6 +368,7 @@ class _Recording:
         pairs = [(edge, tangent) for _, edge, tangent in roots]
         before = self.recorder.run_before
         self.ran = [result for result, _, _ in roots]
+        self.recorder.wrapped.apart.clear()
         join = partial(joined, self.recorder, tuple(self.ran)) if self.wrapped else None
         if not self.user_code:
             start = len(self.recorder.nodes)

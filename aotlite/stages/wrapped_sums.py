@@ -13,11 +13,11 @@ from typing import Any
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.stages.wrapped_values import again
+from aotlite.stages.wrapped_values import again, same_spec
 
 WHERE = OPS["where"]
 
@@ -29,8 +29,12 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
     """The sum of two gradients, or the one that arrives."""
     (one, ones), (other, others) = before, after
     total = one + other
-    if not is_wrapper(total) or not all(_is_like(each, total) for each in (one, other)):
+    if not is_wrapper(total):
         return total  # of tensors, what does not arrive is zero
+    one, other = (_as(each, total) for each in (one, other))
+    if not all(_is_like(each, total) for each in (one, other)):
+        recorder.wrapped.apart.append((_roles(results, ones), _roles(results, others)))
+        return total
     first, second = (_flag(recorder, results, bits) for bits in (ones, others))
     return _chosen(recorder, first, second, (one, other, total))
 
@@ -41,15 +45,29 @@ def _is_like(a: Any, b: Any) -> bool:
         return False
     if not is_wrapper(a):
         return True
+    if not same_spec(flatten(a)[1], flatten(b)[1]):
+        return False
     pairs = zip(inner_tensors(a).items(), inner_tensors(b).items(), strict=False)
     return all(name == other and _is_like(x, y) for (name, x), (other, y) in pairs)
+
+
+def _as(grad: Any, total: Any) -> Any:
+    """A gradient in the form of the sum, where its class can give it (TAN-5)."""
+    method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+    if method is None or _is_like(grad, total):
+        return grad
+    found = method(flatten(total)[1], type(total))
+    return grad if found is None else found
+
+
+def _roles(results: Sequence[Any], bits: int) -> frozenset[Any]:
+    return frozenset([role for k, role in enumerate(results) if bits >> k & 1])
 
 
 def _flag(recorder: Any, results: Sequence[Any], bits: int) -> Tensor:
     """Whether a gradient of any of these results arrived."""
     flag = Tensor(Storage(None, capture=recorder), tensor_meta((), None, bool_))
-    arrived = frozenset([role for k, role in enumerate(results) if bits >> k & 1])
-    flag.value = recorder.streams.flag(arrived)
+    flag.value = recorder.streams.flag(_roles(results, bits))
     return flag
 
 

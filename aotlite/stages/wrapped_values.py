@@ -33,6 +33,8 @@ class WrapperValues:
         """Every node that stands for a wrapper, and the object, where the node made one."""
         self.parts: dict[InputRole, dict[str, InputRole]] = {}
         """The roles of the parts of each input that is a wrapper."""
+        self.apart: list[tuple[frozenset[Any], frozenset[Any]]] = []
+        """Of sums of gradients that cannot be chosen from: the results that each summand is of."""
         self._given: list[tuple[Tensor, dict[str, Tensor], str]] = []
         """Fakes from outside, the parts that they had, and where they lie."""
 
@@ -161,6 +163,21 @@ def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor
 def _place(role: Any) -> tuple[bool, int]:
     whole = role.whole if isinstance(role, Part) else role
     return isinstance(whole, Hidden), whole.index
+
+
+def same_spec(found: Any, expected: Any) -> bool:
+    """SUB-21: equal, and of the same types all through."""
+    if type(found) is not type(expected):
+        return False
+    if isinstance(expected, (tuple, list)):
+        return len(found) == len(expected) and all(map(same_spec, found, expected))
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(
+            same_spec(found[key], value) for key, value in expected.items()
+        )
+    if isinstance(expected, (float, complex)) and repr(found) != repr(expected):
+        return False  # 0.0 equals -0.0, and is another spec
+    return bool(found == expected)
 
 
 def _check_spec(tensor: Tensor, spec: Any) -> None:

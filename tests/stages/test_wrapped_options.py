@@ -9,6 +9,7 @@ import pytest
 import aotlite as al
 from aotlite.ir.errors import SubclassError
 from aotlite.ir.meta import tensor_meta
+from aotlite.sharding import Mesh, Partial, ShardedTensor
 from aotlite.stages.s10_wrappers import fitted
 from aotlite.subclasses import TwoTensor
 from tests.stages.wrapped_cases import CASES, nested, two
@@ -77,3 +78,42 @@ def test_outer_strides_are_those_that_were_asked_for() -> None:
     for wrong in (tensor_meta((3,)), tensor_meta((1, 3), (3, 1), al.float64)):
         with pytest.raises(SubclassError, match="TwoTensor.__tensor_unflatten__ gives a TwoTensor"):
             fitted(two(1, 3), TwoTensor, wrong)
+
+
+@pytest.mark.rules("TAN-8", "SUB-11")
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_a_gradient_of_one_of_two_results_that_are_summed_otherwise(chosen: int) -> None:
+    """What is left of a sum lies as the summand does: views of it are laid out before they are
+    taken, and its spec is its own.
+    """
+    factor = al.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    def turned(y: Any) -> Any:
+        t = y.t()
+        return t * TwoTensor(factor, factor), y * t
+
+    def placed(x: Any) -> Any:
+        return x * x, x * 1
+
+    def gradient(function: Any, x: Any) -> Any:
+        out = function(x)[chosen]
+        out.backward(al.ones_like(out))
+        grad = x.grad
+        return [grad.full_tensor() if isinstance(grad, ShardedTensor) else grad.a]
+
+    def sharded() -> Any:
+        return ShardedTensor.from_dense(al.arange(2.0), Mesh(2), Partial()).requires_grad_()
+
+    for function, make in ((turned, lambda: two(2, 2, grad=True)), (placed, sharded)):
+        (expected,) = gradient(function, make())
+        (found,) = gradient(al.compile(function), make())
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.rules("SUB-20")
+def test_set_of_wrappers_is_refused_in_a_compiled_function() -> None:
+    x, y = two(), two()
+    for arguments in ((x, al.zeros(2)), (x, y), (al.zeros(2), y)):
+        with pytest.raises(SubclassError, match="set_: the tensor is a TwoTensor, expected one w"):
+            al.compile(lambda a, b: a.set_(b))(*arguments)
+    assert (x.shape, x.version) == ((6,), 0)
