@@ -11,7 +11,7 @@ from tests.laws.torch_twins import twins
 def _total(torch: Any, tensors: Any, op: str) -> Any:
     dtype = tensors[0].dtype
     if dtype is torch.bool and op not in ("max", "min"):
-        raise TypeError("bool is no number")
+        raise RuntimeError("bool is no number")
     if dtype.is_floating_point and dtype.itemsize == 1:
         raise TypeError("8-bit floats are for storage: PyTorch reduces none")
     if op == "avg":

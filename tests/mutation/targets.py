@@ -50,6 +50,7 @@ STRATA: dict[str, tuple[str, ...]] = {
     ),
     "run time": (
         _STAGES + "s10_runtime.py",
+        _STAGES + "s10_results.py",
         _STAGES + "s10_backward.py",
         _STAGES + "s10_guards.py",
         _STAGES + "s10_sharing.py",
