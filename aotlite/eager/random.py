@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import attrs
@@ -28,7 +29,8 @@ State = tuple[int, int]
 # -------------------------------------------------------------------------------- what may be set
 def _checked_seed(op: str, seed: Any) -> int:
     """The seed as 64 bits: negative ones stand for their complement, as in PyTorch."""
-    if not hasattr(seed, "__index__") or not -(1 << 63) <= int(seed) < 1 << 64:
+    is_number = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if not is_number or not -(1 << 63) <= int(seed) < 1 << 64:
         raise noted(
             RngError(f"{op}: seed is {seed!r}, expected -2**63 <= seed < 2**64"),
             "A seed is an integer of 64 bits. (RNG-12)",

@@ -5,6 +5,7 @@ Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from aotlite.eager.autograd.function import Function
@@ -41,6 +42,11 @@ class _How:
             _How(part, held) if is_wrapper(part) else None
             for part, held in zip([getattr(wrapper, n) for n in names], self.held, strict=True)
         ]
+
+    def names(self) -> Iterator[str]:
+        """The attributes that hold the dense parts."""
+        for held, inner in zip(self.held, self.inner, strict=True):
+            yield from [held] if inner is None else inner.names()
 
     def of(self, module: Module) -> Any:
         """The wrapper, of what the module holds now."""
@@ -89,31 +95,51 @@ def unwrap_parameters(module: Module) -> Module:
         raise ArgumentError(
             f"unwrap_parameters: the module is a {type(module).__name__}, expected a Module"
         )
+    found: list[tuple[Module, list[_How]]] = []
     for each in module.modules():
-        hows = [
-            _How(value, name)
-            for name, value in [*members(each, Parameter), *members(each, Buffer)]
-            if is_wrapper(value)
-        ]
+        wrappers = [*members(each, Parameter), *members(each, Buffer)]
+        hows = [_How(value, name) for name, value in wrappers if is_wrapper(value)]
+        found.append((each, hows))
+        _check_free(each, hows)
+    held: dict[tuple[int, str], Any] = {}
+    for each, hows in found:
         for how in hows:
             value = getattr(each, how.name)
             delattr(each, how.name)
-            _hold(each, how, value, requires_grad=value.requires_grad)
+            _hold(each, how, value, held, requires_grad=value.requires_grad)
         if hows:
             _read_by(each, hows)
     return module
 
 
-def _hold(module: Module, how: _How, wrapper: Any, *, requires_grad: bool) -> None:
-    """Makes the dense parts attributes of the module."""
+def _check_free(module: Module, hows: list[_How]) -> None:
+    """Raises, before anything is changed, where the name of a part is that of something else."""
+    for how in hows:
+        for name in how.names():
+            if hasattr(module, name):
+                raise noted(
+                    ArgumentError(
+                        f"unwrap_parameters: {type(module).__name__} has an attribute {name!r}, "
+                        f"expected none: a part of {how.name!r} is to be called so"
+                    ),
+                    "Call the attribute otherwise. (SUB-22)",
+                )
+
+
+def _hold(
+    module: Module, how: _How, wrapper: Any, made: dict[Any, Any], *, requires_grad: bool
+) -> None:
+    """Makes the dense parts attributes of the module; a parameter that is tied stays one."""
     for attribute, held, inner in zip(how.attributes, how.held, how.inner, strict=True):
         part = getattr(wrapper, attribute)
         if inner is not None:
-            _hold(module, inner, part, requires_grad=requires_grad)
-        elif requires_grad and part.dtype.is_differentiable:
-            setattr(module, held, Parameter(part))
-        else:
-            setattr(module, held, Buffer(part))
+            _hold(module, inner, part, made, requires_grad=requires_grad)
+            continue
+        place = id(part), attribute
+        if place not in made:
+            trains = requires_grad and part.dtype.is_differentiable
+            made[place] = Parameter(part) if trains else Buffer(part)
+        setattr(module, held, made[place])
 
 
 def _read_by(module: Module, hows: list[_How]) -> None:

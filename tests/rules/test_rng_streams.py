@@ -400,3 +400,15 @@ def test_threads_that_draw_at_once_draw_different_numbers():
     assert (3, 200 * 8) == al.get_rng_state()
     al.manual_seed(3)
     assert {tuple(al.rand(8).tolist()) for _ in range(200)} == set(found)
+
+
+@pytest.mark.rules("RNG-12")
+@pytest.mark.parametrize("seed", [True, 3.0, "3", None, al.tensor(3), np.bool_(True)])
+def test_seeds_are_integers_and_nothing_like_them(seed):
+    before = al.get_rng_state()
+    for use in (al.manual_seed, lambda seed: al.set_rng_state((seed, 0))):
+        with pytest.raises(al.RngError, match="seed is"):
+            use(seed)
+    assert al.get_rng_state() == before
+    assert al.manual_seed(np.int32(3)).initial_seed() == 3
+    al.set_rng_state(before)

@@ -95,3 +95,22 @@ def test_a_gradient_of_another_class_names_both() -> None:
     model: Any = unwrap_parameters(Scale())
     with pytest.raises(SubclassError, match="gradient of 'by' is a Tensor, expected a TwoTensor"):
         model.by.backward(al.ones(2))
+
+
+def test_names_that_are_taken_are_refused_before_anything_changes() -> None:
+    for taken in (al.nn.Parameter(al.ones(2)), al.nn.Buffer(al.ones(2)), 3):
+        model: Any = Scale()
+        model.by__a = taken
+        with pytest.raises(ArgumentError, match="Scale has an attribute 'by__a', expected none"):
+            unwrap_parameters(model)
+        assert type(model.by) is TwoTensor
+        assert type(model) is Scale
+
+
+def test_tied_parameters_stay_tied() -> None:
+    model: Any = Scale()
+    model.again = model.by
+    unwrap_parameters(model)
+    assert model.again__a is model.by__a
+    names = [name for name, _ in model.named_parameters()]
+    assert not {"by__a", "again__a"} <= set(names)
