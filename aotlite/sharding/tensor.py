@@ -7,9 +7,11 @@ Spec: `specs/sharding.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import tangent_form
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.sharding import moving
@@ -127,21 +129,21 @@ class ShardedTensor(Tensor):
         op = func.op  # type: ignore[attr-defined]
         return run(cls, op, op.bind(args, kwargs))
 
-    # ------------------------------------------------------------------------------- tangents
     def __coerce_tangent_metadata__(self) -> ShardedTensor:
-        """A tangent of which each rank has a whole or a part: no sum, no window. (SHD-14)"""
+        """Each rank has a whole or a part, in the form that parts want: no sum, no window."""
         if isinstance(self.placement, (Partial, Window)):
-            return self.redistribute(Replicate())
-        return self
+            return self.redistribute(Replicate()).__coerce_tangent_metadata__()
+        parts = [tangent_form(part) for part in self.parts]
+        same = all(map(is_, parts, self.parts))  # (SHD-14)
+        return self if same else type(self).of(self.mesh, self.placement, parts, self.meta)
 
     def __coerce_same_metadata_as_tangent__(
         self, spec: tuple[Mesh, Placement], kind: type[Any] | None = None
     ) -> ShardedTensor | None:
         """This tangent in the expected placement; None where there is no way to it. (SHD-14)"""
         mesh, placement = spec
-        if mesh != self.mesh or not issubclass(kind or type(self), ShardedTensor):
-            return None
-        return None if isinstance(placement, Window) else self.redistribute(placement)
+        other = mesh != self.mesh or not issubclass(kind or type(self), ShardedTensor)
+        return None if other or isinstance(placement, Window) else self.redistribute(placement)
 
 
 # -------------------------------------------------------------------------------------- arguments

@@ -206,3 +206,22 @@ def test_compiled_programs_of_views_and_writes_mean_the_same(program: Any) -> No
 
 class Refused(Exception):
     """A program that eager refuses."""
+
+
+@pytest.mark.rules("TAN-6", "SUB-9")
+@pytest.mark.parametrize("placement", [Shard(0), Replicate()])
+def test_parts_say_in_which_form_they_want_gradients(placement):
+    """A sharded tensor of quantised ones as a compiled result: gradients are dense."""
+
+    def make():
+        dense = al.arange(8.0).view(4, 2)
+        quantized = QuantizedTensor.from_dense(dense)
+        return ShardedTensor.from_dense(quantized, Mesh(2), placement).requires_grad_()
+
+    def gradient(function):
+        x = make()
+        loss = (function(x) * 2).sum()
+        loss.backward(al.ones_like(loss))
+        return x.grad.full_tensor().tolist()
+
+    assert gradient(al.compile(lambda x: x.clone())) == gradient(lambda x: x.clone())
