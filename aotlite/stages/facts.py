@@ -477,4 +477,4 @@ class Joint(Record):
     after: Any = None
     """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
     apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
-    """Of sums of wrappers that cannot be told apart: results that must arrive together or not."""
+    """Of sums of wrappers of several forms: results that have to arrive if the others do."""

@@ -84,7 +84,7 @@ class BackwardPlan:
     after: After | None = None
     """Where the backward leaves the generator (RNG-5)."""
     apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
-    """Results whose gradients are summed as wrappers of several forms: all arrive, or none."""
+    """Of sums of wrappers of several forms: results that have to arrive if the others do."""
     wrappings: Mapping[Any, Wrapping] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
 
@@ -327,7 +327,7 @@ class Variants:
                 if absent not in self._made:
                     graph = self.graph
                     for pair in plan.apart:
-                        if any(each <= absent for each in pair) and not pair[0] | pair[1] <= absent:
+                        if pair[0] <= absent and not pair[1] <= absent:
                             raise refuse_part(pair[0] | pair[1])
                     if absent or self.arrivals:
                         graph = without_tangents(graph, absent, self.arrivals, self.effects)

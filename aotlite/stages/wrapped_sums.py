@@ -33,7 +33,10 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
         return total  # of tensors, what does not arrive is zero
     one, other = (_as(each, total) for each in (one, other))
     if not all(_is_like(each, total) for each in (one, other)):
-        recorder.wrapped.apart.append((_roles(results, ones), _roles(results, others)))
+        sets = _roles(results, ones), _roles(results, others)
+        # A tensor that does not arrive is zero, and adds nothing to the sum.
+        pairs = (one, sets), (other, sets[::-1])
+        recorder.wrapped.apart += [each for grad, each in pairs if not _is_linear(grad)]
         return total
     first, second = (_flag(recorder, results, bits) for bits in (ones, others))
     return _chosen(recorder, first, second, (one, other, total))
@@ -49,6 +52,13 @@ def _is_like(a: Any, b: Any) -> bool:
         return False
     pairs = zip(inner_tensors(a).items(), inner_tensors(b).items(), strict=False)
     return all(name == other and _is_like(x, y) for (name, x), (other, y) in pairs)
+
+
+def _is_linear(grad: Any) -> bool:
+    """Whether zeros in every part are a zero, as far as can be told: numbers, and no spec."""
+    if not is_wrapper(grad):
+        return bool(grad.dtype.is_differentiable)
+    return flatten(grad)[1] is None and all(map(_is_linear, inner_tensors(grad).values()))
 
 
 def _as(grad: Any, total: Any) -> Any:
