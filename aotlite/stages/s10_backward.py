@@ -378,13 +378,7 @@ def plan_backward(
             if dead
             else None
         )
-    expected: dict[Any, Any] = {}
-    for node in graph.placeholders:
-        if isinstance(node.role, Tangent):
-            of = gradient_of(node.role.of)
-            wrapping = both.wrappings.get(Tangent(of))
-            expected[of] = node.meta if wrapping is None else wrapping.meta
-    tangents = tuple(expected.items())
+    tangents = tuple(_expected(graph, both).items())
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
@@ -394,15 +388,7 @@ def plan_backward(
     }
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
-    wholes: dict[Any, Any] = {}
-    for role, value in graph.outputs_with(Gradient):
-        of = gradient_of(role.of)
-        wrapping = both.wrappings.get(Gradient(of))
-        if wrapping is None:
-            wholes[of] = metas.get(of) if value is None else value.meta
-        else:
-            wholes[of] = wrapping.meta
-    gradients = tuple(wholes.items())
+    gradients = tuple(_given(graph, both, metas).items())
     values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
     roots = [storage_root(value) for value in values]
     shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
@@ -410,3 +396,27 @@ def plan_backward(
     facts |= {"shares_memory": shares, "only_leaves": only_leaves}
     variants = Variants(graph, lower, both.arrivals, both.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
+
+
+def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
+    """The differentiable results, each with the geometry in which its gradient is expected."""
+    found: dict[Any, Any] = {}
+    for node in graph.placeholders:
+        if isinstance(node.role, Tangent):
+            of = gradient_of(node.role.of)
+            wrapping = both.wrappings.get(Tangent(of))
+            found[of] = node.meta if wrapping is None else wrapping.meta
+    return found
+
+
+def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
+    """The inputs that get gradients, with their geometry; that of `metas` where none comes."""
+    found: dict[Any, Any] = {}
+    for role, value in graph.outputs_with(Gradient):
+        of = gradient_of(role.of)
+        wrapping = both.wrappings.get(Gradient(of))
+        if wrapping is None:
+            found[of] = metas.get(of) if value is None else value.meta
+        else:
+            found[of] = wrapping.meta
+    return found

@@ -14,11 +14,20 @@ from typing import Any
 from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AotliteError, SubclassError, noted
+from aotlite.ir.errors import AotliteError, ProtocolError, SubclassError, noted
 from aotlite.ir.op import MultiViewOp, Op, ViewOp, op_named
 from aotlite.ir.overlap import has_internal_overlap
 
 View = Callable[..., Any]
+
+
+def _absent(wrapper: Tensor, name: str) -> Exception:
+    """The error for a class derived from `EncodedTensor` that lacks one of its three methods."""
+    kind = type(wrapper).__name__
+    return noted(
+        ProtocolError(f"{kind}: it has no method {name!r}, expected a class with it"),
+        "A class derived from EncodedTensor has decode, _encode and _viewed. (SUB-1)",
+    )
 
 
 class EncodedTensor(Tensor):
@@ -53,16 +62,16 @@ class EncodedTensor(Tensor):
 
     def decode(self) -> Tensor:
         """The dense tensor that it stands for, new memory."""
-        raise NotImplementedError
+        raise _absent(self, "decode")
 
     def _encode(self, value: Tensor) -> None:
         """Writes a dense tensor of this shape into the parts, in place."""
-        raise NotImplementedError
+        raise _absent(self, "_encode")
 
     def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
         """What a view op, with its canonical arguments after the first, shows: an instance on
         views of the parts; NotImplemented where the parts cannot show it."""
-        raise NotImplementedError
+        raise _absent(self, "_viewed")
 
     def __coerce_tangent_metadata__(self) -> Tensor:
         return self.decode()  # gradients are dense
@@ -119,6 +128,8 @@ class EncodedTensor(Tensor):
         assert isinstance(op, ViewOp)
         try:
             found = self._viewed(function_of(op), rest)
+        except ProtocolError:
+            raise
         except AotliteError as error:
             raise self._unseen(op, rest) from error
         if found is NotImplemented:

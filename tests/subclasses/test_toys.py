@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, DTypeError, SubclassError
-from aotlite.subclasses import QuantizedTensor, flatten
+from aotlite.ir.errors import ArgumentError, DTypeError, ProtocolError, SubclassError
+from aotlite.subclasses import EncodedTensor, QuantizedTensor, flatten
 from aotlite.testing import subclass_laws
 from aotlite.testing.laws import LawError
 from tests.samples import samples_of
@@ -157,3 +157,14 @@ def test_a_wrapper_of_a_strategy_that_is_wrong_is_named() -> None:
 
     with pytest.raises(LawError, match=r"^S2 .*'Adds' of f32\[.*\], x.relu\(\): result 0 is"):
         subclass_laws(numbers((2,)).map(lambda x: Adds(x, 2.0)), lambda x: x.inner * x.by)
+
+
+def test_a_derived_class_without_a_method_is_named() -> None:
+    """SUB-1."""
+
+    class Half(EncodedTensor):
+        """Says nothing of what it stands for."""
+
+    made = al.Tensor._make_wrapper_subclass(Half, (2,))
+    with pytest.raises(ProtocolError, match="Half: it has no method 'decode', expected a class"):
+        made.decode()
