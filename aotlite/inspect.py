@@ -45,6 +45,7 @@ _PURPOSES = {
     "2 analyze": "what it does to its inputs, what its results alias, what is differentiable",
     "3 convention": "how the compiled code is called",
     "4 joint": "the tape continued: forward and backward in one imperative graph",
+    "5 desugar": "of dense tensors only: what wrapper subclasses did is done to their parts",
     "6 functionalize": "no op writes any more: input writes are outputs",
     "7 simplify": "without dead code and repeated computations",
     "pass 'opened'": "normalisations in simpler ops, for a cut that keeps a number a row of them",

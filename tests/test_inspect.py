@@ -16,6 +16,7 @@ from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph
 from aotlite.ir.source import graph_from_source
 from aotlite.partition import cut
+from aotlite.subclasses import TwoTensor
 
 
 def loss(x, w):
@@ -87,6 +88,13 @@ def test_every_stage_prints_under_its_purpose():
     text = str(stages_of(loss, *arguments()))
     headers = re.findall(r"^# (\d \w+(?:, \w+)?): \w+", text, re.MULTILINE)
     assert list(stages_of(loss, *arguments()).names) == headers
+
+
+def test_stages_of_a_function_of_wrappers_print_under_their_purposes():
+    pair = TwoTensor(al.ones(3), al.ones(3), requires_grad=True)
+    stages = stages_of(lambda x: x.sin().sum(), pair)
+    assert "5 desugar" in stages.names
+    assert "user's" not in "".join([record.purpose for record in stages])
 
 
 # ------------------------------------------------------------------------------- metadata: inputs
