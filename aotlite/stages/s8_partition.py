@@ -19,6 +19,7 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
@@ -41,7 +42,7 @@ from aotlite.stages.source_place import describe
 def default_partition(graph: Graph) -> Partition:
     """Forward: all that was recorded in the forward; saved: what the backward uses of it."""
     joint = numbered(graph)
-    forward = [node.phase is Phase.FORWARD for node in graph.nodes]
+    forward = _of_forward(graph)
     needed = _needed(joint, forward)
     pairs = zip(graph.nodes, forward, needed, strict=True)
     return cut(
@@ -53,6 +54,19 @@ def default_partition(graph: Graph) -> Partition:
         },
         joint=joint,
     )
+
+
+def _of_forward(graph: Graph) -> list[bool]:
+    """Which nodes the forward runs: what was recorded in it, and single results of that.
+
+    A call of the backward that equals one of the forward was merged with it; of its several results
+    the forward may have asked for others (PART-11).
+    """
+    found: dict[Node, bool] = {}
+    for node in graph.nodes:
+        is_single = node.op == "call" and node.target is GETITEM
+        found[node] = node.phase is Phase.FORWARD or (is_single and found[node.args[0]])
+    return list(found.values())
 
 
 def cut(
