@@ -28,7 +28,7 @@ from aotlite.ir.role import (
 from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_late import LateWriter
 from aotlite.stages.s10_source import MANY, Source, listed
-from aotlite.stages.s10_wrappers import WrapWriter, misshaped, write_tangent
+from aotlite.stages.s10_wrappers import WrapWriter, is_like, misshaped, write_tangent
 from aotlite.stages.wrappings import Wrapping, gradient_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class BackwardWriter:
         source, values = self.source, []
         for attr, of, inner in wrapping.parts:
             part = f"{name}{part_suffix(attr)}"
-            source.add(f"{part} = {name}.{attr}")
+            source.add(f"{part} = getattr({name}, {attr!r}, None)")
             if inner is None:
                 meta = self.metas[Tangent(of)]
                 self._check_part(part, f"{path}{attr}", result, wrapping.kind, meta)
@@ -127,10 +127,10 @@ class BackwardWriter:
         source.use(misshaped)
         known = [source.constant(each, letter) for each, letter in ((result, "R"), (kind, "T"))]
         expected = source.constant(meta, "M", str(meta))
-        source.add(f"if type({name}).__tensor_dispatch__ or {name}.meta is not {expected} and (")
-        source.add(f"    {name}.meta.shape != {meta.shape} or {name}.dtype is not {expected}.dtype")
-        source.add("):")
-        source.add(f"    raise misshaped({name}, {path!r}, {', '.join(known)}, {expected})")
+        source.use(is_like, Tensor)
+        source.add(f"if type({name}) is not Tensor or {name}.meta is not {expected}:")
+        source.add(f"    if not is_like({name}, {expected}):")
+        source.add(f"        raise misshaped({name}, {path!r}, {', '.join(known)}, {expected})")
 
     def _tangent(self, name: str, meta: TensorMeta) -> str:
         """A dense gradient in the layout that the backward was recorded for (TAN-3)."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.wrappers import flatten, is_wrapper
 from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Part
@@ -113,12 +113,23 @@ def write_tangent(source: Source, name: str, result: Any, wrapping: Wrapping | N
     how = source.constant(wrapping, "W", str(wrapping))
     kind = source.constant(wrapping.kind, "T", wrapping.kind.__name__)
     spec = spec_test(source, f"{name}_s", wrapping.spec)
+    names = [attr for attr, _, _ in wrapping.parts]
+    source.use(taken_apart)
     source.add(
         f"if type({name}) is {kind}:",
-        f"    {name}_n, {name}_s = {name}.__tensor_flatten__()",
-        f"if type({name}) is not {kind} or not ({spec}):",
+        f"    {name}_n, {name}_s = taken_apart({name})",
+        f"if type({name}) is not {kind} or {name}_n != {names} or not ({spec}):",
         f"    {name} = coerced({name}, {what}, {how})",
     )
+
+
+def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
+    """What `flatten` gives, names as a list; a class that gives anything else is named (SUB-1)."""
+    found = wrapper.__tensor_flatten__()
+    if type(found) is tuple and len(found) == 2 and type(found[0]) in (list, tuple):
+        return [*found[0]], found[1]
+    names, spec = flatten(wrapper)
+    return [*names], spec
 
 
 def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
@@ -138,25 +149,41 @@ def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
     if wrapping is None:
         if isinstance(found, Tensor) and not is_wrapper(found) and found.shape == grad.shape:
             return found
-    elif type(found) is kind and same_spec(found.__tensor_flatten__()[1], spec):
-        if found.shape == wrapping.meta.shape:
+    elif type(found) is kind and same_spec(flatten(found)[1], spec):
+        names = [attr for attr, _, _ in wrapping.parts]
+        if found.shape == wrapping.meta.shape and [*flatten(found)[0]] == names:
             return found
-    raise _refused(grad, found, result, kind, spec)
+    raise _refused(grad, found, result, wrapping)
 
 
-def _refused(grad: Any, found: Any, result: Any, kind: type[Any], spec: Any) -> Exception:
-    expected = "a tensor with memory" if kind is Tensor else f"a {kind.__name__} of spec {spec!r}"
-    got = f"a {type(grad).__name__}"
-    if is_wrapper(grad):
-        got += f" of spec {grad.__tensor_flatten__()[1]!r}"
-    if found is not None:
-        got += f", which becomes a {type(found).__name__}"
+def _refused(grad: Any, found: Any, result: Any, wrapping: Wrapping | None) -> Exception:
+    """The error of TAN-5: the class that arrives, what it becomes, and the class expected."""
+    got = _told(grad)
+    if isinstance(found, Tensor):
+        got += f", which becomes {_told(found)}, {found.meta}"
+    elif found is not None:
+        got += f", which becomes {found!r}"
+    if wrapping is None:
+        expected = "a Tensor, with memory of its own"
+    else:
+        expected = f"a {wrapping.kind.__name__} of spec {wrapping.spec!r}"
+        if type(grad) is wrapping.kind and same_spec(flatten(grad)[1], wrapping.spec):
+            got += f" with the parts {[*flatten(grad)[0]]}"
+            expected += f" with the parts {[attr for attr, _, _ in wrapping.parts]}"
+    if isinstance(found, Tensor):
+        expected += f", of shape {grad.shape if wrapping is None else wrapping.meta.shape}"
     return noted(
         TangentError(f"backward: the gradient of {result} is {got}, expected {expected}"),
         "The backward was compiled for gradients of the class of the result. "
         f"{type(grad).__name__}.__coerce_same_metadata_as_tangent__(spec, kind) may say what the "
         "gradient is in that form; detach() results that are not differentiated. (TAN-5)",
     )
+
+
+def _told(value: Any) -> str:
+    """A value by its class, and its spec where it is a wrapper."""
+    spec = f" of spec {flatten(value)[1]!r}" if is_wrapper(value) else ""
+    return f"a {type(value).__name__}{spec}"
 
 
 def refuse_part(results: frozenset[Any]) -> Exception:
@@ -172,13 +199,19 @@ def refuse_part(results: frozenset[Any]) -> Exception:
     )
 
 
+def is_like(part: Any, meta: TensorMeta) -> bool:
+    """Whether a part is a dense tensor of this shape and dtype, in whatever layout (TAN-4)."""
+    dense = isinstance(part, Tensor) and not is_wrapper(part)
+    return dense and part.meta.shape == meta.shape and part.meta.dtype is meta.dtype
+
+
 def misshaped(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Exception:
     """The error for a part of a gradient that is not what the backward was recorded for."""
-    found = part.meta if isinstance(part, Tensor) and not is_wrapper(part) else type(part).__name__
+    shown = f", {part.meta}" if isinstance(part, Tensor) else ""
     return noted(
         TangentError(
             f"backward: in the gradient of {result}, a {kind.__name__}, attribute {path!r} is "
-            f"{found}, expected {meta}"
+            f"{_told(part)}{shown}, expected a Tensor, {meta}"
         ),
         "The parts of a gradient are those of the result. (TAN-4)",
     )
