@@ -24,8 +24,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
-from aotlite.ir.graph import Graph, Node
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.ir.role import Result as ResultRole
@@ -67,8 +66,6 @@ class BackwardPlan:
     """The backward is called by its compact face (`backends.values`)."""
     links: tuple[SavedOf, ...]
     """All that `reads` names, once each."""
-    shares_memory: bool
-    """Whether two gradients can lie in one buffer."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
     new_leaves: frozenset[SourceRole]
@@ -374,7 +371,7 @@ def plan_backward(
     if graph is None:
         dead = tuple(both.layouts.items())
         return (
-            BackwardPlan(None, dead, (), shares_memory=False, only_leaves=False, **facts)
+            BackwardPlan(None, dead, (), only_leaves=False, **facts)
             if dead
             else None
         )
@@ -389,11 +386,8 @@ def plan_backward(
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
     gradients = tuple(_given(graph, both, metas).items())
-    values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
-    roots = [storage_root(value) for value in values]
-    shares = len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
-    facts |= {"shares_memory": shares, "only_leaves": only_leaves}
+    facts |= {"only_leaves": only_leaves}
     variants = Variants(graph, lower, both.arrivals, both.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
 

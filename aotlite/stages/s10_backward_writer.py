@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from aotlite.backends.values import travels_as_array
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.create import RESTRIDE
 from aotlite.ir.ops.factories import FULL
@@ -42,6 +43,16 @@ def zeros(meta: TensorMeta) -> Tensor:
     """A part of a gradient that no gradient reached."""
     made: Tensor = dispatch(FULL, (meta.shape, 0, meta.dtype, meta.device))
     return made if made.meta is meta else dispatch(RESTRIDE, (made, meta.stride))
+
+
+def share_memory(graph: Graph) -> bool:
+    """Whether two gradients that a backward gives can lie in one buffer.
+
+    Asked of each variant: what is left of a sum may be the gradient of another input, too.
+    """
+    values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
+    roots = [storage_root(value) for value in values]
+    return len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
 
 
 class BackwardWriter:
@@ -169,7 +180,7 @@ class BackwardWriter:
             self.late.put_back(len(metas))
         if len(self.graph.outputs) > len(metas):
             source.add(f"found = found[:{len(metas)}]")
-        if plan.shares_memory or len(metas) > MANY:
+        if share_memory(self.graph) or len(metas) > MANY:
             source.use(tensors_over)
             made = f"tensors_over(found, {source.constant(metas, 'V', 'metas')})"
             self._return(made, metas)

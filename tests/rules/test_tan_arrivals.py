@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
@@ -222,3 +222,39 @@ def test_users_code_that_does_not_run_adds_nothing(arrived, backend):
         rounded = [g is not None and g.numpy().round(4).tolist() for g in grads]
         found.append((rounded, al.get_rng_state()))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.rules("TAN-8")
+@settings(max_examples=60)
+@given(
+    sums=st.lists(st.sets(st.integers(0, 2), min_size=1), min_size=1, max_size=4),
+    arriving=st.lists(st.integers(1, 15), min_size=1, max_size=3),
+    backend=st.sampled_from(("reference", "loops")),
+)
+@example(sums=[{0}, {0, 1}], arriving=[2], backend="reference")
+@example(sums=[{0}, {0, 1}], arriving=[2], backend="loops")
+def test_gradients_that_are_one_value_are_accumulated_apart(
+    sums: list[set[int]], arriving: list[int], backend: str
+) -> None:
+    """Without some of the gradients, what is left of a sum is the gradient of another input, too:
+    each leaf's `.grad` is memory of its own, or a second backward adds to it twice.
+    """
+
+    def f(*leaves: Any) -> Any:
+        return tuple([sum(leaves[k] for k in each) * 2 for each in sums])
+
+    found = []
+    for run in (f, al.compile(f, backend=backend)):
+        leaves = [al.ones(2).requires_grad_() for _ in range(3)]
+        results = run(*leaves)
+        for bits in arriving:
+            chosen = [each for k, each in enumerate(results) if bits >> k & 1]
+            if chosen:
+                loss = sum(chosen).sum()
+                loss.backward(retain_graph=True)
+                loss.backward(retain_graph=True)
+        grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        for number, grad in enumerate(grads):
+            grad.mul_(number + 2)
+        found.append([grad.tolist() for grad in grads])
+    assert found[0] == found[1]
