@@ -24,6 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
+from aotlite.eager.state import outside_regions
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError
@@ -97,7 +98,7 @@ class Compiled:
 
 def compile_once(request: Request, options: Options) -> Compiled:
     """Takes a function through all stages. The garbage collector rests meanwhile."""
-    with collector_paused():
+    with collector_paused(), outside_regions():
         journey = _Journey(options)
         captured = journey.capture(request)
         try:

@@ -274,6 +274,16 @@ def modes_kept() -> Iterator[None]:
 
 
 @contextmanager
+def outside_regions() -> Iterator[None]:
+    """A block with no region around it: what is recorded in it does not happen there (CKP-9)."""
+    before, STATE.in_region = STATE.in_region, False
+    try:
+        yield
+    finally:
+        STATE.in_region = before
+
+
+@contextmanager
 def recording(recorder: Any) -> Iterator[None]:
     """A block in which this thread's tensor ops are `recorder`'s."""
     before, STATE.recorder = STATE.recorder, recorder

@@ -28,6 +28,7 @@ from aotlite.ir.role import (
 )
 from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_late import LateWriter
+from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_source import MANY, Source, listed
 from aotlite.stages.s10_wrappers import WrapWriter, is_like, misshaped, write_tangent
 from aotlite.stages.wrappings import Wrapping, gradient_of
@@ -71,6 +72,7 @@ class BackwardWriter:
         self.draws = DrawWriter.of_backward(self.source, graph, plan.after, absent)
 
     def function(self) -> tuple[Step, str]:
+        refuse_regions(self.source, self.graph)
         self._check()
         self._call(self._values())
         self._gradients()

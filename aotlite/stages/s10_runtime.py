@@ -19,10 +19,8 @@ import optree
 
 from aotlite.backends.values import travels_as_array
 from aotlite.eager.autograd.history import accumulator, edge_of
-from aotlite.eager.effects import refuse_in_region
 from aotlite.eager.facts import Facts, facts_of
 from aotlite.eager.tensor import tensor_over
-from aotlite.ir.effects import is_effect
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
@@ -59,6 +57,7 @@ from aotlite.stages.s10_inputs import InputTexts, copy_line
 from aotlite.stages.s10_late import keep_forms, keep_memory
 from aotlite.stages.s10_links import write_links, write_loans
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
+from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_results import ResultWriter
 from aotlite.stages.s10_source import MANY, Source, listed
 from aotlite.stages.synthetic import BaseInput
@@ -145,7 +144,7 @@ class _Writer:
 
     def write(self) -> None:
         self._check_writable()
-        self._check_effects()
+        refuse_regions(self.source, self.plan.forward)
         edges = self._edges()
         self._run()
         self._new_tensors()
@@ -162,14 +161,6 @@ class _Writer:
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")
 
     # --- before
-    def _check_effects(self) -> None:
-        """CKP-7: what happens in a call does not happen in a region that is computed again."""
-        for node in filter(is_effect, self.plan.forward.nodes):
-            self.source.use(refuse_in_region)
-            what = self.source.constant(node.target, "E", f"the effect {node.target.effect}")
-            self.source.add(f"if STATE.in_region: refuse_in_region({what})")
-            return
-
     def _check_writable(self) -> None:
         self.source.use(read_only)
         for each in self.written:
