@@ -30,6 +30,7 @@ from aotlite.eager.state import STATE, State
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (
     alias_of,
+    flatten,
     hidden_inside,
     inner_tensors,
     is_wrapper,
@@ -78,6 +79,16 @@ def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
 
 def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     """The result of an op of whose operands some are wrappers."""
+    try:
+        return _run(op, args, kinds, recorder)
+    except RecursionError:
+        for each in op.operands(args):
+            if is_wrapper(each):
+                flatten(each)  # which names the class whose wrapper holds itself (SUB-9)
+        raise
+
+
+def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     if State.functions and STATE.grad_mode:
         _check_outermost(op, args)
     for cls in kinds:

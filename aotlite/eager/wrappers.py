@@ -14,6 +14,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aotlite.eager.protocol import check_finite, check_methods
 from aotlite.eager.state import STATE, State
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor, tensor_on
@@ -87,6 +88,7 @@ def _check_class(cls: Any) -> None:
             ),
             "It says what ops on an instance give. (SUB-1)",
         )
+    check_methods(cls)
     State.wrappers = True
     if cls.__tensor_function__ is not None:
         State.functions = True
@@ -151,12 +153,16 @@ def flatten(wrapper: Tensor) -> Flat:
         raise _broken(cls, f"flattens to the names {names!r}", "a list of attribute names")
     if len(set(names)) != len(names) or not names:
         raise _broken(cls, f"flattens to the names {names!r}", "at least one, each of them once")
+    nested = False
     for name in names:
         inner = getattr(wrapper, name, None)
         if not isinstance(inner, Tensor):
             raise _broken(
                 cls, f"names attribute {name!r}, which is {_told(wrapper, name)}", "a tensor"
             )
+        nested = nested or inner.__tensor_dispatch__ is not None
+    if nested:
+        check_finite(wrapper)
     return tuple(names), spec
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import tangent_form
-from aotlite.ir.errors import SubclassError
+from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import tensor_meta
+from aotlite.subclasses.encoded import wrong
 
 
 class TwoTensor(Tensor):
@@ -27,8 +28,11 @@ class TwoTensor(Tensor):
     b: Tensor
 
     def __new__(cls, a: Tensor, b: Tensor, *, requires_grad: bool = False) -> TwoTensor:
+        for name, part in {"a": a, "b": b}.items():
+            if not isinstance(part, Tensor):
+                raise wrong(cls, name, repr(part), "a tensor")
         if a.meta is not b.meta:
-            raise SubclassError(f"TwoTensor: b is {b.meta}, expected the geometry of a, {a.meta}")
+            raise wrong(cls, "b", b.meta, f"the geometry of a, {a.meta}")
         meta = a.meta
         made: TwoTensor = Tensor._make_wrapper_subclass(
             cls, meta.shape, meta.stride, dtype=meta.dtype, device=meta.device
@@ -59,8 +63,12 @@ class TwoTensor(Tensor):
             return NotImplemented
         written = args[0] if func.op.writes else None  # type: ignore[attr-defined]
         if written is not None and not isinstance(written, TwoTensor):
-            raise SubclassError(
-                f"{func.__name__}: a tensor takes a pair, expected a pair: it cannot hold both"
+            raise noted(
+                SubclassError(
+                    f"{func.__name__}: the tensor that is written is a {type(written).__name__}, "
+                    f"expected a {cls.__name__}, which a {cls.__name__} is written to"
+                ),
+                "A plain tensor cannot hold both parts: write a part, .a or .b. (SUB-15)",
             )
         a, b = (func(*_part(args, name), **_part(kwargs, name)) for name in ("a", "b"))
         if written is not None:
