@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from keyword import iskeyword
 from typing import Any
 
 from aotlite.eager.protocol import check_finite, check_methods
@@ -155,6 +156,8 @@ def flatten(wrapper: Tensor) -> Flat:
         raise _broken(cls, f"flattens to the names {names!r}", "at least one, each of them once")
     nested = False
     for name in names:
+        if not name.isidentifier() or iskeyword(name):
+            raise _broken(cls, f"flattens to the name {name!r}", "names of attributes")
         inner = getattr(wrapper, name, None)
         if not isinstance(inner, Tensor):
             raise _broken(
@@ -182,7 +185,10 @@ def unflatten(
     outer_size: Sequence[int],
     outer_stride: Sequence[int],
 ) -> Any:
-    """The instance of these parts. Raises SubclassError for another class or geometry (SUB-1)."""
+    """The instance of these parts.
+
+    Raises SubclassError for another class, geometry, part or spec (SUB-1).
+    """
     size, stride = tuple(outer_size), tuple(outer_stride)
     made = cls.__tensor_unflatten__(dict(inner), spec, size, stride)
     if type(made) is not cls:
@@ -191,7 +197,37 @@ def unflatten(
         raise _broken(cls, f"unflattens to shape {made.meta.shape}", f"the outer size {size}")
     if made.meta.stride != stride:
         raise _broken(cls, f"unflattens to stride {made.meta.stride}", f"outer stride {stride}")
+    check_kept(made, inner, spec)
     return made
+
+
+def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
+    """Raises SubclassError for a wrapper that was made of these, and holds others (SUB-1)."""
+    names, found = flatten(made)
+    moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
+    if moved or list(names) != list(inner):
+        told = f", of which {moved[0]!r} is another tensor" if moved else ""
+        what = f"unflattens to a wrapper of {', '.join(names)}{told}"
+        raise _broken(type(made), what, f"the parts given, {', '.join(inner)}")
+    if not same_spec(found, spec):
+        raise _broken(type(made), f"unflattens to the spec {found!r}", f"the spec {spec!r}")
+
+
+def same_spec(found: Any, expected: Any) -> bool:
+    """SUB-21: equal, and of the same types all through."""
+    if found is expected:
+        return True
+    if type(found) is not type(expected):
+        return False
+    if isinstance(expected, (tuple, list)):
+        return len(found) == len(expected) and all(map(same_spec, found, expected))
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(
+            same_spec(found[key], value) for key, value in expected.items()
+        )
+    if isinstance(expected, (float, complex)) and repr(found) != repr(expected):
+        return False  # 0.0 equals -0.0, and is another spec
+    return bool(found == expected)
 
 
 def alias_of(wrapper: Tensor) -> Any:

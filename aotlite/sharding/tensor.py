@@ -7,6 +7,7 @@ Spec: `specs/sharding.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import is_
 from typing import Any
 
@@ -104,8 +105,8 @@ class ShardedTensor(Tensor):
         return tuple([getattr(self, f"rank_{rank}") for rank in self.mesh.ranks])
 
     # ------------------------------------------------------------------------------- the protocol
-    def __tensor_flatten__(self) -> tuple[list[str], tuple[Mesh, Placement]]:
-        return [f"rank_{rank}" for rank in self.mesh.ranks], (self.mesh, self.placement)
+    def __tensor_flatten__(self) -> tuple[tuple[str, ...], tuple[Mesh, Placement]]:
+        return _names(self.mesh.size), (self.mesh, self.placement)
 
     @classmethod
     def __tensor_unflatten__(
@@ -144,6 +145,11 @@ class ShardedTensor(Tensor):
         mesh, placement = spec
         other = mesh != self.mesh or not issubclass(kind or type(self), ShardedTensor)
         return None if other or isinstance(placement, Window) else self.redistribute(placement)
+
+
+@cache
+def _names(size: int) -> tuple[str, ...]:
+    return tuple([f"rank_{rank}" for rank in range(size)])
 
 
 # -------------------------------------------------------------------------------------- arguments

@@ -13,12 +13,11 @@ from typing import Any
 
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, is_wrapper
+from aotlite.eager.wrappers import check_kept, flatten, is_wrapper, same_spec
 from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Part
 from aotlite.stages.s10_source import Source
-from aotlite.stages.wrapped_values import same_spec
 from aotlite.stages.wrappings import Wrapping
 
 _EXACT = (int, str, bytes, bool, type(None))
@@ -62,11 +61,16 @@ class WrapWriter:
         names = [attr for attr, _, _ in wrapping.parts]
         inner = ", ".join([f"{attr!r}: {part}" for attr, part in zip(names, parts, strict=True)])
         expected = source.constant(meta, "M", str(meta)), source.constant(kind, "T", kind.__name__)
-        source.use(fitted)
+        pairs = zip(names, parts, strict=True)
+        held = [f"getattr({name}, {attr!r}, None) is {part}" for attr, part in pairs]
+        source.use(fitted, check_kept)
         source.add(
             f"{name} = {make}({{{inner}}}, {spec}, {meta.shape}, {meta.stride})",
             f"if type({name}) is not {expected[1]} or {name}.meta is not {expected[0]}:",
             f"    fitted({name}, {expected[1]}, {expected[0]})",
+            *_flattens(source, name, names, wrapping.spec),
+            f"if not (known and {' and '.join(held)}):",
+            f"    check_kept({name}, {{{inner}}}, {spec})",
         )
         if wrapping.offset:
             source.add(f"{name}.offset = {wrapping.offset}")
@@ -78,6 +82,18 @@ class WrapWriter:
             self.source.use(kept)
             return f"kept({name})"
         return name
+
+
+def _flattens(source: Source, name: str, names: list[str], spec: Any) -> list[str]:
+    """Lines that say whether a wrapper flattens to these names and this spec, in `known`."""
+    if spec is None or type(spec) is str:  # what equals it is of its type
+        return [f"known = {name}.__tensor_flatten__() == ({names}, {spec!r})"]
+    source.use(taken_apart)
+    test = spec_test(source, f"{name}_s", spec)
+    return [
+        f"{name}_n, {name}_s = taken_apart({name})",
+        f"known = {name}_n == {names} and {test}",
+    ]
 
 
 def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:

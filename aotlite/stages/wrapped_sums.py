@@ -13,11 +13,11 @@ from typing import Any
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
+from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, same_spec
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.stages.wrapped_values import again, same_spec
+from aotlite.stages.wrapped_values import again
 
 WHERE = OPS["where"]
 

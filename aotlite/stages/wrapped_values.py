@@ -134,50 +134,35 @@ def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor
     """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
     cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
     spec = flatten(wrapper)[1]
-    with recording(recorder):
-        made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
-    what = None
+    error: Exception | None = None
+    try:
+        with recording(recorder):
+            made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
+        if made.meta is not meta:
+            error = _unlike(cls, f"gives {made.meta}", str(meta))
+    except SubclassError as broken:
+        error = broken
     if len(recorder.nodes) > start:
         ops = sorted({node.target.name for node in recorder.nodes[start:]})
-        what, expected = f"runs {', '.join(ops)}", "no op"
-    elif made.meta is not meta:
-        what, expected = f"gives {made.meta}", str(meta)
-    else:
-        names, found = flatten(made)
-        moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
-        if moved or list(names) != list(inner):
-            what, expected = f"gives a wrapper of {', '.join(names)}", "one of the parts given"
-            what += f", of which {moved[0]!r} is another tensor" if moved else ""
-        elif not found == spec:
-            what, expected = f"gives a wrapper of the spec {found!r}", f"the spec {spec!r}"
-    if what is not None:
         recorder.drop_from(start)
-        raise noted(
-            SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
-            "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "
-            "spec again. (SUB-1)",
-        )
+        told = _unlike(cls, f"runs {', '.join(ops)}", "no op")
+        error = told if error is None else noted(error, str(told))
+    if error is not None:
+        raise error
     return made
+
+
+def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
+    return noted(
+        SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
+        "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "
+        "spec again. (SUB-1)",
+    )
 
 
 def _place(role: Any) -> tuple[bool, int]:
     whole = role.whole if isinstance(role, Part) else role
     return isinstance(whole, Hidden), whole.index
-
-
-def same_spec(found: Any, expected: Any) -> bool:
-    """SUB-21: equal, and of the same types all through."""
-    if type(found) is not type(expected):
-        return False
-    if isinstance(expected, (tuple, list)):
-        return len(found) == len(expected) and all(map(same_spec, found, expected))
-    if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(
-            same_spec(found[key], value) for key, value in expected.items()
-        )
-    if isinstance(expected, (float, complex)) and repr(found) != repr(expected):
-        return False  # 0.0 equals -0.0, and is another spec
-    return bool(found == expected)
 
 
 def _check_spec(tensor: Tensor, spec: Any) -> None:
