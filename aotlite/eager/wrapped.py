@@ -30,6 +30,7 @@ from aotlite.eager.state import STATE, State
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (
     alias_of,
+    captured_part,
     flatten,
     hidden_inside,
     inner_tensors,
@@ -291,6 +292,11 @@ def _checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tenso
         raise _wrong(op, cls, out, "a tensor")
     if meta is not None and (out.meta.shape != meta.shape or out.meta.dtype is not meta.dtype):
         raise _wrong(op, cls, out.meta, f"shape and dtype of {meta}")
+    if STATE.recorder is None:
+        path = captured_part(out)
+        if path is not None:
+            where = f"a {type(out).__name__} whose {path!r} is a " if path else "a "
+            raise _wrong(op, cls, f"{where}tensor of a capture", "tensors with data")
     return out
 
 

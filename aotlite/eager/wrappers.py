@@ -314,6 +314,19 @@ def leaves_of(tensor: Tensor) -> Iterator[Tensor]:
         yield from leaves_of(inner)
 
 
+def captured_part(tensor: Tensor) -> str | None:
+    """Where in a tensor one of a capture is, such as `a.b`, empty for itself; None if nowhere."""
+    if tensor.storage.capture is not None:
+        return ""
+    if tensor.__tensor_dispatch__ is None:
+        return None
+    for name, part in inner_tensors(tensor).items():
+        path = captured_part(part)
+        if path is not None:
+            return f"{name}.{path}" if path else name
+    return None
+
+
 def nesting(tensor: Tensor) -> int:
     """How many wrappers are around the innermost dense tensor; none around a dense one."""
     if not is_wrapper(tensor):

@@ -148,3 +148,54 @@ def test_one_wrapper_at_two_places_is_no_circle() -> None:
     assert (TwoTensor(x, TwoTensor(x.a, x.b)) * 2).b.a.tolist() == [2.0, 2.0]
     twice = TwoTensor(TwoTensor(x, x), TwoTensor(x, x))
     assert len([*leaves_of(twice)]) == 8
+
+
+# ------------------------------------------------------------------------ tensors of a capture
+KEPT: list[al.Tensor] = []
+
+
+class Keeps(One):
+    """Gives, for a product, what its class attribute makes of a tensor that it kept."""
+
+    gives: Any = None
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if cls.gives is None or func.__name__ not in ("mul", "view", "split", "nonzero"):
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+        return cls.gives(KEPT[0])
+
+
+def kept_of_a_capture(kind: Any) -> None:
+    """Leaves the product of a capture in `KEPT`."""
+    KEPT.clear()
+
+    def function(x: Any) -> Any:
+        KEPT.append(x.inner * 2)
+        return x + 1
+
+    al.compile(function)(kind(al.ones(2)))
+
+
+STRAYS: list[tuple[Any, Any, str]] = [
+    (lambda x: x, lambda x: x * 2, "a tensor of a capture"),
+    (One, lambda x: x * 2, "a One whose 'inner' is a tensor of a capture"),
+    (lambda x: One(One(x)), lambda x: x * 2, "a One whose 'inner.inner' is a tensor of a capture"),
+    (lambda x: KINDS[0](x), lambda x: x.view(2), "a Kept whose 'inner' is a tensor of a capture"),
+    (lambda x: (KINDS[0](x),), lambda x: x.split(2), "a Kept whose 'inner' is a tensor of a capt"),
+]
+KINDS: list[Any] = []
+
+
+@pytest.mark.rules("SUB-23")
+@pytest.mark.parametrize(("gives", "use", "message"), STRAYS)
+def test_a_dispatch_that_gives_a_tensor_of_a_capture_is_named(
+    gives: Any, use: Any, message: str
+) -> None:
+    """SUB-23: when it gives it, not when somebody uses it."""
+    kind: Any = type("Kept", (Keeps,), {})
+    KINDS[:] = [kind]
+    kept_of_a_capture(kind)
+    kind.gives = staticmethod(gives)
+    with pytest.raises(ProtocolError, match=f"Kept.__tensor_dispatch__ gives .{message}"):
+        use(kind(al.ones(2)))
