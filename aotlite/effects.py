@@ -8,19 +8,23 @@ Spec: `specs/tokens.md`; how to use them: `docs/effects.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.state import STATE, modes_kept, recording
 from aotlite.eager.tensor import Tensor
+from aotlite.ir import ledger
+from aotlite.ir.effects import TokenOp, numbered
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.graph import Node
 from aotlite.ir.host_function import host_function
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.effects import HOST_CALLBACK, PRINT, metas_of
 from aotlite.ir.printer import meta_text
 
-__all__ = ["callback", "print"]
+__all__ = ["callback", "happening", "print"]
 
 
 def print(format: str, *tensors: Tensor) -> None:
@@ -66,6 +70,37 @@ def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) 
     if single:
         return found[0]
     return found if texts else None
+
+
+def happening(node: Node) -> AbstractContextManager[None]:
+    """A block in which compiled code lets an effect of its graph happen by means of its own.
+
+    `node` is the call `with_effect_...` of the graph. Code that calls the kernel of the op, or runs
+    the graph, has no use for this: there it is said already. Raises TokenError where it is not the
+    effect's turn.
+
+    >>> import aotlite as al
+    >>> def compiler(graph):
+    ...     (told,) = [node for node in graph.calls if node.target.name.startswith("with_effect")]
+    ...     def run(x):
+    ...         with happening(told):
+    ...             builtins.print("by other means:", x)
+    ...         return [x * 2]
+    ...     return run
+    >>> import builtins
+    >>> def f(x):
+    ...     al.effects.print("x is {}", x)
+    ...     return x * 2
+    >>> al.aot_function(f, compiler)(al.ones(2)).tolist()
+    by other means: [1. 1.]
+    [2.0, 2.0]
+    """
+    op = node.target
+    if not isinstance(op, TokenOp) or not op.effect:
+        raise ArgumentError(
+            f"happening: the node is {node!r}, expected a call with_effect_... of a pure graph"
+        )
+    return ledger.happening(op.effect, numbered(node), op.of)
 
 
 def _text(result: Any) -> str:

@@ -50,7 +50,7 @@ class Muted:
             return array_value([], TOKEN)
         index = self._counts.get((op.effect, phase), 0)
         self._counts[op.effect, phase] = index + 1
-        given = args[1:] if type(op) is TokenOp else args
+        given = args[2:] if type(op) is TokenOp else args
         name = op.of if isinstance(op, TokenOp) else op.name
         values = _values(given)
         parts = [f"{name}{_words(given)}", *values]

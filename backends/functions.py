@@ -188,6 +188,7 @@ def _check_same(name: str, graph: Graph, given: Graph) -> None:
     GraphError for one that is not valid (LOW-8)."""
     if given is graph:
         return
+    same_effects(f"graph of {name!r}", graph, given)
     verify(given, functional=True, closing_copies=True, stage=f"graph of {name!r}")
     for what, mine, its in (
         ("inputs", _signature(graph.placeholders), _signature(given.placeholders)),
@@ -199,7 +200,6 @@ def _check_same(name: str, graph: Graph, given: Graph) -> None:
                 f"backend: {name!r} gave a graph with other {what} for graph {graph.name}, "
                 "expected the same"
             )
-    same_effects(f"graph of {name!r}", graph, given)
 
 
 def _signature(values: Sequence[Any]) -> list[Any]:

@@ -20,7 +20,8 @@ from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import ArgumentError, TokenError, noted
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.ledger import happening
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op, Vjp
 from aotlite.ir.role import BackwardToken, Token
@@ -73,7 +74,7 @@ class EffectOp(_HostOp):
     vjp: Vjp | None = attrs.field(kw_only=True)
     effect: str = attrs.field(kw_only=True)
     threaded: TokenOp = attrs.field(kw_only=True)
-    """Its pure form: `token', *results = with_effect_<name>(token, *args)` (TOK-1)."""
+    """Its pure form: `token', *results = with_effect_<name>(token, ordinal, *args)` (TOK-1)."""
 
 
 def check_effect(schema: Schema, effect: Any) -> None:
@@ -83,11 +84,12 @@ def check_effect(schema: Schema, effect: Any) -> None:
             f"register_op: argument 'effect' is {effect!r}, expected a name in lower case, such as "
             "'log'"
         )
-    if any(parameter.name == "token" for parameter in schema.parameters):
-        raise ArgumentError(
-            f"register_op: {schema.name} has the effect {effect!r} and a parameter 'token', "
-            "expected another name: that one is taken in pure graphs"
-        )
+    for parameter in schema.parameters:
+        if parameter.name in ("token", "ordinal"):
+            raise ArgumentError(
+                f"register_op: {schema.name} has the effect {effect!r} and a parameter "
+                f"{parameter.name!r}, expected another name: that one is taken in pure graphs"
+            )
     marks = [p.alias for p in schema.parameters] + [r.alias for r in schema.returns]
     for mark in marks:
         if mark is not None:
@@ -119,15 +121,16 @@ def effect_kernel(schema: Schema, kernel: Kernel) -> Kernel:
     return run
 
 
-def threaded_kernel(schema: Schema, kernel: Kernel) -> Kernel:
-    """The kernel of the pure form: after the effect, the next token."""
+def threaded_kernel(schema: Schema, kernel: Kernel, effect: str) -> Kernel:
+    """The kernel of the pure form: after the effect, if its turn it is, the next token (TOK-6)."""
     single = len(schema.returns) == 1 and not schema.returns[0].is_list
 
-    def run(arrays: Any, meta: Any, token: Any, *args: Any) -> Any:
+    def run(arrays: Any, meta: Any, token: Any, ordinal: int, *args: Any) -> Any:
+        own = () if not schema.returns else meta[1] if single else meta[1:]
+        with happening(effect, ordinal, schema.name):
+            found = kernel(arrays, own, *args)
         if not schema.returns:
-            kernel(arrays, (), *args)
             return new_token()
-        found = kernel(arrays, meta[1] if single else meta[1:], *args)
         return (new_token(), *((found,) if single else found))
 
     return run
@@ -136,7 +139,7 @@ def threaded_kernel(schema: Schema, kernel: Kernel) -> Kernel:
 def threaded_rule(schema: Schema, rule: Callable[..., Any]) -> Callable[..., Any]:
     """The meta rule of the pure form: a token, and what the op's own rule says."""
 
-    def infer(token: TensorMeta, *key: Any) -> Any:
+    def infer(token: TensorMeta, ordinal: int, *key: Any) -> Any:
         check_token(token)
         found = rule(*key)
         if not schema.returns:
@@ -185,9 +188,6 @@ def library_of(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 # ----------------------------------------------------------------------------- what graphs have
-_FORMS = frozenset((EffectOp, TokenOp))
-
-
 def is_effect(node: Node) -> bool:
     """Whether the node lets something happen, in either form."""
     op = node.target
@@ -196,12 +196,24 @@ def is_effect(node: Node) -> bool:
 
 def effects_of(graph: Graph) -> dict[tuple[str, Any], list[str]]:
     """What happens in a graph: for each effect and phase the names of the ops, in order."""
-    found: dict[tuple[str, Any], list[str]] = {}
-    for node in graph.nodes:
-        op = node.target
-        if type(op) in _FORMS and op.effect:
-            found.setdefault((op.effect, node.phase), []).append(getattr(op, "of", op.name))
+    return {
+        key: [getattr(node.target, "of", node.target.name) for node in nodes]
+        for key, nodes in _by_type(graph).items()
+    }
+
+
+def _by_type(graph: Graph) -> dict[tuple[str, Any], list[Node]]:
+    """The effects of a graph, in order, by type and phase."""
+    found: dict[tuple[str, Any], list[Node]] = {}
+    for node in filter(is_effect, graph.nodes):
+        found.setdefault((node.target.effect, node.phase), []).append(node)
     return found
+
+
+def numbered(node: Node) -> int:
+    """The place of a threaded effect in its chain, which it keeps whatever is done to the graph."""
+    ordinal: int = node.args[1]
+    return ordinal
 
 
 def has_tokens(graph: Graph) -> bool:
@@ -215,26 +227,61 @@ def tokens_of(graph: Graph) -> Iterator[Node]:
 
 
 def same_effects(name: str, before: Graph, *after: Graph) -> None:
-    """Raises TokenError where what was made of a graph has other effects, or in another order.
+    """Raises TokenError where what was made of a pure graph has other effects, or in another order.
 
-    Of both halves of a partition: the forward's effects are those of the forward alone.
+    Which one an effect is says its number. Of both halves of a partition: the forward's effects
+    are in the first, those of the backward in the second. Operands may be other nodes, of the same
+    shapes and dtypes; whether they have the same values is a matter of what is computed.
     """
-    expected: dict[tuple[str, Any], list[str]] = effects_of(before)
-    found: dict[tuple[str, Any], list[str]] = {}
-    for graph in after:
-        for key, names in effects_of(graph).items():
-            found[key] = found.get(key, []) + names
-    for key in {**expected, **found}:
-        was, now = expected.get(key, []), found.get(key, [])
-        if was != now:
+    expected = _by_type(before)
+    for place, graph in enumerate(after):
+        found = _by_type(graph)
+        mine = {k: v for k, v in expected.items() if len(after) == 1 or _HALVES[place] is k[1]}
+        for key in {**mine, **found}:
+            _check_same(name, key[0], mine.get(key, []), found.get(key, []))
+
+
+_HALVES = (Phase.FORWARD, Phase.BACKWARD)
+
+
+def _check_same(name: str, effect: str, expected: list[Node], found: list[Node]) -> None:
+    was, now = [list(map(_identity, nodes)) for nodes in (expected, found)]
+    if was != now:
+        raise noted(
+            TokenError(
+                f"{name}: the effects of type {effect!r} are {_listed(now)}, expected "
+                f"{_listed(was)} as in the graph it took"
+            ),
+            "Effects happen exactly once and in order: keep each call, with its number and the "
+            "token that the one before gives. (TOK-6)",
+        )
+    for mine, its in zip(expected, found, strict=True):
+        told, wanted = _told(its.args[2:]), _told(mine.args[2:])  # behind token and number
+        if told != wanted:
             raise noted(
                 TokenError(
-                    f"{name}: the effects of type {key[0]!r} are {_listed(now)}, expected "
-                    f"{_listed(was)} as in the graph it took"
+                    f"{name}: the effect {_identity(mine)} of type {effect!r} is told {told}, "
+                    f"expected {wanted} as in the graph it took"
                 ),
-                "Effects happen exactly once and in order: keep each call, with the token that the "
-                "one before gives. (TOK-6)",
+                "What an effect is told is what the program says. (TOK-6)",
             )
+
+
+def _identity(node: Node) -> str:
+    op = node.target
+    return f"{op.of} {numbered(node)}" if type(op) is TokenOp else f"{op.name} without a token"
+
+
+def _told(value: Any) -> str:
+    """The arguments of an effect as text: literals exactly, of operands the shape and dtype."""
+    from aotlite.ir.printer import literal
+
+    if type(value) is Node:
+        meta: Any = value.meta
+        return f"{meta.dtype.short}{list(meta.shape)}"
+    if type(value) is tuple:
+        return f"({', '.join(map(_told, value))}{',' if len(value) == 1 else ''})"
+    return literal(value, {})
 
 
 def _listed(names: list[str]) -> str:
@@ -246,7 +293,7 @@ def chain_fault(graph: Graph) -> tuple[Node, str] | None:
     """The node at which a chain of tokens is none, and what is wrong; None for a valid graph.
 
     TOK-1: of each effect there is one chain in each phase, and each token in it is used once: by
-    the next call of the effect, or by the end of the chain.
+    the next call of the effect, or by the end of the chain. Numbers rise along a chain.
     """
     visited: set[Node] = set()
     begun: set[Any] = set()
@@ -278,7 +325,7 @@ def _made(node: Node) -> Any:
 
 
 def _followed(graph: Graph, node: Node, start: Any, visited: set[Node]) -> tuple[Node, str] | None:
-    value = node
+    value, last = node, -1
     while True:
         uses = _uses(graph, value)
         name = graph.names[value]
@@ -299,6 +346,10 @@ def _followed(graph: Graph, node: Node, start: Any, visited: set[Node]) -> tuple
             return None  # it is sunk
         if op.effect != start.effect:
             return user, f"{graph.names[user]} takes a token of {start}, expected its own effect's"
+        if numbered(user) <= last:
+            what = f"{graph.names[user]} has the number {numbered(user)} behind {last} in its chain"
+            return user, f"{what}, expected a higher one"
+        last = numbered(user)
         visited.add(user)
         following = _next(graph, user)
         if following is None:
@@ -336,6 +387,7 @@ __all__ = [
     "is_effect",
     "library_of",
     "new_token",
+    "numbered",
     "same_effects",
     "threaded_kernel",
     "threaded_rule",

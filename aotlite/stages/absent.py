@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlite.ir import scalar
 from aotlite.ir.builder import Builder
-from aotlite.ir.effects import TokenOp
+from aotlite.ir.effects import TokenOp, numbered
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.create import CLONE, RESTRIDE
@@ -65,8 +65,7 @@ class _Specializer:
         self.new: dict[Node, Any] = {}
         """The new node of each old one; None for a symbolic zero."""
         self.made: dict[Node, Node] = {}
-        self.effects = list(effects)
-        """Those that are yet to come."""
+        self.effects = effects
         self.muted: set[Node] = set()
         """Calls of effects that do not happen."""
 
@@ -116,13 +115,11 @@ class _Specializer:
         return self._copied(node, map_nodes(node.args, self._filled))
 
     def _is_missing(self, node: Node) -> bool:
-        """Whether the next effect of this type, which the node is, does not happen."""
-        effect = node.target.effect
-        each = next((each for each in self.effects if each.effect == effect), None)
-        if each is None:  # the plan knows none: it happens
-            return False
-        self.effects.remove(each)
-        return each in self.absent
+        """Whether the effect of this number in its chain does not happen."""
+        known = [each for each in self.effects if each.effect == node.target.effect]
+        number = numbered(node)
+        # What the plan does not know happens.
+        return number < len(known) and known[number] in self.absent
 
     def _arrives(self, node: Node) -> bool:
         """What an `Arrived` input is: whether any gradient of its results arrived."""

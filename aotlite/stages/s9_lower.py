@@ -15,6 +15,7 @@ from aotlite.eager.state import STATE, modes_kept
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError, BackendError, noted
 from aotlite.ir.graph import Graph
+from aotlite.ir.ledger import watched
 
 
 def lower(graph: Graph, backend: Backend) -> Run:
@@ -41,7 +42,9 @@ def lower(graph: Graph, backend: Backend) -> Run:
     if isinstance(backend, ReferenceBackend) or hasattr(run, "compact"):
         return run  # kernels of arrays alone, which no mode changes
     trusted = getattr(backend, "trusted", False)
-    called: Any = _with_grad_off(run if trusted else checked_run(backend.name, graph, run))
+    checked = run if trusted else checked_run(backend.name, graph, run)
+    of = f"backend: {backend.name!r} on graph {graph.name}"
+    called: Any = _with_grad_off(watched(of, graph, checked))
     called.output_strides = getattr(run, "output_strides", None)  # SAV-6
     return called
 

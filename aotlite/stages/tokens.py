@@ -50,13 +50,14 @@ def with_tokens(graph: Graph) -> Graph:
 
 
 class _Threading:
-    """One run: `tokens` has the newest token of each chain, by role."""
+    """One run: `tokens` has the newest token of each chain, by role, `counts` how long it is."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.new: dict[Node, Node] = {}
         self.nodes: list[Node] = []
         self.tokens: dict[Role, Node] = {}
+        self.counts: dict[Role, int] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes[:-1]:
@@ -85,7 +86,8 @@ class _Threading:
         token = self.tokens.get(role)
         if token is None:
             token = Node("placeholder", role, meta=TOKEN, role=role, phase=phase)
-        args = (token, *map_nodes(node.args, lambda value: self.new.get(value, value)))
+        number = self.counts[role] = self.counts.get(role, -1) + 1
+        args = (token, number, *map_nodes(node.args, lambda value: self.new.get(value, value)))
         made = attrs.evolve(
             node,
             target=op.threaded,

@@ -57,7 +57,7 @@ def effect(
             schema_of(_threaded_schema(schema)),
             threaded_rule(parsed, rule),
             cost=Cost.OPAQUE,
-            kernel=threaded_kernel(parsed, run),
+            kernel=threaded_kernel(parsed, run, effect),
             effect=effect,
             of=parsed.name,
         )
@@ -81,12 +81,14 @@ def _nothing(*key: Any) -> tuple[()]:
 
 
 def _threaded_schema(schema: str) -> str:
-    """The schema of the pure form: a token before the parameters, and before the results."""
+    """The schema of the pure form: a token and the number in its chain before the parameters, a
+    token before the results.
+    """
     head, _, results = schema.rpartition("->")
     name, _, inner = head.strip().partition("(")
     given = inner.removesuffix(")").strip()
     results = results.strip().removeprefix("(").removesuffix(")").strip()
-    parameters = f"Tensor token, {given}" if given else "Tensor token"
+    parameters = "Tensor token, int ordinal" + (f", {given}" if given else "")
     returned = f"(Tensor token, {results})" if results else "Tensor"
     return f"with_effect_{name}({parameters}) -> {returned}"
 

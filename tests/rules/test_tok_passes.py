@@ -168,10 +168,10 @@ def test_a_chain_orders_what_nothing_else_does() -> None:
     build = Builder("free")
     token = build.placeholder(TOKEN, Token("print")).node
     for k in range(4):
-        token = build.emit(OPS["with_effect_print_tensors"], (token, str(k), ()))
+        token = build.emit(OPS["with_effect_print_tensors"], (token, k, str(k), ()))
     graph = build.finish([token], [Token("print")])
     found = reversed_where_free(graph)
-    assert list("0123") == [node.args[1] for node in found.calls]
+    assert list("0123") == [node.args[2] for node in found.calls]
 
 
 @pytest.mark.rules("TOK-7")
