@@ -66,6 +66,9 @@ class Tensor(Differentiable):
     __tensor_coerce_gradient__: ClassVar[Callable[..., Any] | None] = None
     """Of wrapper subclasses that need it: `(self, gradient)` gives the form that gradients of this
     tensor have of one that a backward is given (TAN-5)."""
+    __tensor_gradient_form__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses that need it: `(self)` gives a function that brings any gradient that
+    arrives at this tensor to the one form that its gradients have (SHD-15)."""
 
     storage: Storage
     meta: TensorMeta

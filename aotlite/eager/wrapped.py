@@ -23,6 +23,7 @@ from aotlite.eager.autograd.history import (
     plan_write,
     rewrite,
 )
+from aotlite.eager.autograd.node import keep_form
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
 from aotlite.eager.recording import Recorder
@@ -215,12 +216,14 @@ def _pure(
             node = link_results(op, op.vjp, args, key, outs, tuple([out.meta for out in outs]))
             if node is not None:
                 note_origin(node, outs[0].value, recorder)
+                _keep_forms(outs)
         return outs
     out = _new(op, found, cls, meta, args)
     if recorder is not None:
         _note(op, args, cls, (out,), recorder)
     if op.vjp is not None and STATE.grad_mode:
         link_result(op, op.vjp, args, key, out)
+        keep_form(out)
     return out
 
 
@@ -238,7 +241,13 @@ def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | 
         metas = tuple([out.meta for out in outs])
         shown: Any = metas[0] if single else metas
         link_results(op, op.vjp, args, op.key(args), outs, shown)
+        _keep_forms(outs)
     return outs[0] if single else outs
+
+
+def _keep_forms(outs: tuple[Tensor, ...]) -> None:
+    for out in outs:
+        keep_form(out)
 
 
 def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
@@ -436,6 +445,8 @@ def _inplace(
         node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
+        if target._node is node:
+            keep_form(target)
     return target
 
 

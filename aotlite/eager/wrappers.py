@@ -11,7 +11,7 @@ Spec: `specs/subclasses.md`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
@@ -278,6 +278,50 @@ def coerced(tensor: Tensor, gradient: Tensor) -> Tensor:
     """A gradient that is given for a tensor, in the form that its class asks for (TAN-5)."""
     coerce = tensor.__tensor_coerce_gradient__
     return gradient if coerce is None else coerce(gradient)
+
+
+GradientForm = Callable[[Any], Any]
+"""What brings a gradient to the form that those of some tensor have."""
+
+
+def gradient_form(tensor: Tensor) -> GradientForm | None:
+    """What brings gradients of a tensor to their form: to that of its class, dense ones to dense
+    (SHD-15). None for a class that does not say.
+    """
+    if not is_wrapper(tensor):
+        return whole
+    method = tensor.__tensor_gradient_form__
+    return None if method is None else method()
+
+
+def whole(gradient: Any) -> Any:
+    """A gradient of a dense tensor, dense where its class has gradients in a form of their own."""
+    if gradient.__tensor_gradient_form__ is None:
+        return gradient
+    found = gradient.__coerce_same_metadata_as_tangent__(None, Tensor)
+    return gradient if found is None else found
+
+
+def formed(tensor: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient of a tensor in the form that its class says, all the way in (SHD-15)."""
+    form = gradient_form(tensor)
+    if form is not None:
+        found: Tensor = form(gradient)
+        return found
+    if type(gradient) is not type(tensor) or not _formed_parts(tensor, gradient):
+        return gradient
+    meta = gradient.meta.as_contiguous()
+    gradient = gradient if gradient.meta is meta else gradient.restride(meta.stride)
+    inner = inner_tensors(gradient) | _formed_parts(tensor, gradient)
+    made: Tensor = unflatten(type(gradient), inner, flatten(gradient)[1], meta.shape, meta.stride)
+    return made
+
+
+def _formed_parts(tensor: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+    """The parts of a gradient that are brought to another form, in which they are new memory."""
+    of, parts = inner_tensors(tensor), inner_tensors(gradient)
+    new = {name: formed(of[name], part) for name, part in parts.items() if name in of}
+    return {name: part for name, part in new.items() if part is not parts[name]}
 
 
 def tangent_form(tensor: Tensor) -> Tensor:

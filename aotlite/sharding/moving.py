@@ -8,17 +8,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.function import Function
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.op import OPS
 from aotlite.sharding.mesh import Mesh
 from aotlite.sharding.placements import Placed, Placement, Replicate, Shard
 from aotlite.sharding.redistribution import cut, owned, redistributed, share
 
 
-def _back(placement: Placement) -> Placed:
+def back(placement: Placement) -> Placed:
     """What a gradient of a tensor that is placed so is brought to."""
     return placement if isinstance(placement, Shard) else Replicate()
+
+
+@attrs.frozen
+class Form:
+    """Brings a gradient, sharded or dense, to a mesh and a placement; any other is left."""
+
+    cls: type[Any]
+    mesh: Mesh
+    placement: Placed
+
+    def __call__(self, grad: Any) -> Any:
+        if isinstance(grad, self.cls):
+            return grad.redistribute(self.placement) if grad.mesh == self.mesh else grad
+        return grad if is_wrapper(grad) else self.cls.from_dense(grad, self.mesh, self.placement)
 
 
 def _brought(ctx: Any, grad: Any) -> Any:
@@ -61,7 +78,7 @@ class Redistribute(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any, placement: Placed) -> Any:
-        ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, _back(x.placement)
+        ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, back(x.placement)
         parts = redistributed(x.mesh, x.parts, x.placement, placement)
         return type(x).of(x.mesh, placement, parts, OPS["clone"].infer((x,)))
 
@@ -75,7 +92,7 @@ class Full(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
-        ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, _back(x.placement)
+        ctx.cls, ctx.mesh, ctx.back = type(x), x.mesh, back(x.placement)
         whole = redistributed(x.mesh, x.parts, x.placement, Replicate())[0]
         stride = OPS["clone"].infer((x,)).stride  # type: ignore[union-attr]
         if whole.meta.stride != stride:

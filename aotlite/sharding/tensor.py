@@ -1,6 +1,6 @@
 """`ShardedTensor`: one tensor in the parts that N virtual ranks hold.
 
-Its meaning is the dense tensor that `full_tensor` gives. Rules: SHD-1 to SHD-14.
+Its meaning is the dense tensor that `full_tensor` gives. Rules: SHD-1 to SHD-15.
 Spec: `specs/sharding.md`.
 """
 
@@ -130,6 +130,15 @@ class ShardedTensor(Tensor):
         op = func.op  # type: ignore[attr-defined]
         return run(cls, op, op.bind(args, kwargs))
 
+    def __tensor_gradient_form__(self) -> moving.Form:
+        """One form for all gradients of tensors that are placed so. (SHD-13)"""
+        return moving.Form(type(self), self.mesh, moving.back(self.placement))
+
+    def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
+        """A dense gradient that a backward is given is one that every rank has. (SHD-14)"""
+        form = self.__tensor_gradient_form__()
+        return gradient if isinstance(gradient, type(self)) else form(gradient)
+
     def __coerce_tangent_metadata__(self) -> ShardedTensor:
         """Each rank has a whole or a part, in the form that parts want: no sum, no window."""
         if isinstance(self.placement, (Partial, Window)):
@@ -139,9 +148,12 @@ class ShardedTensor(Tensor):
         return self if same else type(self).of(self.mesh, self.placement, parts, self.meta)
 
     def __coerce_same_metadata_as_tangent__(
-        self, spec: tuple[Mesh, Placement], kind: type[Any] | None = None
-    ) -> ShardedTensor | None:
-        """This tangent in the expected placement; None where there is no way to it. (SHD-14)"""
+        self, spec: Any, kind: type[Any] | None = None
+    ) -> Tensor | None:
+        """This tangent in the expected placement, or whole where a dense one is expected; None
+        where there is no way to it. (SHD-14)"""
+        if kind is Tensor:
+            return self.full_tensor()
         mesh, placement = spec
         other = mesh != self.mesh or not issubclass(kind or type(self), ShardedTensor)
         return None if other or isinstance(placement, Window) else self.redistribute(placement)

@@ -25,7 +25,7 @@ from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.wrappers import gradient_form, is_wrapper
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import overlaps_bytes
 from aotlite.ir.role import Family
@@ -166,7 +166,7 @@ def copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
             if real._node is not None:
                 fake._node, fake._index = fake._root.node, 0
         else:
-            fake._node = InputNode()
+            fake._node = InputNode(gradient_form(fake))
         if kind is None and real._base is not None and is_leaf_family(real):
             kind = CreationKind.LEAF_VIEW
     fake._kind = kind

@@ -85,6 +85,7 @@ class NotedRun(Run):
         self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
         if self._guards:
             grad = self.guard(grad, bits)
+        grad = edge[0].formed(edge[1], grad)
         buffer, before = self._buffers.get(edge[0]), self._slots.get(edge, 0)
         self._slots[edge] = before | bits
         if self.join is None or buffer is None or before in (0, bits):

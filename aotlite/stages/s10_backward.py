@@ -21,7 +21,7 @@ from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.state import STATE, Watch
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.wrappers import is_wrapper, whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
@@ -221,6 +221,13 @@ class CompiledBackward(TapeNode):
             return step(self, grads)
         with self._lock:
             return step(self, grads)
+
+    def formed(self, index: int, grad: Any) -> Any:
+        plan = self.plan
+        wrapping = plan.wrappings.get(Tangent(plan.tangents[index][0])) if plan.wrappings else None
+        if wrapping is None:
+            return whole(grad)
+        return grad if wrapping.form is None else wrapping.form(grad)
 
     def _dense(self, grads: list[Any]) -> list[Any]:
         """TAN-5: the gradients, without wrappers where none are expected."""

@@ -284,23 +284,24 @@ def test_a_dense_tensor_takes_the_whole_of_a_sharded_one() -> None:
 
 
 # --------------------------------------------------------------------------------------- gradients
-def test_gradients_have_the_placement_that_their_formulas_give() -> None:
-    """SHD-13: data parallel, the weight's gradient is a sum over ranks."""
+def test_gradients_have_the_placement_of_what_they_are_of() -> None:
+    """SHD-13: data parallel, the weight's gradient is a sum over ranks, which is formed at once."""
     weight = ShardedTensor.from_dense(al.ones(6, 2), MESH, Replicate()).requires_grad_()
     (sharded(Shard(0)) @ weight).sum().backward()
     assert weight.grad is not None
-    assert weight.grad.placement == Partial()
+    assert weight.grad.placement == Replicate()
+    assert weight.grad.rank_1.tolist() == weight.grad.full_tensor().tolist()
     columns = ShardedTensor.from_dense(al.ones(6, 2), MESH, Shard(1)).requires_grad_()
     (al.ones(3, 6) @ columns).square().sum().backward()
     assert columns.grad is not None
     assert columns.grad.placement == Shard(1)
 
 
-def test_a_dense_leaf_is_stepped_by_a_sharded_gradient() -> None:
-    """SHD-13, SHD-11."""
+def test_a_dense_leaf_among_sharded_tensors_has_a_dense_gradient() -> None:
+    """SHD-13."""
     leaf = al.ones(6).requires_grad_()
     (sharded(Shard(0)) * leaf).sum().backward()
-    assert isinstance(leaf.grad, ShardedTensor)
+    assert type(leaf.grad) is al.Tensor
     expected = (al.ones(6) - al.arange(24.0).view(4, 6).sum(0) * 0.5).tolist()
     al.optim.SGD([leaf], lr=0.5).step()
     assert type(leaf) is al.Tensor

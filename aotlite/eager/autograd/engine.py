@@ -153,6 +153,8 @@ class Run:
 
     def _give(self, edge: Edge, grad: Any) -> None:
         node, index = edge
+        if STATE.wrappers:
+            grad = node.formed(index, grad)
         buffer = self._buffers.get(node)
         if buffer is None:
             buffer = self._buffers[node] = [None] * node.results()

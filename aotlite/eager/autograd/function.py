@@ -14,7 +14,7 @@ from typing import Any
 from aotlite.eager.autograd.context import FunctionCtx, Undifferentiable
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.history import CreationKind, check_writable, edge_of, rebase
-from aotlite.eager.autograd.node import Edge
+from aotlite.eager.autograd.node import Edge, keep_form
 from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, AutogradError, noted
@@ -192,6 +192,8 @@ class _Call:
         root = out._root
         out._leaf = False
         out._node, out._index, out.facts = node, index, None
+        if out.__tensor_dispatch__ is not None:
+            keep_form(out)
         if out._base is not None:
             out._kind = CreationKind.CUSTOM
             out._seen = out.storage.version

@@ -17,7 +17,7 @@ from aotlite.eager.autograd.single import (
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import coerced
+from aotlite.eager.wrappers import coerced, formed
 from aotlite.ir.errors import ArgumentError, AutogradError
 
 Gradients = Sequence[Tensor | None] | Tensor | None
@@ -89,6 +89,7 @@ def grad(
         if STATE.recorder is not None:
             STATE.recorder.check_paths([edge for edge, _ in roots], sinks)
         found = run_backward(roots, sinks=sinks, retain_graph=retain, create_graph=create_graph)
+        found = _formed(inputs, found) if STATE.wrappers else found
     if materialize_grads:
         return _materialized(_listed("grad: an input", inputs), found)
     if not allow_unused:
@@ -99,6 +100,12 @@ def grad(
                     "allow_unused=True to get None for it"
                 )
     return tuple(found)
+
+
+def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The gradients in the form that their tensors' are of: those of views are not yet (SHD-15)."""
+    pairs = zip(_listed("grad: an input", inputs), found, strict=True)
+    return [g if g is None or isinstance(t, GradientEdge) else formed(t, g) for t, g in pairs]
 
 
 def _materialized(inputs: list[Any], found: Sequence[Tensor | None]) -> tuple[Tensor, ...]:

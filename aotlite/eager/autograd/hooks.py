@@ -53,7 +53,7 @@ class RemovableHandle:
 class Extra:
     """What few tape nodes have."""
 
-    __slots__ = ("made", "metadata", "post", "pre", "retained", "tensors")
+    __slots__ = ("forms", "made", "metadata", "post", "pre", "retained", "tensors")
 
     def __init__(self) -> None:
         self.tensors: dict[int, Hooks] = {}
@@ -65,6 +65,8 @@ class Extra:
         self.made: Made | None = None
         """Where the node was made, noted in anomaly mode (TEN-43)."""
         self.metadata: dict[str, Any] = {}
+        self.forms: dict[int, Callable[[Any], Any]] = {}
+        """What brings gradients of results that are wrappers to their form (SHD-15)."""
 
     @property
     def is_idle(self) -> bool:

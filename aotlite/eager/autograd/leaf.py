@@ -17,7 +17,7 @@ from aotlite.eager.autograd.node import LAST, Gradients, TapeNode, refuse_outsid
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.wrappers import formed, is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.meta import TensorMeta
 
@@ -54,6 +54,10 @@ class AccumulateGrad(TapeNode):
     def is_outside(self) -> bool:
         leaf, recorder = self._leaf(), STATE.recorder
         return leaf is not None and recorder is not None and recorder.is_outside(leaf)
+
+    def formed(self, index: int, grad: Any) -> Any:
+        leaf = self._leaf()
+        return grad if leaf is None else formed(leaf, grad)
 
     def pass_on(self, chain: Chain, node: AccumulateGrad) -> None:
         """From now on gives what arrives, seen through `chain`, to `node`, the hooks too."""

@@ -16,7 +16,7 @@ import attrs
 from aotlite.eager.autograd.hooks import Extra, RemovableHandle
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import alias_of, is_wrapper
+from aotlite.eager.wrappers import alias_of, gradient_form, is_wrapper
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 if TYPE_CHECKING:
@@ -260,6 +260,11 @@ class TapeNode:
         """Number of results of the op, that is of gradients `run` takes."""
         return 1
 
+    def formed(self, index: int, grad: Any) -> Any:
+        """A gradient of result `index` in the form that those of such a tensor have (SHD-15)."""
+        form = None if self.extra is None else self.extra.forms.get(index)
+        return grad if form is None else form(grad)
+
     def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
         """Where the edges lead, if each leads to a leaf of its own: no engine is needed (`single`).
 
@@ -289,6 +294,13 @@ class TapeNode:
 
     def release(self) -> None:
         """Drops what was saved; a second backward then raises."""
+
+
+def keep_form(tensor: Tensor) -> None:
+    """Notes at a wrapper's tape node in which form its gradients are (SHD-15)."""
+    form = gradient_form(tensor) if is_wrapper(tensor) and tensor._node is not None else None
+    if form is not None:
+        tensor._node.extras().forms[tensor._index] = form  # type: ignore[union-attr]
 
 
 def refuse_outside() -> Exception:

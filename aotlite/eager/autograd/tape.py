@@ -29,6 +29,7 @@ from aotlite.eager.autograd.node import (
 )
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import GradientForm, whole
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op, Source, Vjp
 
@@ -103,6 +104,12 @@ class OpNode(TapeNode):
 
     def results(self) -> int:
         return len(self.result) if type(self.result) is tuple else 1
+
+    def formed(self, index: int, grad: Any) -> Any:
+        form = None if self.extra is None else self.extra.forms.get(index)
+        if form is None:
+            return grad if self.op.views else whole(grad)  # of what is seen, nothing is known
+        return form(grad)
 
     def save_results(self, outs: tuple[Tensor, ...]) -> None:
         """Saves those of the results that the formulas read."""
@@ -370,9 +377,11 @@ def put(chain: Chain | tuple[Step, ...], base: Any, value: Any) -> Any:
 class InputNode(TapeNode):
     """Stands for the history that a captured input has outside: a place where gradients end."""
 
-    __slots__ = ()
+    __slots__ = ("form",)
 
-    def __init__(self) -> None:
+    def __init__(self, form: GradientForm | None = None) -> None:
+        self.form = form
+        """What brings the input's gradient to its form."""
         self.edges = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
@@ -382,6 +391,9 @@ class InputNode(TapeNode):
 
     def is_outside(self) -> bool:
         return True
+
+    def formed(self, index: int, grad: Any) -> Any:
+        return grad if self.form is None else self.form(grad)
 
 
 def laid_out(grad: Any, meta: TensorMeta) -> Any:
