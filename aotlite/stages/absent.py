@@ -40,11 +40,6 @@ def without_tangents(
     return _Specializer(backward, absent, arrivals, effects).run()
 
 
-def _is_no_gradient(node: Node) -> bool:
-    """Whether it stands for the gradient that users' code does not give (`Moments.guarded`)."""
-    return node.target is FULL and node.args[1] == 0 and node.dtype.is_differentiable
-
-
 def _is_of_zeros(node: Node) -> bool:
     """Whether a value is zeros that are made, into which a gradient is put."""
     return node.target is FULL and not node.args[1]
@@ -93,7 +88,8 @@ class _Specializer:
             return None if gone else self.build.add(node)
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
             chosen = node.args[1 if self._arrives(node.args[0]) else 2]
-            found: Node | None = None if _is_no_gradient(chosen) else self.new[chosen]
+            # A number stands for the gradient that users' code does not give (`Moments.guarded`).
+            found: Node | None = self.new[chosen] if type(chosen) is Node else None
             meta: Any = node.meta
             if found is not None and found.meta is not meta:  # readers count on its strides
                 found = self.build.emit(RESTRIDE, (found, meta.stride))

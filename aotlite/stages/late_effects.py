@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.autograd.tape import zeros_of
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
@@ -82,13 +81,16 @@ class Moments:
 
 
     def guarded(self, grad: Tensor, bits: int) -> Tensor:
-        """A gradient of users' code, which is none if none of these results' arrived (TAN-8)."""
+        """A gradient of users' code, which is none if none of these results' arrived (TAN-8).
+
+        A number stands for none: zeros could be a gradient, too.
+        """
         if is_wrapper(grad):
             return grad
         arrived = frozenset([role for k, role in enumerate(self.results) if bits >> k & 1])
         flag = Tensor(Storage(None, capture=self.recorder), tensor_meta((), None, bool_))
         flag.value = self.recorder.streams.flag(arrived)
-        guarded: Tensor = flag.where(grad, zeros_of(grad.meta))
+        guarded: Tensor = flag.where(grad, 0)
         return guarded
 
 
