@@ -357,13 +357,15 @@ class Tensor(Differentiable):
         made: Any = super().__reduce_ex__(max(int(protocol), 2))
         make, args, (own, slots), *rest = made
         slots = {**slots, "facts": None, "_array": None, "_accumulator": None}
+        if self.__tensor_dispatch__ is not None:
+            return _wrapper_copies().reduced(self, own, slots)
         return make, args, (own, slots), *rest
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
         if self.__tensor_dispatch__ is not None:
-            return _wrappers().copied(self, memo)
+            return _wrapper_copies().deeply_copied(self, memo)
         if self.storage.buffer is None:
             twin = self.detach().clone()
         else:  # tensors that share memory share their copies' memory
@@ -473,6 +475,12 @@ def _wrappers() -> Any:
     from aotlite.eager import wrappers
 
     return wrappers
+
+
+def _wrapper_copies() -> Any:
+    from aotlite.eager import wrapper_copies
+
+    return wrapper_copies
 
 
 _new_tensor: Callable[[type[Tensor]], Tensor] = object.__new__

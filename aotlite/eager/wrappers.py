@@ -10,7 +10,6 @@ Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
@@ -36,6 +35,10 @@ class WrapperStorage(Storage):
     def __init__(self, kind: type[Tensor]) -> None:
         super().__init__(None, capture=STATE.recorder)
         self.kind = kind
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WrapperStorage:
+        memo[id(self)] = twin = WrapperStorage(self.kind)
+        return twin
 
     def no_data(self, what: str) -> Exception:
         name = self.kind.__name__
@@ -247,19 +250,6 @@ def shown(wrapper: Tensor) -> str:
     spec = flatten(wrapper)[1]
     parts += [] if spec is None else [f"spec={spec!r}"]
     return f"{type(wrapper).__name__}({wrapper.meta}, {', '.join(parts)}{wrapper._history_shown()})"
-
-
-def copied(wrapper: Tensor, memo: dict[int, Any]) -> Any:
-    """A wrapper of deep copies of the parts."""
-    names, spec = flatten(wrapper)
-    inner = {name: copy.deepcopy(getattr(wrapper, name), memo) for name in names}
-    meta = wrapper.meta
-    twin = unflatten(type(wrapper), inner, spec, meta.shape, meta.stride)
-    twin._leaf = wrapper._leaf
-    if hasattr(wrapper, "_member"):  # of a module: `nn/parameter.py`
-        twin._member = wrapper._member
-    memo[id(wrapper)] = twin
-    return twin
 
 
 def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
