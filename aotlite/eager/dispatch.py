@@ -252,7 +252,7 @@ def check_destination(
             ArgumentError(f"{name}: the destination is read-only memory, expected writable memory"),
             "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
         )
-    if storage.buffer is None and STATE.recorder is None:
+    if storage.buffer is None and STATE.recorder is None and not target.__tensor_dispatch__:
         raise no_data(name)
     may_be_shared = storage.exported or storage.capture is not None
     for other in others:

@@ -7,7 +7,7 @@ Rules: TEN-7, TEN-9, TEN-10. Spec: `specs/op_declaration.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
@@ -15,6 +15,7 @@ from aotlite.eager.dispatch import check_destination, dispatch, layout_of
 from aotlite.eager.memory import check_room, take_room
 from aotlite.eager.state import is_grad_enabled, no_grad
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper, leaves_of, refuse_form
 from aotlite.ir.composite import COMPOSITES, described
 from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.errors import (
@@ -112,8 +113,9 @@ def into(
         for target, result in zip(targets, results, strict=True):
             _check_target(name, target, result, operands)
         _check_apart(name, targets)
-        for target, result in zip(targets, results, strict=True):
-            _store(target, result)
+        pairs = zip(targets, results, strict=True)
+        for target, result in sorted(pairs, key=lambda pair: not is_wrapper(pair[0])):
+            _store(target, result)  # first where a class may refuse it
     return out
 
 
@@ -146,13 +148,16 @@ def _check_target(name: str, target: Tensor, result: Tensor, operands: list[Tens
             f"{result.dtype}"
         )
     if target.shape != result.shape:
+        if is_wrapper(target):
+            raise refuse_form(name, target, "Give a tensor of the result's size as 'out'")
         check_room(target, target.meta.as_contiguous(result.shape))
     else:
         check_destination(name, target, [t for t in operands if t is not target])
 
 
 def _check_apart(name: str, targets: Sequence[Tensor]) -> None:
-    for a, b in combinations(targets, 2):
+    pairs = [product(*map(leaves_of, pair)) for pair in combinations(targets, 2)]
+    for a, b in chain.from_iterable(pairs):
         if a is b or (a.storage is b.storage and overlaps_bytes(*layout_of(a), *layout_of(b))):
             raise AliasError(
                 f"{name}: two tensors of argument 'out' share memory, expected one place for each "

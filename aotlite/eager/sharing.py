@@ -76,6 +76,15 @@ def _laid_out(tensor: Tensor) -> tuple[Geometry, int]:
     return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
 
 
+def have_common_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether two dense tensors have a byte in common, on one storage or on an ndarray's memory."""
+    if a.storage is b.storage:
+        return overlaps_bytes(*_laid_out(a), *_laid_out(b))
+    if a.storage.buffer is None or b.storage.buffer is None:
+        return False
+    return next(foreign_overlaps([a, b]), None) is not None
+
+
 def are_apart(*tensors: Tensor) -> bool:
     """Whether no two of the tensors are on one storage, or on memory that NumPy shares."""
     storages = {tensor.storage for tensor in tensors}

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import combinations, product
 from operator import is_
 from typing import Any
 
+from aotlite.eager.sharing import have_common_memory
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import tangent_form
+from aotlite.eager.wrappers import leaves_of, tangent_form
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.sharding import moving
@@ -54,6 +56,7 @@ class ShardedTensor(Tensor):
     ) -> ShardedTensor:
         """The tensor of which rank r holds `parts[r]`, itself, no copy."""
         made: ShardedTensor = cls.of(mesh, placement, parts)
+        _check_apart(cls, parts)
         return made.requires_grad_() if requires_grad else made  # type: ignore[return-value]
 
     @classmethod
@@ -207,6 +210,14 @@ def _checked(cls: type[Any], mesh: Mesh, placement: Any, parts: Parts) -> Tensor
     if isinstance(placement, Partial) and not is_formed(placement.reduce_op, found.dtype):
         raise wrong(cls, "placement", placement, f"one that is formed of {found.dtype}")
     return found
+
+
+def _check_apart(cls: type[Any], parts: Parts) -> None:
+    """That no two ranks hold one memory: what one writes would be there for another (SHD-2)."""
+    for (first, a), (second, b) in combinations(enumerate(parts), 2):
+        if any(have_common_memory(*pair) for pair in product(leaves_of(a), leaves_of(b))):
+            shared = f"a tensor that shares memory with rank_{first}"
+            raise wrong(cls, f"rank_{second}", shared, "memory of its own, as of a clone()")
 
 
 def wrong(cls: type[Any], attribute: str, found: object, expected: str) -> Exception:

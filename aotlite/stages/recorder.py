@@ -287,7 +287,7 @@ class CaptureRecorder:
         return self._inputs.get(id(fake))
 
     def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
-        one, other = storage_root(a.value), storage_root(b.value)
+        one, other = storage_root(self.here(a).value), storage_root(self.here(b).value)
         reals = self._real_by_node.get(one), self._real_by_node.get(other)
         if one is other or None in reals:
             return one is other

@@ -7,6 +7,7 @@ them (`masked_ops`), so that gradients are those of what is kept. Spec: `specs/s
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import Formatter
 from typing import Any
 
 from aotlite.eager.autograd.function import Function
@@ -15,8 +16,9 @@ from aotlite.eager.op_functions import function_of
 from aotlite.eager.state import is_grad_enabled
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import tangent_form
-from aotlite.ir.errors import SubclassError
+from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.op import Op
+from aotlite.ir.ops.effects import PRINT
 from aotlite.subclasses.encoded import EncodedTensor
 from aotlite.subclasses.masked_ops import Kept, check_parts, keeps_layout, listed, rule_of
 
@@ -102,10 +104,32 @@ class MaskedTensor(Tensor):
             if isinstance(data, tuple):
                 return tuple([cls(*pair) for pair in zip(data, mask, strict=True)])
             return cls(data, mask)
+        if func.op is PRINT:  # type: ignore[attr-defined]
+            return func(*_printed(*args), **kwargs)
         if _is_own_write(func.op, args):  # type: ignore[attr-defined]
             func(x.data, *[each.data if isinstance(each, cls) else each for each in rest])
             return x
         return NotImplemented
+
+
+def _printed(format: str, tensors: tuple[Tensor, ...]) -> tuple[str, tuple[Tensor, ...]]:
+    """A format and what it shows, with data and mask in the place of each masked tensor."""
+    text, count = "", 0
+    shown: list[Tensor] = []
+    for literal, name, how, conversion in Formatter().parse(format):
+        text += literal.replace("{", "{{").replace("}", "}}")
+        if name is None:
+            continue
+        tensor = tensors[int(name or count)]
+        count += 1
+        field = f"{'!' + conversion if conversion else ''}{':' + how if how else ''}"
+        if isinstance(tensor, MaskedTensor):
+            text += f"MaskedTensor(data={{{len(shown)}{field}}}, mask={{{len(shown) + 1}}})"
+            shown += [tensor.data, tensor.mask]
+        else:
+            text += f"{{{len(shown)}{field}}}"
+            shown.append(tensor)
+    return text, tuple(shown)
 
 
 def masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
@@ -185,8 +209,12 @@ def _write(op: Any, args: Any, kwargs: Any) -> Any:
     if _is_own_write(op, args):
         return NotImplemented
     if not isinstance(target, MaskedTensor):
-        raise SubclassError(
-            f"{op.name}: a tensor takes a MaskedTensor, expected a MaskedTensor to take it"
+        raise noted(
+            SubclassError(
+                f"{op.name}: the tensor that is written is a {type(target).__name__}, expected a "
+                "MaskedTensor, which a MaskedTensor is written to"
+            ),
+            "A plain tensor leaves nothing out: write filled(value) to it. (SUB-15)",
         )
     found = _computed(op.functional, args, kwargs, target.storage)
     if found is NotImplemented:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aotlite.eager.factories import arange
 from aotlite.eager.op_functions import FUNCTIONS as ops
-from aotlite.eager.state import no_grad
+from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import uint8
 from aotlite.subclasses.encoded import EncodedTensor, View, wrong
@@ -45,6 +45,7 @@ class SemiStructuredSparseTensor(EncodedTensor):
         cls, values: Tensor, metadata: Tensor, dim: int = -1, *, requires_grad: bool = False
     ) -> SemiStructuredSparseTensor:
         dim = _check(cls, values, metadata, dim)
+        _check_places(cls, metadata)
         size = (*values.shape[:dim], 2 * values.shape[dim], *values.shape[dim + 1 :])
         if values.is_contiguous():
             return cls._of(values, metadata, dim, size, None, requires_grad=requires_grad)
@@ -143,6 +144,19 @@ def _compressed(dense: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     values = groups.gather(-1, places.long()).flatten(-2).movedim(-1, dim)
     metadata = first.bitwise_or(second.bitwise_left_shift(2)).to(uint8)
     return values, metadata.movedim(-1, dim)
+
+
+def _check_places(cls: type[Any], metadata: Tensor) -> None:
+    """That each group has two places, rising, where values can be read: not in a capture."""
+    if STATE.recorder is not None or metadata.storage.buffer is None:
+        return
+    with no_grad():
+        first, second = metadata.bitwise_and(3), metadata.bitwise_right_shift(2)
+        wrong_ones = (first >= second).logical_or(second > 3)
+        if wrong_ones.any().item():
+            found = int(metadata[wrong_ones][0].item())
+            shown = f"{found} ({found:#06b}) somewhere, places {found & 3} and {found >> 2}"
+            raise wrong(cls, "metadata", shown, "two places from 0 to 3, rising")
 
 
 def _check(cls: type[Any], values: Any, metadata: Any, dim: int) -> int:

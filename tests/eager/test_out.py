@@ -192,3 +192,76 @@ def test_no_destination_is_written_where_another_is_bad():
         with pytest.raises(kind, match="^max: argument 'out' has "):
             al.max(x, 1, out=(values, indices))
         assert ([0, 0], 0, 0) == (values.tolist(), values.version, indices.version)
+
+
+def _wrappers():
+    from aotlite.sharding import Mesh, Shard, ShardedTensor
+    from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
+
+    return {
+        "two": (TwoTensor(al.ones(2), al.zeros(2)), "a=tensor([2., 2.]), b=tensor([2., 2.])"),
+        "masked": (MaskedTensor(al.ones(2), al.tensor([True, False])), "data=tensor([2., 1.])"),
+        "quantized": (
+            QuantizedTensor(al.ones(2).to(al.int8), al.tensor(1.0)),
+            "values=tensor([2, 2], dtype=int8)",
+        ),
+        "sharded": (
+            ShardedTensor.from_dense(al.ones(2), Mesh(2), Shard(0)),
+            "rank_0=tensor([2.]), rank_1=tensor([2.])",
+        ),
+    }
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", _wrappers())
+def test_a_wrapper_may_be_a_destination(name, compiled):
+    """It is written as by `copy_`."""
+    out, expected = _wrappers()[name]
+    x = al.ones(2)
+
+    def function(out):
+        return al.add(x, x, out=out)
+
+    assert (al.compile(function) if compiled else function)(out) is out
+    assert expected in repr(out)
+    assert 1 == out.version
+
+
+def test_a_wrapper_as_a_destination_of_another_size_is_refused():
+    """SUB-20."""
+    from aotlite.subclasses import TwoTensor
+
+    for shape in ((3,), (0,)):
+        out = TwoTensor(al.ones(shape), al.ones(shape))
+        with pytest.raises((al.ShapeError, al.SubclassError), match="^add: .* expected"):
+            al.add(al.ones(2), al.ones(2), out=out)
+        assert (shape, 0) == (out.shape, out.version)
+
+
+def test_what_a_plain_destination_cannot_take_is_not_half_written():
+    """SUB-15: nor is the other destination."""
+    from aotlite.subclasses import TwoTensor
+
+    out, x = al.zeros(2), TwoTensor(al.ones(2), al.ones(2))
+    with pytest.raises(al.SubclassError, match="the tensor that is written is a Tensor, expected"):
+        al.add(x, x, out=out)
+    assert (0, [0.0, 0.0]) == (out.version, out.tolist())
+
+
+def test_wrappers_that_share_a_part_are_no_two_destinations():
+    from aotlite.subclasses import TwoTensor
+
+    part = al.zeros(2)
+    outs = TwoTensor(part, al.zeros(2)), TwoTensor(al.zeros(2), part)
+    with pytest.raises(al.AliasError, match="two tensors of argument 'out' share memory"):
+        al.aminmax(al.ones(3, 2), dim=0, out=outs)
+    assert (0, 0) == (part.version, outs[0].version)
+
+
+def test_a_hidden_operand_beside_a_destination_is_captured():
+    """TEN-7 is asked of what stands for it."""
+    x = al.arange(4.0)
+    assert [2.0] * 2 == al.compile(lambda out: al.add(al.ones(2), 1, out=out))(x[:2]).tolist()
+    with pytest.raises(al.AliasError, match="overlaps the destination"):
+        al.compile(lambda out: al.add(x[:3], 1, out=out))(x[1:])
+    assert [2.0, 2.0, 2.0, 3.0] == x.tolist()

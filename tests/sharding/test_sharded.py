@@ -176,6 +176,18 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
             r"placement is Shard\(dim=0\), expected a dimension of parts of shape \(\)",
         ),
         (
+            lambda: ShardedTensor([al.ones(2)] * 2, Mesh(2), Replicate()),
+            "rank_1 is a tensor that shares memory with rank_0, expected memory of its own",
+        ),
+        (
+            lambda: ShardedTensor([*al.ones(4).as_strided((2, 3), (1, 1))], Mesh(2), Shard(0)),
+            "rank_1 is a tensor that shares memory with rank_0, expected memory of its own",
+        ),
+        (
+            lambda: al.compile(lambda x: ShardedTensor([x, x[:]], Mesh(2), Shard(0)))(al.ones(2)),
+            "rank_1 is a tensor that shares memory with rank_0, expected memory of its own",
+        ),
+        (
             lambda: ShardedTensor.from_dense(sharded(Shard(0)), MESH, Shard(1)),
             r"tensor is a ShardedTensor, expected a dense tensor, or redistribute\(\)",
         ),
@@ -188,7 +200,7 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
 def test_bad_input_is_named(make: Any, message: str) -> None:
     with pytest.raises(SubclassError, match=message) as caught:
         make()
-    assert "SHD-" in caught.value.__notes__[-1]
+    assert "SHD-" in "".join(caught.value.__notes__)
 
 
 def test_a_pair_of_sharded_tensors_is_asked_before_the_sharded_one() -> None:
@@ -454,3 +466,10 @@ def test_an_op_without_rule_is_computed_on_replicated_operands() -> None:
     assert found.placement == Replicate()
     assert found.full_tensor().tolist() == al.arange(24.0).histc(4).tolist()
     assert comm.implicit == ["histc: Shard(dim=0) -> Replicate() of f32[4, 6]"]
+
+
+def test_ranks_may_hold_windows_of_one_tensor_that_are_apart() -> None:
+    """SHD-2: no byte is that of two ranks."""
+    x = al.arange(4.0)
+    ShardedTensor([x[:2], x[2:]], Mesh(2), Shard(0)).mul_(2)
+    assert x.tolist() == [0.0, 2.0, 4.0, 6.0]

@@ -148,7 +148,7 @@ def test_writes_are_to_what_all_operands_keep() -> None:
     x[al.tensor([1])] = 5.0
     x.masked_fill_(al.tensor([True, False, True]), -1.0)
     assert x.tolist() == [-1.0, 5.0, None]
-    with pytest.raises(SubclassError, match="a tensor takes a MaskedTensor, expected a Masked"):
+    with pytest.raises(SubclassError, match="is a Tensor, expected a MaskedTensor, which a"):
         al.ones(3).add_(x)
     with pytest.raises(DTypeError, match="add_: the destination has dtype int64"):
         masked([1], [True]).add_(0.5)
@@ -254,3 +254,38 @@ def test_compiled_writes_have_the_gradients_of_eager_ones(inside: Any) -> None:
         found.append(repr(leaf.grad))
     assert found[0] == found[1]
     assert "-6." in found[0]
+
+
+SHOWN = [
+    ("{}", "MaskedTensor(data=[1. 2.], mask=[ True False])"),
+    ("{{{}}}", "{MaskedTensor(data=[1. 2.], mask=[ True False])}"),
+    ("{1} {0}", "[3. 4.] MaskedTensor(data=[1. 2.], mask=[ True False])"),
+    ("{0} {0} {1}", None),
+]
+
+
+@pytest.mark.rules("TOK-1")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("format", "expected"), SHOWN)
+def test_a_masked_tensor_is_printed_with_its_mask(
+    format: str, expected: Any, compiled: Any, capsys: Any
+) -> None:
+    """As its text shows it, among other tensors, at each call."""
+    others = [al.tensor([3.0, 4.0])] if "1" in format or expected is None else []
+
+    def function(x: Any, *others: Any) -> None:
+        al.effects.print(format, x, *others)
+
+    function = al.compile(function) if compiled else function
+    x = MaskedTensor(al.tensor([1.0, 2.0]), al.tensor([True, False]))
+    for _ in range(2):
+        function(x, *others)
+    masked = "MaskedTensor(data=[1. 2.], mask=[ True False])"
+    expected = expected or f"{masked} {masked} [3. 4.]"
+    assert capsys.readouterr().out == f"{expected}\n{expected}\n"
+
+
+def test_a_masked_number_is_printed_as_its_field_says(capsys: Any) -> None:
+    x = MaskedTensor(al.tensor(1.0), al.tensor(False))
+    al.effects.print("{:.2f} {}", x, TwoTensor(x.data, x.data * 2))
+    assert capsys.readouterr().out.startswith("MaskedTensor(data=1.00, mask=False) 1.0\n")

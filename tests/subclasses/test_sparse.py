@@ -173,6 +173,9 @@ def test_parts_may_be_wrappers() -> None:
         ((al.ones(2), al.ones(1).byte(), 1), "dim is 1, expected one of 1"),
         ((al.ones(2), al.ones(1)), r"metadata is f32\[1\], expected uint8 of shape \(1,\)"),
         ((al.ones(2), al.ones(2).byte()), r"metadata is u8\[2\], expected uint8 of shape \(1,\)"),
+        ((al.ones(2), al.full((1,), 5).byte()), r"metadata is 5 \(0b0101\) .*, places 1 and 1,"),
+        ((al.ones(2), al.full((1,), 1).byte()), r"metadata is 1 \(0b0001\) .*, places 1 and 0,"),
+        ((al.ones(2), al.full((1,), 20).byte()), "metadata is 20 .* expected two places"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(parts: Any, message: str) -> None:
