@@ -144,8 +144,12 @@ class ShardedTensor(Tensor):
 
     def __coerce_tangent_metadata__(self) -> ShardedTensor:
         """Each rank has a whole or a part, in the form that parts want: no sum, no window."""
-        if isinstance(self.placement, (Partial, Window)):
+        if isinstance(self.placement, Window):
             return self.redistribute(Replicate()).__coerce_tangent_metadata__()
+        if isinstance(self.placement, Partial):  # a form alone: parts need not be reducible
+            one, meta = tangent_form(self.parts[0]), self.clone().meta
+            copies = [one.clone() for _ in self.mesh.ranks]
+            return type(self).of(self.mesh, Replicate(), copies, meta)
         parts = [tangent_form(part) for part in self.parts]
         same = all(map(is_, parts, self.parts))  # (SHD-14)
         return self if same else type(self).of(self.mesh, self.placement, parts, self.meta)
@@ -157,9 +161,11 @@ class ShardedTensor(Tensor):
         where there is no way to it. (SHD-14)"""
         if kind is Tensor:
             return self.full_tensor()
+        if not issubclass(kind or type(self), ShardedTensor):
+            return None
         mesh, placement = spec
-        other = mesh != self.mesh or not issubclass(kind or type(self), ShardedTensor)
-        return None if other or isinstance(placement, Window) else self.redistribute(placement)
+        other = mesh != self.mesh or isinstance(placement, Window)
+        return None if other else self.redistribute(placement)
 
 
 @cache

@@ -30,7 +30,7 @@ from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_late import LateWriter
 from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_source import MANY, Source, listed
-from aotlite.stages.s10_wrappers import WrapWriter, is_like, misshaped, write_tangent
+from aotlite.stages.s10_wrappers import WrapWriter, dense_part, is_like, write_tangent
 from aotlite.stages.wrappings import Wrapping, gradient_of
 
 if TYPE_CHECKING:
@@ -137,13 +137,14 @@ class BackwardWriter:
     ) -> None:
         """TAN-4: before a part is laid out otherwise, that it is one of this shape and dtype."""
         source = self.source
-        source.use(misshaped)
+        source.use(dense_part)
         known = [source.constant(each, letter) for each, letter in ((result, "R"), (kind, "T"))]
         expected = source.constant(meta, "M", str(meta))
         source.use(is_like, Tensor)
         source.add(f"if type({name}) is not Tensor or {name}.meta is not {expected}:")
         source.add(f"    if not is_like({name}, {expected}):")
-        source.add(f"        raise misshaped({name}, {path!r}, {', '.join(known)}, {expected})")
+        how = f"{path!r}, {', '.join(known)}, {expected}"
+        source.add(f"        {name} = dense_part({name}, {how})")
 
     def _tangent(self, name: str, meta: TensorMeta) -> str:
         """A dense gradient in the layout that the backward was recorded for (TAN-3)."""

@@ -155,13 +155,7 @@ def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
     """
     kind = Tensor if wrapping is None else wrapping.kind
     spec = None if wrapping is None else wrapping.spec
-    method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
-    mode = STATE.grad_mode
-    STATE.grad_mode = None if mode is None else False
-    try:
-        found = None if method is None else method(kept(spec), kind)
-    finally:
-        STATE.grad_mode = mode
+    found = _in_form(grad, spec, kind)
     if wrapping is None:
         if isinstance(found, Tensor) and not is_wrapper(found) and found.shape == grad.shape:
             return found
@@ -170,6 +164,26 @@ def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
         if found.shape == wrapping.meta.shape and [*flatten(found)[0]] == names:
             return found
     raise _refused(grad, found, result, wrapping)
+
+
+def _in_form(grad: Any, spec: Any, kind: type[Any]) -> Any:
+    """What a gradient's class says that it is in another form; None where it says nothing."""
+    method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+    mode = STATE.grad_mode
+    STATE.grad_mode = None if mode is None else False
+    try:
+        return None if method is None else method(kept(spec), kind)
+    finally:
+        STATE.grad_mode = mode
+
+
+def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Tensor:
+    """TAN-4: what a part of a gradient is as a dense tensor; raises TangentError for another."""
+    found = _in_form(part, None, Tensor)
+    if not is_like(found, meta):
+        raise misshaped(part, path, result, kind, meta)
+    dense: Tensor = found
+    return dense
 
 
 def _refused(grad: Any, found: Any, result: Any, wrapping: Wrapping | None) -> Exception:

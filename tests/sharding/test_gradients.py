@@ -183,3 +183,22 @@ def test_a_dense_gradient_reaches_a_sharded_result_of_a_compiled_call() -> None:
         found.append(shown(x.grad))
     assert found[0] == found[1]
     assert (ShardedTensor, Shard(0), [[[12.0, 18.0]], [[30.0, 42.0]]]) == found[0]
+
+
+@pytest.mark.rules("TEN-29", "SUB-7")
+def test_parts_of_a_gradient_lie_as_those_of_the_leaf() -> None:
+    """Whichever formula gave them: strides are the same, compiled and eager."""
+    for function in (lambda x: x.t() * x, al.compile(lambda x: x.t() * x, backend="reference")):
+        for placement in (Shard(0), Shard(1), Partial(), Replicate()):
+            x = matrix(placement)
+            result = function(x)
+            result.backward(_in_form(Shard(0))(result).t())
+            grad: Any = x.grad
+            assert [part.stride() for part in x.parts] == [part.stride() for part in grad.parts]
+
+
+@pytest.mark.rules("TAN-5")
+def test_a_sharded_tensor_is_in_no_form_of_another_class() -> None:
+    """Its class is asked while a sum of gradients of two classes is recorded."""
+    x = matrix(Shard(0))
+    assert x.__coerce_same_metadata_as_tangent__(None, TwoTensor) is None

@@ -8,7 +8,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import ProtocolError, TangentError
-from aotlite.subclasses import TwoTensor
+from aotlite.subclasses import MaskedTensor, TwoTensor
 from tests.stages.wrapped_classes import One, Tagged
 
 
@@ -120,3 +120,17 @@ def test_a_gradient_that_does_not_flatten_is_named(flat: Any, error: Any, messag
     with pytest.raises(error, match=message):
         out.backward(gradient)
     assert x.grad is None
+
+
+@pytest.mark.rules("TAN-4", "TAN-5")
+def test_a_part_of_another_class_may_become_a_dense_one() -> None:
+    """Its class says what it is, as it would of a whole gradient."""
+    found = []
+    for function in (lambda x: x * 2, al.compile(lambda x: x * 2)):
+        x = TwoTensor(ones(), ones(), requires_grad=True)
+        part = MaskedTensor(ones(), al.tensor([True, False]))
+        gradient = TwoTensor(ones(), ones())
+        gradient.b = part
+        function(x).backward(gradient)
+        found.append(x.grad.b)  # type: ignore[union-attr]
+    assert found[0].filled(0.0).tolist() == found[1].tolist() == [2.0, 0.0]

@@ -17,9 +17,8 @@ from aotlite.eager.autograd.node import LAST, Gradients, TapeNode, refuse_outsid
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import formed, is_wrapper
+from aotlite.eager.wrappers import flatten, formed, inner_tensors, is_wrapper, unflatten
 from aotlite.ir.errors import AutogradError
-from aotlite.ir.meta import TensorMeta
 
 
 class AccumulateGrad(TapeNode):
@@ -106,28 +105,57 @@ def accumulate(leaf: Tensor, grads: Gradients) -> None:
         )
     with gradient_lock():
         if leaf._grad is None:
-            leaf._grad = _adopted(grads, leaf.meta)
+            adopted = _adopted_parts if is_wrapper(grads[0]) else _adopted
+            leaf._grad = adopted(grads, leaf)
         elif STATE.grad_mode:
             leaf._grad = leaf._grad + grads[0]
         else:
             leaf._grad.add_(grads[0])
 
 
-def _adopted(grads: Gradients, leaf: TensorMeta) -> Tensor:
+def _adopted(grads: Gradients, leaf: Tensor) -> Tensor:
     """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy.
 
     `grads` must hold the engine's only reference: no variable on the way here may name it.
     """
-    stride = leaf.stride if leaf.dense else leaf.as_contiguous().stride
-    if is_wrapper(grads[0]):  # who else holds its parts is not known
-        grad = grads[0] if STATE.grad_mode else grads[0].detach()
-        return grad.clone() if grad.meta.stride == stride else grad.restride(stride)
+    meta = leaf.meta
+    stride = meta.stride if meta.dense else meta.as_contiguous().stride
     if STATE.grad_mode:  # it stays part of a graph
         return grads[0].restride(stride)
-    fits = _same_layout(leaf.shape, grads[0].meta.stride, stride)
+    fits = _same_layout(meta.shape, grads[0].meta.stride, stride)
     if fits and grads[0]._base is None and _is_ours_alone(grads):
         return grads[0].detach()
     return grads[0].detach().restride(stride)
+
+
+def _adopted_parts(grads: Gradients, leaf: Tensor) -> Tensor:
+    """A copy of a gradient that is a wrapper, since who else holds its parts is not known.
+
+    It lies as the leaf does, and each part as that of the leaf, if it has such a part.
+    """
+    meta = leaf.meta
+    stride = meta.stride if meta.dense else meta.as_contiguous().stride
+    grad = grads[0] if STATE.grad_mode else grads[0].detach()
+    made: Tensor = grad.clone() if grad.meta.stride == stride else grad.restride(stride)
+    return made if STATE.grad_mode else _laid_inside(made, leaf)
+
+
+def _laid_inside(made: Tensor, leaf: Tensor) -> Tensor:
+    """A wrapper whose parts lie as those of the leaf; as it does itself, where that has none."""
+    parts, own = inner_tensors(made), type(made) is type(leaf)
+    new = {name: _laid_as(x, getattr(leaf, name) if own else made) for name, x in parts.items()}
+    if all(new[name] is part for name, part in parts.items()):
+        return made
+    meta = made.meta
+    found: Tensor = unflatten(type(made), new, flatten(made)[1], meta.shape, meta.stride)
+    return found
+
+
+def _laid_as(part: Tensor, like: Tensor) -> Tensor:
+    same = like.meta.shape == part.meta.shape and like.meta.dense
+    stride = like.meta.stride if same else part.meta.as_contiguous().stride
+    laid: Tensor = part if part.meta.stride == stride else part.restride(stride)
+    return _laid_inside(laid, like) if is_wrapper(laid) else laid
 
 
 def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
