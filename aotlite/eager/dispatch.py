@@ -353,7 +353,7 @@ def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> T
     if recorder is not None:
         return fakes(recorder, (recorder.streams.draw(op, args, meta),), (meta,))[0]
     generator, consumed = current(), op.consumes(meta)
-    place = generator.advance(consumed)
+    place = generator.advance(consumed, op.name)
     arrays = meta.device.arrays
     try:
         drawn = run_kernel(op.functional, (*place, 0, *args), meta, arrays)

@@ -21,7 +21,7 @@ from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import DeviceError, RngError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp
-from aotlite.ir.ops.random_state import check_position
+from aotlite.ir.ops.random_state import OFFSETS, check_position, stream_ends
 
 State = tuple[int, int]
 
@@ -89,10 +89,15 @@ class Generator:
         return f"Generator(seed={self._seed}, offset={self._offset})"
 
     # --- what draws are made of; asked of the generator that `drawn_from` gives
-    def advance(self, consumed: int) -> State:
-        """(seed, offset) for a draw that uses up `consumed` offsets."""
+    def advance(self, consumed: int, op: str = "draw") -> State:
+        """(seed, offset) for a draw that uses up `consumed` offsets.
+
+        Raises RngError where the stream ends before, and stays where it is (RNG-4).
+        """
         with self._lock:
             start = self._offset
+            if start + consumed >= OFFSETS:
+                raise stream_ends(op, self._seed, start, consumed)
             self._offset = start + consumed
             return self._seed, start
 
@@ -122,7 +127,7 @@ class Generator:
             )
         meta: Any = op.infer(args)
         source, consumed = drawn_from(self), op.consumes(meta)
-        place = source.advance(consumed)
+        place = source.advance(consumed, op.name)
         try:
             return dispatch(op.functional, (*place, 0, *args))
         except BaseException:

@@ -20,7 +20,7 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Op, RandomOp
 from aotlite.ir.ops.factories import FULL
-from aotlite.ir.ops.random_state import ADVANCE_OFFSET
+from aotlite.ir.ops.random_state import ADVANCE_OFFSET, OFFSETS, stream_ends
 from aotlite.ir.role import (
     Arrived,
     BackwardOffset,
@@ -166,15 +166,19 @@ class Streams:
     def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
         """Records a draw; gives the graph value of its result."""
         called: Op = op
+        consumed = op.consumes(meta)
         if self.recorder.recompute and self._moment() is not None and not self._replays:
             raise self.recorder.refuse(
                 "a new draw in a region that is computed again for some of the results",
                 "leave preserve_rng_state as it is (CKP-3)",
             )
         if self._explicit:
-            called, args = op.functional, (*self._place(self.state, self._moment()), *args)
+            seed, offset, advance = self._place(self.state, self._moment())
+            if type(offset) is int and offset + advance + consumed >= OFFSETS:
+                raise stream_ends(op.name, seed, offset + advance, consumed)
+            called, args = op.functional, (seed, offset, advance, *args)
         value = self._last = self.recorder.record(called, args, meta)
-        self._use(op.consumes(meta))
+        self._use(consumed)
         return value
 
     def get(self) -> Any:

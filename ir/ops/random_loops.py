@@ -67,9 +67,15 @@ def _refuse_misplaced(k: Any, offset: Any) -> None:
 
 def offset_after(k: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
     """The offset behind what was drawn."""
+
+    def after(*_: Any) -> Any:
+        return _scalar(k, offset) + k.number(consumed, dtypes.uint64)
+
     if hasattr(offset, "meta"):
         _refuse_misplaced(k, offset)
-    return k.map(meta, lambda *i: _scalar(k, offset) + k.number(consumed, dtypes.uint64))
+        key, end = ("ends", consumed, offset.placed), k.number(1 << 63, dtypes.uint64)
+        k.refuse((), lambda: k.make("ne", after() & end, 0), once=key)
+    return k.map(meta, after)
 
 
 def laid_out(k: Any, meta: TensorMeta, flat: Any, element: Callable[..., Any]) -> Any:

@@ -54,6 +54,16 @@ def check_position(op: str, offset: Any) -> None:
         )
 
 
+def stream_ends(op: str, seed: int, offset: int, consumed: int) -> Exception:
+    """The error for a draw for which the stream of a seed has no place left (RNG-4)."""
+    return noted(
+        RngError(
+            f"{op}: the offset is {offset} and {consumed} are drawn, expected to stay below 2**63"
+        ),
+        f"The stream of the seed {seed} ends there: set another seed. (RNG-4, RNG-12)",
+    )
+
+
 def number(op: str, what: str, value: Any) -> int:
     """A seed or an offset, given as a number or as an array of one element."""
     while hasattr(value, "tolist") or isinstance(value, list):
