@@ -227,6 +227,26 @@ class Replaying:
         return copy
 
 
+class Refusing:
+    """The default generator stands where compiled code has put it, ahead of all that happens."""
+
+    def __init__(self, outer: Noting | Replaying | Refusing | None) -> None:
+        self._outer = outer
+
+    def of(self, generator: Generator) -> Generator:
+        """Another generator. Raises RngError for the default one."""
+        if generator is GENERATOR:
+            raise noted(
+                RngError(
+                    "generator: an effect of a compiled function that draws random numbers uses "
+                    "the default generator, expected one of its own"
+                ),
+                "The function has drawn ahead. Pass what is drawn as an operand, or draw from a "
+                "Generator of your own. (TOK-7)",
+            )
+        return generator if self._outer is None else self._outer.of(generator)
+
+
 @contextmanager
 def drawing(source: Noting | Replaying) -> Iterator[None]:
     """A block in which this thread's draws are noted, or replayed."""

@@ -17,7 +17,7 @@ import attrs
 if TYPE_CHECKING:
     from aotlite.eager.autograd.node import TapeNode
     from aotlite.eager.checkpoint import Region
-    from aotlite.eager.random import Noting, Replaying
+    from aotlite.eager.random import Noting, Refusing, Replaying
     from aotlite.eager.recording import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ class State(threading.local):
     """Whether any wrapper was ever made, in any thread: else no operand is one."""
     functions: bool = False
     """Whether any of them was of a class with a `__tensor_function__`."""
-    draws: Noting | Replaying | None = None
+    draws: Noting | Replaying | Refusing | None = None
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     in_region: bool = False
     """Inside of `checkpoint`: what happens here happens again in the backward (CKP-7)."""

@@ -27,6 +27,7 @@ from aotlite.ir.role import (
     part_suffix,
 )
 from aotlite.stages.s10_draws import DrawWriter
+from aotlite.stages.s10_held import held_call
 from aotlite.stages.s10_late import LateWriter
 from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_source import MANY, Source, listed
@@ -159,11 +160,18 @@ class BackwardWriter:
         return f"x{name}"
 
     def _call(self, values: str) -> None:
-        if self.plan.is_compact:
-            given = values if self.run.reads_all else f"run.read_of({values})"
-            self.source.enter(f"found = enter(run.compact, {given})", *self.draws.on_error())
+        plan, compact = self.plan, self.plan.is_compact
+        given = f"run.read_of({values})" if compact and not self.run.reads_all else values
+        # What gradients read of others' memory; nothing is lent where effects are (PART-37).
+        storages = [f"node.links[{i}][0]" for i in range(len(plan.links))]
+        draws = self.draws.reads or self.draws.consumed != 0
+        call = held_call(
+            self.source, self.graph, "run", given, storages, draws=draws, compact=compact
+        )
+        if compact:
+            self.source.enter(f"found = {call}", *self.draws.on_error())
         else:
-            self.draws.call(f"found = run({values})")
+            self.draws.call(f"found = {call}")
         if self.draws.consumed is None:
             self.draws.end(self._found(NextBackwardSeed()), self._found(NextBackwardOffset()))
 

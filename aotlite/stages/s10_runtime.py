@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import optree
 
-from aotlite.backends.values import travels_as_array
+from aotlite.backends.values import is_read, travels_as_array
 from aotlite.eager.autograd.history import accumulator, edge_of
 from aotlite.eager.facts import Facts, facts_of
 from aotlite.eager.tensor import tensor_over
@@ -53,6 +53,7 @@ from aotlite.stages.s10_effects import (
     write_window,
 )
 from aotlite.stages.s10_guards import World, name_of, write_guards
+from aotlite.stages.s10_held import held_call
 from aotlite.stages.s10_inputs import InputTexts, copy_line
 from aotlite.stages.s10_late import keep_forms, keep_memory
 from aotlite.stages.s10_links import write_links, write_loans
@@ -229,7 +230,7 @@ class _Writer:
         self.draws.begin()
         values += self._draw_inputs(len(plan.inputs) - 2)
         given = many or f"[{', '.join(values)}]"
-        call = f"enter(run.compact, {given})" if plan.is_compact else f"run({given})"
+        call = self._held(inputs, roles, given)
         names = self._outputs()
         saved = [i for i, role in enumerate(plan.forward.output_roles) if isinstance(role, Saved)]
         left = ", ".join([*names, "*saved"] if saved and names else names or ["saved"])
@@ -245,6 +246,14 @@ class _Writer:
             source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
         if plan.sets_generator:
             self.draws.end(self.raw[NextSeed()], self.raw[NextOffset()])
+
+    def _held(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
+        """The run; its effects leave alone what it reads, and the generator (TOK-7)."""
+        graph, compact = self.plan.forward, self.plan.is_compact
+        reads = {node.role for node in compress(graph.placeholders, is_read(graph))}
+        storages = [f"{inputs.tensor(role)}.storage" for role in roles if role in reads]
+        draws = self.draws.reads or self.draws.consumed != 0
+        return held_call(self.source, graph, "run", given, storages, draws=draws, compact=compact)
 
     def _draw_inputs(self, first: int) -> list[str]:
         values = self.draws.inputs(is_compact=self.plan.is_compact)
