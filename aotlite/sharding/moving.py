@@ -26,7 +26,8 @@ def back(placement: Placement) -> Placed:
 
 @attrs.frozen
 class Form:
-    """Brings a gradient, sharded or dense, to a mesh and a placement; any other is left."""
+    """Brings a gradient to a mesh and a placement: a sharded one, a dense one, and one of a class
+    that says what it is as a dense one. Any other is left."""
 
     cls: type[Any]
     mesh: Mesh
@@ -35,7 +36,11 @@ class Form:
     def __call__(self, grad: Any) -> Any:
         if isinstance(grad, self.cls):
             return grad.redistribute(self.placement) if grad.mesh == self.mesh else grad
-        return grad if is_wrapper(grad) else self.cls.from_dense(grad, self.mesh, self.placement)
+        method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+        dense = grad if method is None else method(None, Tensor)
+        if not isinstance(dense, Tensor) or is_wrapper(dense):
+            return grad
+        return self.cls.from_dense(dense, self.mesh, self.placement)
 
 
 def _brought(ctx: Any, grad: Any) -> Any:

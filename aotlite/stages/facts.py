@@ -478,3 +478,5 @@ class Joint(Record):
     """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
     apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
     """Of sums of wrappers of several forms: results that have to arrive if the others do."""
+    choices: tuple[Any, ...] = ()
+    """Where gradients are other ones for each choice of results: `wrapped_choices.Choice`."""

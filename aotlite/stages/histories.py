@@ -11,7 +11,9 @@ from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode, OpNode
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.op import ViewOp
+from aotlite.ir.role import Result
 
 
 def is_dead_end(view: Tensor) -> bool:
@@ -112,3 +114,27 @@ def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:
         for further in _accumulators(node):
             found[further] |= found[node]
     return found
+
+
+def refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: Result) -> None:
+    """A gradient would have to arrive at a result of the same call.
+
+    `shown` has the ids of results and of what they are views of.
+    """
+    leaf = node.leaf
+    if leaf is not None and id(leaf) in shown:
+        raise noted(
+            UnsupportedError(
+                f"joint: {result} depends on a leaf that the function makes and returns, "
+                "expected leaves from outside"
+            ),
+            "Make the leaf outside, and pass it as an argument.",
+        )
+
+
+def these_of(results: Sequence[Result], bits: int) -> Iterator[Result]:
+    """The results whose places are set in `bits`."""
+    while bits:
+        lowest = bits & -bits
+        yield results[lowest.bit_length() - 1]
+        bits ^= lowest

@@ -37,6 +37,7 @@ from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_wrappers import coerced, refuse_part
 from aotlite.stages.streams import After
+from aotlite.stages.wrapped_choices import Choice, chosen
 from aotlite.stages.wrappings import Wrapping, gradient_of, whole_of
 
 Absent = frozenset[Any]
@@ -81,6 +82,7 @@ class BackwardPlan:
     after: After | None = None
     """Where the backward leaves the generator (RNG-5)."""
     apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
+    choices: tuple[Choice, ...] = ()
     """Of sums of wrappers of several forms: results that have to arrive if the others do."""
     wrappings: Mapping[Any, Wrapping] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
@@ -329,7 +331,7 @@ class Variants:
         if step is None:
             with self._lock:
                 if absent not in self._made:
-                    graph = self.graph
+                    graph, plan = _for_choice(self.graph, plan, absent)
                     for pair in plan.apart:
                         if pair[0] <= absent and not pair[1] <= absent:
                             raise refuse_part(pair[0] | pair[1])
@@ -344,6 +346,20 @@ class Variants:
             if not absent:
                 self.whole = step
         return step
+
+
+def _for_choice(
+    graph: Graph, plan: BackwardPlan, absent: Absent
+) -> tuple[Graph, BackwardPlan]:
+    """Graph and plan for the results whose gradients arrive, where that makes others (TAN-8)."""
+    if not plan.choices:
+        return graph, plan
+    arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
+    graph, choice = chosen(graph, plan.choices, arrived)
+    if choice.error is not None:
+        raise _again(choice.error)
+    known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
+    return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings})
 
 
 def plan_backward(
@@ -374,6 +390,7 @@ def plan_backward(
         "after": both.after,
         "wrappings": both.wrappings,
         "apart": both.apart,
+        "choices": both.choices,
     }
     if graph is None:
         dead = tuple(both.layouts.items())
@@ -417,7 +434,7 @@ def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
         of = gradient_of(role.of)
         wrapping = both.wrappings.get(Gradient(of))
         if wrapping is None:
-            found[of] = metas.get(of) if value is None else value.meta
+            found[of] = found.get(of, metas.get(of)) if value is None else value.meta
         else:
             found[of] = wrapping.meta
     return found

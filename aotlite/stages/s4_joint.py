@@ -24,7 +24,7 @@ from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
-from aotlite.ir.errors import AutogradError, GraphError, ShapeError, UnsupportedError, noted
+from aotlite.ir.errors import AutogradError, ShapeError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
@@ -32,7 +32,6 @@ from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.role import (
     Family,
-    Gradient,
     IntermediateBase,
     MutatedInput,
     Output,
@@ -53,7 +52,7 @@ from aotlite.stages.facts import (
     SavedOf,
     SourceRole,
 )
-from aotlite.stages.histories import passed
+from aotlite.stages.histories import passed, refuse_inner_leaf, these_of
 from aotlite.stages.late import Recorded, Settled, settled
 from aotlite.stages.late_effects import LateEffect, Moments, has_late_effects, late_effects
 from aotlite.stages.noted_run import NotedRun, runs_user_code
@@ -61,8 +60,15 @@ from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
+from aotlite.stages.wrapped_choices import (
+    MOST,
+    Choice,
+    Flat,
+    check_is_eagers,
+    recorded_choices,
+)
 from aotlite.stages.wrapped_sums import joined
-from aotlite.stages.wrappings import fake_tangent, flat_gradient
+from aotlite.stages.wrappings import fake_tangent, flat_gradients
 
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
@@ -82,8 +88,9 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
         recorder.phase = Phase.FORWARD
 
 
-Roots = list[tuple[ResultRole, Edge | None, Tensor]]
-"""Results, where their gradients go, and the tangents that arrive."""
+Root = tuple[ResultRole, Edge | None, Tensor]
+"""A result, where its gradient goes, and the tangent that arrives."""
+Roots = list[Root]
 
 
 class _Recording:
@@ -110,6 +117,7 @@ class _Recording:
         self.new_leaves: frozenset[InputRole] = frozenset()
         self.wrapped = captured.recorder.wrapped.nodes
         self.wrappings: dict[Any, Any] = {}
+        self.choices: list[Choice] = []
 
     def joint(self) -> Joint:
         self._read_results()
@@ -141,6 +149,7 @@ class _Recording:
             self._late_effects(),
             self.recorder.streams.after_backward(),
             tuple(self.recorder.wrapped.apart),
+            tuple(self.choices),
         )
 
     # --- users' Python on the tape
@@ -242,17 +251,17 @@ class _Recording:
         for node, bits in way.items():
             saved = node.kept_tensors()
             if node in sinks:
-                for result in _results(results, bits):
+                for result in these_of(results, bits):
                     reach[result].add(sinks[node])
             elif type(node) is AccumulateGrad:
-                _refuse_inner_leaf(node, shown, next(_results(results, bits)))
+                refuse_inner_leaf(node, shown, next(these_of(results, bits)))
             for each in saved:
                 storage = each.tensor.storage
                 if storage.version != each.version:
-                    self._note_written(node, each, _results(results, bits))
+                    self._note_written(node, each, these_of(results, bits))
                 if id(storage) in owners:
                     read = SavedOf(owners[id(storage)], each.tensor.meta)
-                    for result in _results(results, bits):
+                    for result in these_of(results, bits):
                         reads[result][read] = None
         self.reach = {result: frozenset(found) for result, found in reach.items()}
         self.reads = {result: tuple(found) for result, found in reads.items()}
@@ -278,15 +287,28 @@ class _Recording:
             nodes += tangent.inputs
             self.wrappings[Tangent(result)] = tangent.wrapping
             roots.append((result, edge, tangent.tensor))
-        gradients: list[tuple[Role, Any]] = []
-        for source, grad in zip(self.captured.sources, self._run(roots), strict=True):
-            if source.entries:
-                values, wrapping = flat_gradient(self.recorder, source.role, grad)
-                gradients += values
-                self.wrappings[Gradient(source.role)] = wrapping
+        start = len(self.recorder.nodes)
+        found = flat_gradients(self.recorder, self.captured.sources, self._run(roots))
+        if self._has_choices(roots):
+            self.recorder.drop_from(start)
+            healthy = [root for root in roots if root[0] not in self.errors]
+            found = recorded_choices(self.recorder, healthy, self._flat, self.choices)
+        gradients, wrappings = found
+        self.wrappings |= wrappings
         self.recorder.phase = Phase.BACKWARD
         gradients += self.recorder.streams.outputs(Phase.BACKWARD)
         return nodes, gradients
+
+    def _has_choices(self, roots: Roots) -> bool:
+        """Whether gradients are other ones for each choice of results, and so few that each is
+        recorded; what users' Python does in a backward is done once."""
+        count = sum(root[0] not in self.errors for root in roots)
+        return self.recorder.wrapped.unlike and not self.user_code and 1 < count <= MOST
+
+    def _flat(self, roots: Sequence[Root]) -> Flat:
+        """The gradients of a choice, and how those are made that are wrappers."""
+        grads = self._record(roots, joins=False)
+        return flat_gradients(self.recorder, self.captured.sources, grads)
 
     def _wrapper_of(self, result: ResultRole) -> Tensor | None:
         """The wrapper whose gradient arrives for a result, if it is one."""
@@ -310,7 +332,7 @@ class _Recording:
         try:
             return self._record(healthy)
         except expected as error:
-            _check_is_eagers(error)
+            check_is_eagers(error)
             if self.run is not None:
                 return self._run_without(self.run.now or 0, error, healthy, start)
             self.recorder.drop_from(start)
@@ -318,13 +340,21 @@ class _Recording:
             try:
                 self._record([root])
             except expected as error:
-                _check_is_eagers(error)
+                check_is_eagers(error)
                 self.errors[root[0]] = error
             self.recorder.drop_from(start)
         try:
             return self._record([r for r in healthy if r[0] not in self.errors])
-        except ShapeError as error:
-            raise refuse_shapes() from error
+        except Exception as error:
+            if not isinstance(error, (ShapeError, *expected)):
+                raise
+            self.recorder.wrapped.unlike = bool(self.wrapped)  # none of them fails alone
+            if not self._has_choices(roots):
+                if isinstance(error, ShapeError):
+                    raise refuse_shapes() from error
+                raise
+            check_is_eagers(error)
+            return [None] * len(self.captured.sources)
 
     def _expected_errors(self) -> tuple[type[Exception], ...]:
         """The errors that are those of eager's backward, and come when the compiled one runs."""
@@ -347,13 +377,15 @@ class _Recording:
         self.recorder.drop_from(start)
         return self._run(left)
 
-    def _record(self, roots: Roots) -> list[Any]:
+    def _record(self, roots: Sequence[Root], *, joins: bool = True) -> list[Any]:
         """The gradient of each input and family, in its geometry at entry."""
         sources = self.captured.sources
         sinks = [sinks_of(source) for source in sources]
         self.recorder.phase = Phase.BACKWARD
         try:
-            found = self._backward_through(roots, [e for each in sinks for e, _ in each])
+            found = self._backward_through(
+                roots, [e for each in sinks for e, _ in each], joins=joins
+            )
             rest = iter(found)
             return [
                 sum_at_entry(source, [(next(rest), moves) for _, moves in each])
@@ -363,17 +395,20 @@ class _Recording:
             self.recorder.phase = Phase.FORWARD
             self.recorder.origin = None
 
-    def _backward_through(self, roots: Roots, sinks: list[Edge | None]) -> list[Any]:
+    def _backward_through(
+        self, roots: Sequence[Root], sinks: list[Edge | None], *, joins: bool
+    ) -> list[Any]:
         """The gradients that arrive at the sinks."""
         pairs = [(edge, tangent) for _, edge, tangent in roots]
         before = self.recorder.run_before
         self.ran = [result for result, _, _ in roots]
         self.recorder.wrapped.apart.clear()
-        join = partial(joined, self.recorder, tuple(self.ran)) if self.wrapped else None
+        self.recorder.wrapped.unlike = False
+        self.recorder.streams.flags.clear()
+        join = partial(joined, self.recorder, tuple(self.ran)) if self.wrapped and joins else None
         if not self.user_code:
             start = len(self.recorder.nodes)
             if join is not None and len(pairs) > 1:
-                self.recorder.streams.flags.clear()
                 noted = NotedRun(sinks, True, False, True, before, recorded=(), join=join)
                 found = noted.begin(pairs)[: len(sinks)]
             else:
@@ -439,35 +474,7 @@ class _Recording:
         return meta
 
 
-def _check_is_eagers(error: Exception) -> None:
-    """Raises what is an error of the capture alone; frames of others are not kept."""
-    if isinstance(error, (UnsupportedError, GraphError)):
-        raise error
-    error.__traceback__ = error.__context__ = None
 
-
-def _refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: ResultRole) -> None:
-    """A gradient would have to arrive at a result of the same call.
-
-    `shown` has the ids of results and of what they are views of.
-    """
-    leaf = node.leaf
-    if leaf is not None and id(leaf) in shown:
-        raise noted(
-            UnsupportedError(
-                f"joint: {result} depends on a leaf that the function makes and returns, "
-                "expected leaves from outside"
-            ),
-            "Make the leaf outside, and pass it as an argument.",
-        )
-
-
-def _results(results: Sequence[ResultRole], bits: int) -> Iterator[ResultRole]:
-    """The results whose places are set in `bits`."""
-    while bits:
-        lowest = bits & -bits
-        yield results[lowest.bit_length() - 1]
-        bits ^= lowest
 
 
 def _first_form(value: Node) -> Node:

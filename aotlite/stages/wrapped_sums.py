@@ -30,9 +30,11 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
     (one, ones), (other, others) = before, after
     total = one + other
     if not is_wrapper(total):
+        recorder.wrapped.unlike |= is_wrapper(one) or is_wrapper(other)
         return total  # of tensors, what does not arrive is zero
     one, other = (_as(each, total) for each in (one, other))
     if not all(_is_like(each, total) for each in (one, other)):
+        recorder.wrapped.unlike = True
         sets = _roles(results, ones), _roles(results, others)
         # A tensor that does not arrive is zero, and adds nothing to the sum.
         pairs = (one, sets), (other, sets[::-1])

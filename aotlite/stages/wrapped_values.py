@@ -35,6 +35,8 @@ class WrapperValues:
         """The roles of the parts of each input that is a wrapper."""
         self.apart: list[tuple[frozenset[Any], frozenset[Any]]] = []
         """Of sums of gradients that cannot be chosen from: the results that each summand is of."""
+        self.unlike = False
+        """Whether a sum of gradients was met that are of several classes or forms."""
         self._given: list[tuple[Tensor, dict[str, Tensor], str]] = []
         """Fakes from outside, the parts that they had, and where they lie."""
 

@@ -7,7 +7,7 @@ Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -283,6 +283,19 @@ def _each_once(recorder: Any, like: Tensor) -> Tensor:
         found = form_of(recorder, like.detach().restride(like.meta.as_contiguous().stride))
     recorder.drop_from(start)
     return found
+
+
+def flat_gradients(
+    recorder: Any, sources: Sequence[Any], grads: Sequence[Any]
+) -> tuple[list[tuple[Role, Any]], dict[Any, Wrapping | None]]:
+    """The outputs that the sources' gradients are, and how those are made that are wrappers."""
+    outputs: list[tuple[Role, Any]] = []
+    wrappings: dict[Any, Wrapping | None] = {}
+    for source, grad in zip(sources, grads, strict=True):
+        if source.entries:
+            values, wrappings[Gradient(source.role)] = flat_gradient(recorder, source.role, grad)
+            outputs += values
+    return outputs, wrappings
 
 
 def flat_gradient(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 import aotlite as al
-from aotlite.subclasses import TwoTensor
+from aotlite.ir.errors import SubclassError
+from aotlite.sharding import Mesh, Shard, ShardedTensor
+from aotlite.subclasses import MaskedTensor, TwoTensor
 
 
 def both(function: Callable[..., Any], make: Callable[[], Any], *, index: int = 0) -> list[Any]:
@@ -41,3 +44,75 @@ def test_zeros_that_a_write_leaves_of_a_gradient_are_one() -> None:
     eager, compiled = both(overwritten, make)
     assert eager == compiled
     assert [[0.0, 0.0]] == compiled
+
+
+def seen(grad: Any) -> Any:
+    """The class of a gradient, and of its parts, with numbers."""
+    if not isinstance(grad, TwoTensor):
+        return None if grad is None else (type(grad), grad.tolist())
+    return TwoTensor, seen(grad.a), seen(grad.b)
+
+
+def choices(count: int) -> list[tuple[int, ...]]:
+    return [each for n in range(1, count + 1) for each in combinations(range(count), n)]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "at a leaf": lambda w, pair: (w.sin(), w * pair),
+    "before other ops": lambda w, pair: [h := w * 2, (h.sin(), h * pair, pair * 3)][1],
+    "twice": lambda w, pair: [h := w * 2, (h * pair, h.cos(), w * 3)][1],
+    "behind a write": lambda w, pair: [pair.add_(w), (w.cumsum(0), pair * 2)][1],
+}
+
+
+@pytest.mark.rules("TAN-8", "SUB-11")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_are_of_the_class_of_those_that_arrive(name: str) -> None:
+    """A dense tensor among pairs has a dense gradient where no pair's arrives."""
+    function = FUNCTIONS[name]
+    compiled = al.compile(function, backend="reference")
+    count = len(function(*_dense_and_pair()[1]))
+    for choice in choices(count):
+        found = []
+        for each in (function, compiled):
+            leaves, args = _dense_and_pair()
+            results = each(*args)
+            chosen = [results[k] for k in choice]
+            al.autograd.backward(chosen, [al.ones_like(r).detach() for r in chosen])
+            found.append([seen(leaf.grad) for leaf in leaves])
+        assert found[0] == found[1], choice
+
+
+def _dense_and_pair() -> tuple[list[Any], list[Any]]:
+    w = al.tensor([1.0, 2.0]).requires_grad_()
+    pair = TwoTensor(al.tensor([3.0, 4.0]), al.tensor([5.0, 6.0]), requires_grad=True)
+    return [w, pair], [w, pair * 1]
+
+
+@pytest.mark.rules("SUB-10")
+def test_a_class_with_other_gradients_is_not_hidden_in_a_result() -> None:
+    """Masked by sharded: eager and compiled refuse it, where gradients are asked for."""
+    masked = MaskedTensor(al.ones(2), al.tensor([True, False]))
+    x = ShardedTensor.from_dense(al.ones(2), Mesh(2), Shard(0))
+    for function in (lambda x, masked: masked - x, al.compile(lambda x, masked: masked - x)):
+        assert isinstance(function(x, masked).rank_0, MaskedTensor)
+        with pytest.raises(SubclassError, match="sub: the result is a ShardedTensor with a Masked"):
+            function(x.detach().requires_grad_(), masked)
+
+
+@pytest.mark.rules("TAN-5", "SHD-15")
+def test_a_masked_gradient_of_a_sharded_tensor_is_sharded() -> None:
+    """A write to a masked tensor gives it; what is left out is zero."""
+    found = []
+
+    def write(masked: Any, x: Any) -> Any:
+        masked[0] = x[0]
+        return masked
+
+    for function in (write, al.compile(write, backend="reference")):
+        x = ShardedTensor.from_dense(al.ones(2, 2), Mesh(2), Shard(0)).requires_grad_()
+        result = function(MaskedTensor(al.zeros(2, 2), al.tensor([[True, False]] * 2)), x)
+        result.backward(al.ones(2, 2))
+        grad: Any = x.grad
+        found.append((grad.placement, grad.full_tensor().tolist()))
+    assert found[0] == found[1] == (Shard(0), [[1.0, 0.0], [0.0, 0.0]])
