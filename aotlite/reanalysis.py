@@ -50,10 +50,11 @@ def check_metadata(captured: Captured, meta: FunctionMeta) -> None:
 def reanalyzed(captured: Captured) -> FunctionMeta | None:
     """What a second capture and analysis find; None where Python changed the autograd state.
 
-    Custom functions, `requires_grad_` and `detach_` leave no op behind that could be run again.
+    Custom functions, `requires_grad_` and `detach_` leave no op behind that could be run again; nor
+    do wrappers: their nodes stand for what their class has done.
     """
     recorder = captured.recorder
-    if recorder.unrecorded or any(len(each.members) < 2 for each in captured.families):
+    if recorder.unrecorded or recorder.wrapped or any(len(each.members) < 2 for each in captured.families):
         return None  # the second capture sees no tensor that the function could have reached
     reals = [recorder.real_of(given.fake) for given in captured.inputs]
 

@@ -117,3 +117,16 @@ def test_set_of_wrappers_is_refused_in_a_compiled_function() -> None:
         with pytest.raises(SubclassError, match="set_: the tensor is a TwoTensor, expected one w"):
             al.compile(lambda a, b: a.set_(b))(*arguments)
     assert (x.shape, x.version) == ((6,), 0)
+
+
+def test_wrappers_that_are_only_made_inside_are_no_matter_to_checks() -> None:
+    """GEN-10: their nodes cannot be run again; the stages behind are compared all the same."""
+
+    def f(x: Any) -> Any:
+        pair = TwoTensor(x.detach() * 1, x.detach() + 1) * 2
+        al.effects.print("{}", pair.sum())
+        return x * pair.a
+
+    compiled = al.compile(f, backend="reference", verify=True)
+    x = al.ones(2).requires_grad_()
+    assert f(x).tolist() == compiled(x).tolist() == [2.0, 2.0]
