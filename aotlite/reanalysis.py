@@ -54,7 +54,9 @@ def reanalyzed(captured: Captured) -> FunctionMeta | None:
     do wrappers: their nodes stand for what their class has done.
     """
     recorder = captured.recorder
-    if recorder.unrecorded or recorder.wrapped or any(len(each.members) < 2 for each in captured.families):
+    if recorder.unrecorded or recorder.wrapped:
+        return None
+    if any(len(each.members) < 2 for each in captured.families):
         return None  # the second capture sees no tensor that the function could have reached
     reals = [recorder.real_of(given.fake) for given in captured.inputs]
 

@@ -201,6 +201,23 @@ class Take:
 
 
 @attrs.frozen
+class Region:
+    """A new value from a region that is computed again; its backward has an effect."""
+
+    of: int
+    other: int
+    kind: str
+
+
+@attrs.frozen
+class Inner:
+    """A gradient that the function asks for itself, of a custom function with effects."""
+
+    of: int
+    kind: str
+
+
+@attrs.frozen
 class Fail:
     """A callback that raises."""
 
@@ -254,6 +271,11 @@ def function(program: Program) -> Any:
                 case Hook():
                     if value.requires_grad and value is not x and value is not w:
                         value.register_hook(partial(_hooked, step.kind, tag))
+                case Region():
+                    other = _value(values, step.other)
+                    values.append(al.checkpoint(partial(_region, step.kind, tag), value, other))
+                case Inner():
+                    values.append(_inner(step.kind, tag, value, buffer))
                 case Take():
                     values.append(value.index_select(0, index))
                     results.append(values[-1])
@@ -263,6 +285,18 @@ def function(program: Program) -> Any:
         return tuple(results)
 
     return f
+
+
+def _region(kind: str, tag: str, value: Any, other: Any) -> Any:
+    step = Loudly(0, "none", kind, of_saved=True)  # nothing happens in its forward
+    return Loud.apply(value - other, step, tag, None) + value
+
+
+def _inner(kind: str, tag: str, value: Any, memory: Any) -> Any:
+    start = value.detach().requires_grad_()
+    made = Loud.apply(start, Loudly(0, kind, kind), tag, memory)
+    (grad,) = al.autograd.grad(made.sum(), [start])
+    return grad * value
 
 
 def _value(values: list[Any], index: int) -> Any:
@@ -354,6 +388,8 @@ steps = st.one_of(
     st.builds(Loudly, values, kinds, kinds, *[st.booleans() for _ in range(5)]),
     st.builds(Draw, kinds),
     st.builds(Hook, kinds, values),
+    st.builds(Region, values, values, kinds),
+    st.builds(Inner, values, kinds),
 )
 raising = st.one_of(st.builds(Take, values), st.builds(Fail, values))
 
