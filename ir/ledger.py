@@ -17,7 +17,7 @@ from typing import Any
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
 
-__all__ = ["Ledger", "happening", "watched"]
+__all__ = ["Ledger", "happening", "unwatched", "watched"]
 
 _HINT = (
     "Each effect happens once, in the order of its type, in the thread that calls: by the kernel "
@@ -92,6 +92,16 @@ def happening(effect: str, number: int, name: str) -> Iterator[None]:
         raise
     finally:
         _WATCHED.ledger = ledger
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """A block whose effects are those of another call than the one that is watched."""
+    before, _WATCHED.ledger = _WATCHED.ledger, None
+    try:
+        yield
+    finally:
+        _WATCHED.ledger = before
 
 
 def watched(of: str, graph: Graph, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from aotlite.eager.state import STATE
 from aotlite.ir.effects import is_effect
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
+from aotlite.ir.ledger import unwatched
 from aotlite.stages.s10_source import Source, listed
 
 _HINT = (
@@ -60,7 +61,8 @@ def held(
     if draws:
         STATE.draws = Refusing(outer)
     try:
-        found = run(given)
+        with unwatched():
+            found = run(given)
     finally:
         STATE.draws = outer
     for each, version in zip(storages, before, strict=True):

@@ -376,6 +376,27 @@ def test_what_an_effect_calls_is_no_part_of_the_call() -> None:
 
 
 @pytest.mark.rules("TOK-6")
+@pytest.mark.parametrize("backend", ["reference", "loops", "cpu", nop])
+def test_what_compiled_code_calls_besides_is_no_part_of_the_call(backend: Any) -> None:
+    """A compiler's code may tell of itself, by effects of its own, eager or compiled."""
+
+    def telling(array: Any) -> Any:
+        array.tok_note("telling")
+        return array * 1
+
+    for tell in (telling, al.compile(telling, backend=backend)):
+
+        def around(code: Any, arrays: Any, tell: Any = tell) -> Any:
+            tell(al.ones(2))
+            return code(*arrays)
+
+        LOG.entries = []
+        compiled = al.compile(lambda x: (x.tok_note("own"), x * 2)[1], backend=running(around))
+        assert [2.0, 2.0] == compiled(al.ones(2)).tolist()
+        assert ["telling", "own"] == [tag for _, tag, _ in LOG.entries]
+
+
+@pytest.mark.rules("TOK-6")
 def test_code_may_say_that_an_effect_happens_by_other_means() -> None:
     """Then that one counts: once, in order, and nothing else is an effect."""
 
