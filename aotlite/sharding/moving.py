@@ -69,6 +69,8 @@ def _distributed(cls: type[Any], tensor: Tensor, mesh: Mesh, placement: Placed) 
 class FromDense(Function):
     """A dense tensor, distributed."""
 
+    _is_formula = True
+
     @staticmethod
     def forward(ctx: Any, cls: Any, tensor: Tensor, mesh: Mesh, placement: Placed) -> Any:
         return _distributed(cls, tensor, mesh, placement)
@@ -80,6 +82,8 @@ class FromDense(Function):
 
 class Redistribute(Function):
     """A sharded tensor in another placement."""
+
+    _is_formula = True
 
     @staticmethod
     def forward(ctx: Any, x: Any, placement: Placed) -> Any:
@@ -94,6 +98,8 @@ class Redistribute(Function):
 
 class Full(Function):
     """The whole of a sharded tensor."""
+
+    _is_formula = True
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

@@ -29,7 +29,8 @@ def _runs_user_code(node: TapeNode) -> bool:
 
 def _has_user_code(node: TapeNode) -> bool:
     """Whether its gradients are what users' code says: perhaps not zeros where none arrives."""
-    return type(node) is CustomNode or (node.extra is not None and not node.extra.is_idle)
+    is_users = type(node) is CustomNode and not node.is_formula
+    return is_users or (node.extra is not None and not node.extra.is_idle)
 
 
 # ------------------------------------------------------------------------------------ recording

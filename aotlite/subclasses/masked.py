@@ -142,6 +142,8 @@ def masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
 class _Made(Function):
     """Data and a mask as one."""
 
+    _is_formula = True
+
     @staticmethod
     def forward(ctx: Any, data: Tensor, mask: Tensor) -> Any:
         ctx.save_for_backward(mask)
@@ -154,6 +156,8 @@ class _Made(Function):
 
 class _Data(Function):
     """The data of a masked tensor. Its gradient is masked."""
+
+    _is_formula = True
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

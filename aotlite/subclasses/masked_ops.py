@@ -93,6 +93,8 @@ def _mask(value: Any) -> Any:
 class _Where(Function):
     """The tensor itself; its gradient is 0 where a mask is False, whatever arrives there."""
 
+    _is_formula = True
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
         ctx.save_for_backward(mask)

@@ -20,6 +20,8 @@ from aotlite.nn.parameter import Buffer, Parameter
 class _Wrap(Function):
     """A wrapper of parts; its gradient's parts are theirs."""
 
+    _is_formula = True
+
     @staticmethod
     def forward(ctx: Any, how: _How, *parts: Tensor) -> Any:
         ctx.how = how

@@ -53,7 +53,10 @@ class TwoTensor(Tensor):
         return made
 
     def __coerce_tangent_metadata__(self) -> TwoTensor:
-        return type(self)(tangent_form(self.a), tangent_form(self.b))
+        forms = [tangent_form(self.a), tangent_form(self.b)]
+        if forms[0].meta is not forms[1].meta:  # of parts of several forms, one may lie otherwise
+            forms = [x.restride(x.meta.as_contiguous().stride) for x in forms]
+        return type(self)(*forms)
 
     @classmethod
     def __tensor_dispatch__(

@@ -10,7 +10,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import SubclassError
-from aotlite.sharding import Mesh, Shard, ShardedTensor
+from aotlite.sharding import Mesh, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, TwoTensor
 
 
@@ -116,3 +116,51 @@ def test_a_masked_gradient_of_a_sharded_tensor_is_sharded() -> None:
         grad: Any = x.grad
         found.append((grad.placement, grad.full_tensor().tolist()))
     assert found[0] == found[1] == (Shard(0), [[1.0, 0.0], [0.0, 0.0]])
+
+
+@pytest.mark.rules("TAN-8", "SUB-11")
+def test_functions_of_ours_in_a_backward_are_formulas() -> None:
+    """Each choice of results is recorded beside them, too: they do nothing that is done once."""
+
+    def whole(x: Any, pair: Any) -> Any:
+        pair.add_(x)
+        return x.full_tensor(), pair
+
+    def masked(w: Any, mask: Any) -> Any:
+        mask.mul_(w)
+        return w.relu(), mask
+
+    pair: Any = lambda: TwoTensor(al.ones(2), al.ones(2))
+    sharded = lambda x: ShardedTensor.from_dense(x, Mesh(2), Shard(0)).requires_grad_()
+    hidden = lambda: MaskedTensor(pair(), al.tensor([True, False]))
+    makes = {
+        whole: lambda: (sharded(al.ones(2)), pair()),
+        masked: lambda: (al.ones(2).requires_grad_(), hidden()),
+    }
+    for function, make in makes.items():
+        found = []
+        for each in (function, al.compile(function, backend="reference")):
+            args: Any = make()
+            result = each(*args)[0]
+            result.backward(al.ones_like(result).detach())
+            found.append((type(args[0].grad), repr(args[0].grad)))
+        assert found[0] == found[1]
+        assert not isinstance(args[0].grad, TwoTensor)
+
+
+@pytest.mark.rules("TAN-6", "SUB-9")
+def test_the_form_of_a_pairs_gradients_may_lie_otherwise_than_the_pair() -> None:
+    """Of a view across ranks and a copy on each, the one is gathered."""
+
+    def row(pair: Any) -> Any:
+        return (pair + pair)[0]
+
+    found = []
+    for function in (row, al.compile(row, backend="reference")):
+        places = (Shard(1), Replicate())
+        parts = [ShardedTensor.from_dense(al.ones(2, 2), Mesh(2), place) for place in places]
+        pair: Any = TwoTensor(*parts, requires_grad=True)
+        result = function(pair.t())
+        result.backward(al.ones_like(result).detach())
+        found.append([each.full_tensor().tolist() for each in (pair.grad.a, pair.grad.b)])
+    assert found[0] == found[1] == [[[2.0, 0.0], [2.0, 0.0]]] * 2

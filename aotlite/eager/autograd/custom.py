@@ -20,7 +20,10 @@ from aotlite.ir.meta import TensorMeta
 class CustomNode(TapeNode):
     """Runs the user's backward. Attributes that users put on `ctx` can be read here, too."""
 
-    __slots__ = ("_backward", "_given", "ctx", "metas")
+    __slots__ = ("_backward", "_given", "ctx", "is_formula", "metas")
+
+    is_formula: bool
+    """Whether the backward is linear in gradients, and does nothing else, as an op's formulas."""
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class CustomNode(TapeNode):
         metas: list[TensorMeta | None],
     ) -> None:
         self.ctx = ctx
+        self.is_formula = False
         self._backward = backward
         self._given = [a.meta if isinstance(a, Tensor) else None for a in args]
         self.metas = metas

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 from aotlite.eager.autograd.context import FunctionCtx, Undifferentiable
 from aotlite.eager.autograd.custom import CustomNode
@@ -40,6 +40,9 @@ class Function:
     >>> x.grad
     tensor([-1., -1.])
     """
+
+    _is_formula: ClassVar[bool] = False
+    """Of functions of our own: the backward is linear in gradients, and does nothing else."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -118,6 +121,7 @@ class _Call:
         if self.is_tracked:
             metas = [o.meta if isinstance(o, Tensor) else None for o in self.outs]
             self.node = CustomNode(self.ctx, _backward_of(self.made), self.args, self.edges, metas)
+            self.node.is_formula = self.made._is_formula
         with no_grad():
             self.outs = [self._out(i, each) for i, each in enumerate(self.outs)]
         if self.node is not None:
