@@ -26,6 +26,7 @@ import attrs
 
 from aotlite.eager.state import outside_regions
 from aotlite.eager.tensor import Tensor
+from aotlite.higher_orders import HigherOrders
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
@@ -37,7 +38,9 @@ from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta
 from aotlite.stages.inlined_hooks import with_inlined_hooks
+from aotlite.stages.kept_values import with_kept
 from aotlite.stages.late import widened
+from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.reported import with_reported_strides
 from aotlite.stages.s1_capture import capture
@@ -114,6 +117,9 @@ class _Journey:
         self.options = options
         self.number = next(_NUMBERS)
         self.runner = StageRunner() if options.verify >= 2 else None
+        self.changed = bool(options.decompositions)
+        """Other ops are compiled than were recorded, or users' Python runs in the backward."""
+        self.linear = True
         self.stage = {**_STAGES, **options.stages}
         self.observers = [o for o in (options.observer, _dumper(options)) if o is not None]
         for observer in self.observers:
@@ -158,11 +164,19 @@ class _Journey:
         simple = self.stage["simplify"](self._decomposed(pure))
         self._check("7 simplify", simple, functional=True)
         self._compare("7 simplify", simple)
+        plain = simple
         for each in self.options.passes:
             simple = self._apply(each, simple)
         if meta.training:
             told = attrs.evolve(self._opened(simple), exported=_exported(captured))
-            partition = self._packed(self._partition(told))
+            partition = self._partition(told)
+            self.changed |= both.runs_user_code or told.nodes != plain.nodes
+            self.linear = not both.runs_user_code or is_linear(plain)
+            if both.taped is not None:
+                requires = {each.role for each in meta.inputs if each.requires_grad}
+                keep = partial(with_kept, everything=self.changed)
+                partition = keep(partition, requires.__contains__, told.exported)
+            partition = self._packed(partition)
         else:
             partition, meta = self._whole(meta, simple)
         partition = self._unlifted(partition, calling.tokens)
@@ -289,6 +303,7 @@ class _Journey:
             meta.families,
             is_compact=compact,
             lent=partition.lent,
+            **self._orders(both, calling, partition, is_compact=compact),
         )
         return {
             "meta": attrs.evolve(meta, bases=tuple(attrs.evolve(b, node=None) for b in meta.bases)),
@@ -302,6 +317,21 @@ class _Journey:
             "fast_paths": fast,
             "backward": plan and attrs.evolve(plan, number=self.number),
         }
+
+    def _orders(
+        self, both: Any, calling: Any, partition: Partition, *, is_compact: bool
+    ) -> dict[str, Any]:
+        """How the backward is differentiated, or why it is not."""
+        if partition.backward is None:
+            return {}
+        if self.options.saved_hooks is not None:
+            return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
+        if not self.linear:
+            return {"why": "Users' Python in its backward is not linear in the gradient."}
+        if both.taped is None:
+            return {"why": "It has effects, draws, writes memory, or is of wrapper subclasses."}
+        higher = HigherOrders(self, calling.bases, self.changed, is_compact)
+        return {"orders": higher.of(both.taped, partition, {})}
 
     # --- checking and showing
     def _shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:

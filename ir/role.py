@@ -327,6 +327,31 @@ class Saved:
 
 
 @attrs.frozen
+class Kept:
+    """Input of a backward that is differentiated itself: saved value number `index` (DBL-2)."""
+
+    prefix: ClassVar[str] = "kept"
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.index}"
+
+
+@attrs.frozen
+class Incoming:
+    """Input of a backward that is differentiated itself: a gradient that arrives for a result.
+
+    One level further `of` is an `Incoming`, too (DBL-2).
+    """
+
+    prefix: ClassVar[str] = "incoming"
+    of: Any
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.of}"
+
+
+@attrs.frozen
 class Argument:
     """Input of a graph that somebody built or captured by hand, number `index`."""
 
@@ -361,6 +386,8 @@ Role = (
     | Rewritten
     | Gradient
     | Saved
+    | Kept
+    | Incoming
     | Argument
     | Part
 )

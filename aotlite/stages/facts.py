@@ -480,3 +480,7 @@ class Joint(Record):
     """Of sums of wrappers of several forms: results that have to arrive if the others do."""
     choices: tuple[Any, ...] = ()
     """Where gradients are other ones for each choice of results: `wrapped_choices.Choice`."""
+    taped: Any = None
+    """What derivatives of the backward are recorded from, a `higher.Taped`; None if it has none."""
+    runs_user_code: bool = False
+    """Users' Python has run in the backward."""

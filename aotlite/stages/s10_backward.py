@@ -10,12 +10,14 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
 from aotlite.backends.protocol import Run
 from aotlite.backends.values import Value
+from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.state import STATE, Watch
@@ -32,7 +34,7 @@ from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_backward_writer import BackwardWriter, Step
-from aotlite.stages.s10_double import forbid_second_order
+from aotlite.stages.s10_higher import Orders, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_wrappers import coerced, refuse_part
@@ -86,6 +88,10 @@ class BackwardPlan:
     """Of sums of wrappers of several forms: results that have to arrive if the others do."""
     wrappings: Mapping[Any, Wrapping] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
+    orders: Orders | None = None
+    """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
+    why: str = ""
+    """Why it is refused."""
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -193,16 +199,34 @@ class CompiledBackward(TapeNode):
 
     def _run(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
         plan = self.plan
-        if STATE.grad_mode and plan.memory and plan.variants is not None:
+        if not STATE.grad_mode or plan.variants is None:
+            return self.gradients(grads, wanted)
+        if plan.memory:
             refuse_history(self.name(), plan.memory, plan.variants.graph, self._absent(grads))
+        if plan.orders is not None:
+            return self._differentiable(grads)
         found = self.gradients(grads, wanted)
-        if found and STATE.grad_mode:
-            forbid_second_order(found, self.edges, grads)
+        forbid_second_order(found, self.edges, grads, plan.why)
         return found
+
+    def _differentiable(self, grads: list[Any]) -> Sequence[Any]:
+        """The gradients with a history of their own (DBL-2)."""
+        if self.saved is None:
+            return self._unpacked(grads, self._differentiable)
+        if STATE.wrappers:
+            grads = self._dense(grads)
+        pairs = zip(self.plan.tangents, grads, strict=True)
+        arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
+        orders: Any = self.plan.orders
+        step = orders.step(self.plan, self._absent(grads), arriving)
+        if not self.plan.lent:
+            return step(self, grads)
+        with self._lock:
+            return step(self, grads)
 
     def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
         if self.saved is None:
-            return self._unpacked(grads, wanted)
+            return self._unpacked(grads, partial(self.gradients, wanted=wanted))
         variants = self.plan.variants
         if STATE.wrappers:
             grads = self._dense(grads)
@@ -251,14 +275,14 @@ class CompiledBackward(TapeNode):
             lent = [index for (index, _), lender in pairs if lender is storage]
             self.saved = with_copies(self.saved, saved_metas(variants.graph), lent)
 
-    def _unpacked(self, grads: list[Any], wanted: Wanted) -> list[Any]:
-        """`gradients` with what saved-tensor hooks unpack; without such, it has been released."""
+    def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
+        """`run` with what saved-tensor hooks unpack; without such, it has been released."""
         packed = getattr(self, "_packed", None)
         if packed is None:
             raise released(self.name())
         self.saved = unpack(*packed)
         try:
-            return self.gradients(grads, wanted)
+            return run(grads)
         finally:
             self.saved = None
 
@@ -371,6 +395,8 @@ def plan_backward(
     *,
     is_compact: bool,
     lent: tuple[tuple[int, Any], ...] = (),
+    orders: Orders | None = None,
+    why: str = "",
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable.
 
@@ -391,6 +417,8 @@ def plan_backward(
         "wrappings": both.wrappings,
         "apart": both.apart,
         "choices": both.choices,
+        "orders": orders,
+        "why": why,
     }
     if graph is None:
         dead = tuple(both.layouts.items())

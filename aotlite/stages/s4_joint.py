@@ -22,6 +22,7 @@ from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
 from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError, ShapeError, UnsupportedError, noted
@@ -41,8 +42,6 @@ from aotlite.ir.role import (
 )
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.facts import (
-    Alias,
-    AliasOfBase,
     Captured,
     CapturedInput,
     FunctionMeta,
@@ -52,6 +51,7 @@ from aotlite.stages.facts import (
     SavedOf,
     SourceRole,
 )
+from aotlite.stages.higher import Taped, taped
 from aotlite.stages.histories import passed, refuse_inner_leaf, these_of
 from aotlite.stages.late import Recorded, Settled, settled
 from aotlite.stages.late_effects import LateEffect, Moments, has_late_effects, late_effects
@@ -59,7 +59,7 @@ from aotlite.stages.noted_run import NotedRun, runs_user_code
 from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.source_place import describe
-from aotlite.stages.timeline import new_leaves, refuse_shapes, windows_of
+from aotlite.stages.timeline import new_leaves, owners_of, refuse_shapes
 from aotlite.stages.wrapped_choices import (
     MOST,
     Choice,
@@ -118,6 +118,9 @@ class _Recording:
         self.wrapped = captured.recorder.wrapped.nodes
         self.wrappings: dict[Any, Any] = {}
         self.choices: list[Choice] = []
+        self.roots: Roots = []
+        self.owners: dict[Storage, Any] = {}
+        """Whose memory each storage is, once the call has returned."""
 
     def joint(self) -> Joint:
         self._read_results()
@@ -150,7 +153,16 @@ class _Recording:
             self.recorder.streams.after_backward(),
             tuple(self.recorder.wrapped.apart),
             tuple(self.choices),
+            self._taped(late.memory),
+            self.user_code,
         )
+
+    def _taped(self, late: Sequence[Any]) -> Taped | None:
+        """What derivatives of the backward are recorded from (DBL-2)."""
+        draws = self.recorder.streams.after_backward() is not None
+        if not self.roots or self.wrapped or late or draws or self._late_effects():
+            return None
+        return taped(self.captured, self.roots, self.owners)
 
     # --- users' Python on the tape
     def _late(self, graph: Graph) -> Settled:
@@ -237,7 +249,7 @@ class _Recording:
 
     def _look_behind(self, edges: dict[ResultRole, Edge | None]) -> None:
         """Notes the inputs that each result's gradient reaches, and what it reads on its way."""
-        owners = self._owners()
+        owners = self.owners = owners_of(self.captured, self.meta)
         sinks = self._ends()
         reach: dict[ResultRole, set[SourceRole]] = {result: set() for result in edges}
         reads: dict[ResultRole, dict[SavedOf, None]] = {result: {} for result in edges}
@@ -259,8 +271,8 @@ class _Recording:
                 storage = each.tensor.storage
                 if storage.version != each.version:
                     self._note_written(node, each, these_of(results, bits))
-                if id(storage) in owners:
-                    read = SavedOf(owners[id(storage)], each.tensor.meta)
+                if storage in owners:
+                    read = SavedOf(owners[storage], each.tensor.meta)
                     for result in these_of(results, bits):
                         reads[result][read] = None
         self.reach = {result: frozenset(found) for result, found in reach.items()}
@@ -287,6 +299,7 @@ class _Recording:
             nodes += tangent.inputs
             self.wrappings[Tangent(result)] = tangent.wrapping
             roots.append((result, edge, tangent.tensor))
+        self.roots = roots
         start = len(self.recorder.nodes)
         found = flat_gradients(self.recorder, self.captured.sources, self._run(roots))
         if self._has_choices(roots):
@@ -446,24 +459,6 @@ class _Recording:
                 edge: Edge | None = root.edge()
                 return edge
 
-    def _owners(self) -> dict[int, InputRole | Output | IntermediateBase]:
-        """Whose memory each storage is, once the call has returned."""
-        owners: dict[int, InputRole | Output | IntermediateBase] = {}
-        for given in self.captured.inputs:
-            owners.setdefault(id(given.storage), given.role)
-        for index, output in enumerate(self.meta.outputs):
-            result = self.captured.results[index]
-            if isinstance(output, Plain):
-                owners.setdefault(id(result.storage), self.meta.role_of(index))
-            elif isinstance(output, AliasOfBase):
-                owners.setdefault(id(result.storage), IntermediateBase(output.base))
-            elif isinstance(output, Alias) and output.view.version is not None:
-                owners.setdefault(id(result.storage), self.meta.role_of(index))
-        for window, storage in windows_of(self.captured, self.meta.inputs):
-            if isinstance(window, AliasOfBase):
-                owners.setdefault(id(storage), IntermediateBase(window.base))
-        return owners
-
     def _meta_of(self, result: ResultRole) -> TensorMeta:
         if isinstance(result, (Output, Part)) and result not in self.values:  # a view of what is
             rebuilt: TensorMeta = self.captured.results[self.captured.index_of(result)].meta
@@ -472,9 +467,6 @@ class _Recording:
             return self.families[result.of].root.meta
         meta: TensorMeta = self.values[result].meta
         return meta
-
-
-
 
 
 def _first_form(value: Node) -> Node:

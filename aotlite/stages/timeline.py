@@ -25,6 +25,7 @@ from aotlite.stages.facts import (
     AliasOfOutput,
     Captured,
     CapturedInput,
+    FunctionMeta,
     InputMeta,
     InputRole,
     MemoryStep,
@@ -201,3 +202,22 @@ def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tupl
         steps = [step for step in each.changes if isinstance(step, MemoryStep)]
         for put, step in zip(puts, steps, strict=True):
             yield step.window, changes.puts[put].storage
+
+
+def owners_of(captured: Captured, meta: FunctionMeta) -> dict[Storage, Any]:
+    """Whose memory each storage is, once the call has returned: roles."""
+    owners: dict[Storage, Any] = {}
+    for given in captured.inputs:
+        owners.setdefault(given.storage, given.role)
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Plain):
+            owners.setdefault(result.storage, meta.role_of(index))
+        elif isinstance(output, AliasOfBase):
+            owners.setdefault(result.storage, IntermediateBase(output.base))
+        elif isinstance(output, Alias) and output.view.version is not None:
+            owners.setdefault(result.storage, meta.role_of(index))
+    for window, storage in windows_of(captured, meta.inputs):
+        if isinstance(window, AliasOfBase):
+            owners.setdefault(storage, IntermediateBase(window.base))
+    return owners

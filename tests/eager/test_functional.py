@@ -113,10 +113,12 @@ def test_an_empty_result_has_an_empty_jacobian():
 
 
 def test_functional_works_on_compiled_functions():
-    """First derivatives: those of a compiled backward are refused (DBL-1)."""
+    """Second derivatives too (DBL-2)."""
     x = leaf(al, value=2.0)
     f = al.compile(lambda x: x * x)
     assert [[4, 0], [0, 4]] == al.autograd.functional.jacobian(f, x).tolist()
+    total = al.compile(lambda x: (x * x).sum())
+    assert [[2, 0], [0, 2]] == al.autograd.functional.hessian(total, x).tolist()
 
 
 # ------------------------------------------------------------------------------------- gradcheck

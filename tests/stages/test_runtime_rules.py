@@ -245,17 +245,6 @@ def test_parts_of_an_input_have_backwards_of_their_own() -> None:
     second.backward()
 
 
-def test_a_second_derivative_is_refused_where_it_is_asked_for() -> None:
-    """DBL-1: never a wrong number."""
-    x = leaf(1, 2)
-    y = al.compile(lambda x: (x * x * x).sum())(x)
-    (gradient,) = al.autograd.grad(y, [x], create_graph=True)
-    assert gradient is not None
-    assert gradient.requires_grad
-    with pytest.raises(al.AutogradError, match="differentiated"):
-        al.autograd.grad(gradient.sum(), [x], allow_unused=True)
-
-
 # --------------------------------------------------------------------------------------- guards
 def entries(*calls: tuple[Any, ...]) -> int:
     """How many entries a function that writes its first argument makes for these calls."""

@@ -1,0 +1,134 @@
+"""Derivatives of compiled backwards, as the pipeline makes them on first use (DBL-2).
+
+An order goes through the stages that the first one went through, from stage 6 on: its joint graph
+is recorded from the tape that was kept, fed from the saved values, cut in two and lowered.
+Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from aotlite.ir.collector import collector_paused
+from aotlite.ir.forks import cached_property, lock
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Kept, Saved
+from aotlite.stages.facts import Joint
+from aotlite.stages.higher import Differentiated, Taped, differentiated
+from aotlite.stages.kept_values import Numbering, fed, with_kept
+from aotlite.stages.partition_facts import Partition
+from aotlite.stages.s10_backward import BackwardPlan, plan_backward
+from aotlite.stages.s10_higher import Arriving, Order, Orders
+from aotlite.stages.synthetic import with_bases
+
+
+@attrs.frozen(eq=False)
+class HigherOrders:
+    """The orders of one compiled function. `journey` is the compilation that it was made by."""
+
+    journey: Any
+    bases: Sequence[Any]
+    """The synthetic bases of its convention."""
+    changed: bool
+    """Passes have made other ops of what was recorded, or users' Python runs in the backward."""
+    is_compact: bool
+    """Saved values travel as arrays (`backends.values`)."""
+    numbering: Numbering = attrs.field(init=False, factory=Numbering)
+    _lock: Any = attrs.field(init=False, factory=lock)
+
+    def of(self, taped: Taped, partition: Partition, given: Mapping[Any, int]) -> Orders:
+        """The backward of a partition as something to differentiate.
+
+        `given` has the numbers of the forward's inputs that are no inputs of the function.
+        """
+        return Orders(partial(self._order, taped, _Values(self, partition, given)), taped.incoming)
+
+    def _order(self, taped: Taped, values: _Values, arriving: Arriving) -> Order:
+        with self._lock, collector_paused():  # all orders share the recorder, and the numbers
+            made = differentiated(taped, arriving)
+            graph = self._fed(made, taped, values.saved, arriving)
+            return self._lowered(made, graph, values.saved)
+
+    def _fed(
+        self, made: Differentiated, taped: Taped, saved: Any, arriving: Arriving
+    ) -> Graph:
+        """The pure joint graph, whose inputs are saved values and gradients that arrive."""
+        journey, stage = self.journey, self.journey.stage
+        whole = with_bases(made.graph, self.bases)
+        journey._check(f"4 joint, order {taped.order + 1}", whole)
+        pure = stage["functionalize"](whole)
+        simple = stage["simplify"](journey._decomposed(pure))
+        for each in journey.options.passes:
+            simple = journey._apply(each, simple)
+        simple = journey._opened(simple)
+        roles = {taped.incoming(role) for role in arriving}
+        roles.update([node.role for node in simple.placeholders if node.phase.name == "BACKWARD"])
+        graph = fed(simple, self.numbering.of(simple, {}), saved, roles)
+        journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
+        return graph
+
+    def _lowered(self, made: Differentiated, graph: Graph, saved: Any) -> Order:
+        journey, options = self.journey, self.journey.options
+        partition = journey._partition(graph)
+        partition = with_kept(partition, lambda role: False, everything=self.changed)
+        compiler = journey._told(options.backward_backend(), partition)
+        lowering = journey.stage["lower"]
+        run = lowering(partition.forward, compiler)
+        given: dict[Any, int] = {Kept(k): number for k, (number, _) in enumerate(saved)}
+        plan = self._plan(made, graph, partition, partial(lowering, backend=compiler), given)
+        count = iter(range(len(made.gradients)))
+        results = tuple(
+            [(role, None if meta is None else next(count)) for role, meta in made.gradients]
+        )
+        return Order(partition.forward, run, plan, results)
+
+    def _plan(
+        self,
+        made: Differentiated,
+        graph: Graph,
+        partition: Partition,
+        lower: Any,
+        given: Mapping[Any, int],
+    ) -> BackwardPlan | None:
+        if partition.backward is None:
+            return None
+        both = Joint(
+            graph,
+            made.errors,
+            made.reach,
+            made.reads,
+            layouts={start.role: start.meta for start in made.taped.starts},
+        )
+        return plan_backward(
+            partition.backward,
+            lower,
+            both,
+            (),
+            (),
+            is_compact=self.is_compact,
+            lent=partition.lent,
+            orders=self.of(made.taped, partition, given),
+        )
+
+
+@attrs.frozen(eq=False, slots=False)
+class _Values:
+    """What a partition saves."""
+
+    orders: HigherOrders
+    partition: Partition
+    given: Mapping[Any, int]
+
+    @cached_property
+    def saved(self) -> list[tuple[int, TensorMeta]]:
+        """Of each value the number and the layout."""
+        forward, backward = self.partition.forward, self.partition.backward
+        assert backward is not None
+        numbers = self.orders.numbering.of(forward, self.given)
+        inputs: dict[Any, Any] = {node.role: node.meta for node in backward.placeholders}
+        return [(numbers[value], inputs[role]) for role, value in forward.outputs_with(Saved)]

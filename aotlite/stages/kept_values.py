@@ -1,0 +1,347 @@
+"""What a forward keeps so that its backward can be differentiated, and graphs fed from it (DBL-2).
+
+The backward of a call is a function of the values that are saved and of the gradients that arrive.
+Its own backward goes on through the saved values to the inputs, and on that way reads operands and
+results that the backward alone may not need. `with_kept` finds those that do not follow from what
+is saved, and has them saved, too; mostly there are none. `fed` replaces in a later graph what is
+computed again from the inputs by what was saved. Values of two graphs are the same if they are
+computed in the same way.
+Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.ir.builder import Builder
+from aotlite.ir.effects import is_effect
+from aotlite.ir.errors import GraphError, noted
+from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import ViewOp
+from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import (
+    RNG_INPUTS,
+    Gradient,
+    Incoming,
+    IntermediateBase,
+    Kept,
+    MutatedInput,
+    Output,
+    Role,
+    Saved,
+    SyntheticBase,
+    is_given,
+)
+from aotlite.stages.partition_facts import Partition, SavedValue
+
+_REASON = "derivatives of the backward read it, or what it is computed from"
+
+
+# --------------------------------------------------------------------------- what is saved besides
+def with_kept(
+    partition: Partition,
+    requires: Callable[[Any], bool],
+    exported: Container[Any] = (),
+    *,
+    everything: bool,
+) -> Partition:
+    """The partition whose forward also saves what derivatives of its backward may read.
+
+    `requires` says of an input's role whether it requires grad; the memory of those in `exported`
+    may be written unnoticed. With `everything` it is not known what is read: users' Python runs,
+    or passes have made other ops of those that were recorded.
+    """
+    if partition.backward is None:
+        return partition
+    forward = partition.forward
+    saved = [value for _, value in forward.outputs_with(Saved)]
+    missing = _Missing(forward, saved, requires)
+    found = [node for node in missing.reads(everything=everything) if node not in saved]
+    return _extended(partition, found, exported) if found else partition
+
+
+class _Missing:
+    """Values of a forward that do not follow from those that are saved."""
+
+    def __init__(
+        self, forward: Graph, saved: Sequence[Node], requires: Callable[[Any], bool]
+    ) -> None:
+        self.forward = forward
+        self.saved = set(saved)
+        self.differentiable = _differentiable(forward, requires)
+        results = zip(forward.output_roles, forward.outputs, strict=True)
+        written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
+        self.written = {
+            node
+            for node in forward.placeholders
+            if node.role in written or isinstance(node.role, SyntheticBase)
+        }
+
+    def reads(self, *, everything: bool) -> list[Node]:
+        """The values to save, in the order of the graph.
+
+        Of what is only turned what it is a view of, too, which is there anyway: a derivative turns
+        it back.
+        """
+        wanted: dict[Node, None] = {}
+        for node in self._passed():
+            for value in node.inputs() if everything else _read_for(node, self.differentiable):
+                for each in self._parts(value):
+                    wanted[each] = None
+        found = {_unturned(value) for value in self.saved} - self.saved - self.written
+        for value in wanted:
+            sources, is_safe = self._sources(value)
+            found.update(sources if is_safe else [value])
+        return [node for node in self.forward.nodes if node in found]
+
+    def _parts(self, value: Node) -> list[Node]:
+        """The value, or those of its results that anything reads where it is of several."""
+        if type(value.meta) is not tuple:
+            return [value]
+        calls = self.forward.calls
+        return [node for node in calls if node.target is GETITEM and node.args[0] is value]
+
+    def _passed(self) -> Iterator[Node]:
+        """The calls that a gradient of a saved value passes on its way to the inputs."""
+        stack = [node for node in self.saved if node in self.differentiable]
+        seen = set(stack)
+        while stack:
+            node = stack.pop()
+            if node.op == "call":
+                yield node
+                for value in node.inputs():
+                    if value in self.differentiable and value not in seen:
+                        seen.add(value)
+                        stack.append(value)
+
+    def _sources(self, value: Node) -> tuple[set[Node], bool]:
+        """The inputs that a value is computed from where it does not follow from what is saved.
+
+        And whether they stay as they were, and the value is the same when it is computed again.
+        """
+        found: set[Node] = set()
+        is_safe = True
+        stack, seen = [value], {value}
+        while stack:
+            node = stack.pop()
+            if node in self.saved:
+                continue
+            if node.op == "placeholder":
+                found.add(node)
+            is_safe = is_safe and node not in self.written and not is_effect(node)
+            for each in node.inputs():
+                if each not in seen:
+                    seen.add(each)
+                    stack.append(each)
+        return found, is_safe
+
+
+def _unturned(value: Node) -> Node:
+    """The value of the same elements that this is a view of."""
+    while isinstance(value.target, ViewOp):
+        whole: Node = value.args[0]
+        if whole.meta.numel != value.meta.numel:  # type: ignore[union-attr]
+            break
+        value = whole
+    return value
+
+
+def _differentiable(forward: Graph, requires: Callable[[Any], bool]) -> set[Node]:
+    found: set[Node] = set()
+    for node in forward.nodes:
+        if node.op == "placeholder":
+            if _may_require(node, requires):
+                found.add(node)
+        elif node.op == "call" and any(value in found for value in node.inputs()):
+            is_part = node.target is GETITEM
+            if is_part or _positions(node, found):
+                found.add(node)
+    return found
+
+
+def _may_require(node: Node, requires: Callable[[Any], bool]) -> bool:
+    role = node.role
+    if not node.dtype.is_differentiable:
+        return False
+    return isinstance(role, (SyntheticBase, Kept, Incoming)) or (is_given(role) and requires(role))
+
+
+def _positions(node: Node, differentiable: set[Node]) -> tuple[int, ...]:
+    """The operands of a call that gradients go to."""
+    vjp = getattr(node.target, "vjp", None)
+    if vjp is None:
+        return ()
+    return tuple([i for i in vjp.positions if _holds(node.args[i], differentiable)])
+
+
+def _holds(argument: Any, values: set[Node]) -> bool:
+    if type(argument) is tuple:
+        return any(type(item) is Node and item in values for item in argument)
+    return type(argument) is Node and argument in values
+
+
+def _read_for(node: Node, differentiable: set[Node]) -> Iterator[Node]:
+    """What the gradient formulas of a call read (OPS-4)."""
+    needed = _positions(node, differentiable)
+    if not needed:
+        return
+    operands, results = node.target.vjp.saves(needed)
+    for i in operands:
+        argument = node.args[i]
+        for item in argument if type(argument) is tuple else (argument,):
+            if type(item) is Node:
+                yield item
+    if results:
+        yield node
+
+
+def _extended(partition: Partition, found: list[Node], exported: Container[Any]) -> Partition:
+    """The partition that saves these values, too; its backward does not read them."""
+    forward, backward = partition.forward, partition.backward
+    assert backward is not None
+    build = Builder(forward.name)
+    build.nodes = list(forward.nodes[:-1])
+    first, names = len(partition.saved), forward.names
+    owners = _owners(forward)
+    values: list[Node] = []
+    saved: list[SavedValue] = []
+    given: list[Node] = []
+    roles: list[Role] = [*forward.output_roles]
+    for index, node in enumerate(found, first):
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        root = storage_root(node)
+        owner = owners.get(root)
+        lent = owner is not None and owner not in exported
+        build.source = node
+        is_private = root.op == "call" and owner is None or isinstance(root.role, RNG_INPUTS)
+        value = node if is_private or lent else build.emit(RESTRIDE, (node, meta.stride))
+        values.append(value)
+        role = Saved(index, names[node])
+        roles.append(role)
+        given.append(Node("placeholder", role, meta=value.meta, role=role))
+        saved.append(SavedValue(names[node], meta, owner if lent else None, _REASON, lent))
+    build.source = None
+    longer = build.finish([*forward.outputs, *values], roles)
+    before = [node for node in backward.nodes if isinstance(node.role, Saved)]
+    after = [node for node in backward.nodes if not isinstance(node.role, Saved)]
+    nodes = (*before, *given, *after)
+    return Partition(longer, Graph(nodes, backward.name), (*partition.saved, *saved))
+
+
+def _owners(forward: Graph) -> dict[Node, Any]:
+    """Whose memory a value is that others may write once the call has returned."""
+    owners = {node: node.role for node in forward.placeholders if is_given(node.role)}
+    for role, value in forward.outputs_with((Output, IntermediateBase)):
+        owners.setdefault(storage_root(value), role)
+    return owners
+
+
+# ------------------------------------------------------------------------- graphs fed from values
+@attrs.frozen(eq=False)
+class Numbering:
+    """Numbers of values by how they are computed, through the graphs of all orders."""
+
+    _table: dict[Any, int] = attrs.field(factory=dict)
+
+    def of(self, graph: Graph, given: Mapping[Any, int]) -> dict[Node, int]:
+        """The number of each value; `given` has those of inputs, by role."""
+        numbers: dict[Node, int] = {}
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                numbers[node] = given.get(node.role) or self._number(("input", node.role))
+            elif node.op == "get_attr":
+                numbers[node] = self._number(("constant", id(node.target), node.target))
+            elif node.op == "call":
+                numbers[node] = self._called(node, numbers)
+        return numbers
+
+    def _called(self, node: Node, numbers: dict[Node, int]) -> int:
+        if node.target in (CLONE, RESTRIDE):  # the same values, laid out otherwise
+            return numbers[node.args[0]]
+        if is_effect(node):
+            return self._number(("effect", id(node), node))
+        args = map_nodes(node.args, lambda value: _Numbered(numbers[value]))
+        return self._number((node.target, tuple(map(_literal, args))))
+
+    def _number(self, key: Any) -> int:
+        return self._table.setdefault(key, len(self._table) + 1)
+
+
+@attrs.frozen
+class _Numbered:
+    number: int
+
+
+def _literal(value: Any) -> Any:
+    """A literal with its type: 1, 1.0 and True are three."""
+    if type(value) is tuple:
+        return tuple([_literal(item) for item in value])
+    return value if type(value) is _Numbered else (type(value), repr(value))
+
+
+def fed(
+    graph: Graph,
+    numbers: dict[Node, int],
+    saved: Sequence[tuple[int, TensorMeta]],
+    arriving: Container[Any],
+) -> Graph:
+    """The graph with `Kept` inputs in the place of values that have these numbers.
+
+    Of its own inputs those with a role in `arriving` are left. GraphError where another is read.
+    """
+    build = Builder(graph.name)
+    new: dict[Node, Node] = {}
+    kept: dict[int, Node] = {}
+    for index, (number, meta) in enumerate(saved):
+        node = build.add(Node("placeholder", Kept(index), meta=meta, role=Kept(index)))
+        kept.setdefault(number, node)
+    for node in graph.nodes[:-1]:
+        found = kept.get(numbers[node])
+        if found is not None and type(node.meta) is not tuple:
+            build.source = node
+            new[node] = _laid_out(build, found, node)
+        elif node.op != "call":
+            new[node] = build.add(node)
+        else:
+            args = map_nodes(node.args, new.__getitem__)
+            new[node] = build.add(node if args is node.args else node.with_args(args, node.meta))
+    pairs = [
+        (role, new[value] if type(value) is Node else value)
+        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
+        if isinstance(role, (Output, Gradient))
+    ]
+    whole = build.finish([value for _, value in pairs], [role for role, _ in pairs])
+    return _without_unread(whole, arriving)
+
+
+def _laid_out(build: Builder, value: Node, like: Node) -> Node:
+    meta: TensorMeta = like.meta  # type: ignore[assignment]
+    return value if value.meta is meta else build.emit(RESTRIDE, (value, meta.stride))
+
+
+def _without_unread(graph: Graph, arriving: Container[Any]) -> Graph:
+    """The graph without dead code: what happened in the forward does not happen again."""
+    live: set[Node] = {value for value in graph.outputs if type(value) is Node}
+    for node in reversed(graph.nodes):
+        if node in live:
+            live.update(node.inputs())
+    nodes = []
+    for node in graph.nodes:
+        stays = node.op == "output" or isinstance(node.role, Kept) or node.role in arriving
+        if node in live and node.op == "placeholder" and not stays:
+            raise noted(
+                GraphError(
+                    f"{graph.name}: a derivative needs {node.role}, which was not saved, expected "
+                    "one that follows from what is saved"
+                ),
+                "A pass or a partitioner has changed what the forward computes. (DBL-2)",
+            )
+        if node in live or stays:
+            nodes.append(node)
+    return Graph(tuple(nodes), graph.name)

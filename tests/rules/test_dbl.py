@@ -1,0 +1,350 @@
+"""DBL: derivatives of compiled backwards, to the third order, are eager's."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import aotlite as al
+from aotlite.eager import dispatch
+from tests.end_to_end.cases import Case, cases, setup_of
+from tests.end_to_end.worlds import body_of
+from tests.programs import Aotlite, execute
+
+ORDERS = 3
+REFUSED = (al.UnsupportedError, al.AliasError)
+
+
+# ------------------------------------------------------------------------------ random programs
+class Small(Aotlite):
+    """Numbers of which third derivatives do not overflow; another call has others."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def fresh(self, values: list[float], shape: tuple[int, ...], requires_grad: bool) -> Any:
+        return super().fresh([v * self.scale for v in values], shape, requires_grad)
+
+
+def tower(results: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Gradients of leaves of a function of the results, of one of these gradients, and so on."""
+    found: list[Any] = []
+    current = [r for r in results if isinstance(r, al.Tensor) and r.requires_grad]
+    for order in range(ORDERS):
+        if not current or not leaves:
+            break
+        try:
+            terms = [(each * (0.5 + 0.25 * i)).sin().sum() for i, each in enumerate(current)]
+            total = sum(terms[1:], terms[0])
+            grads = al.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+        except al.AotliteError as error:
+            assert not isinstance(error, (al.UnsupportedError, al.GraphError)), error
+            return [*found, (order, type(error).__name__)]
+        found.append([g if g is None else (g.tolist(), g.requires_grad) for g in grads])
+        current = [g for g in grads if g is not None and g.requires_grad]
+    return found
+
+
+def towers(case: Case, function: Callable[..., Any]) -> Any:
+    """Those of each call of a case; the error's name where a call raises."""
+    found: list[Any] = []
+    for number, call in enumerate(case.calls):
+        setup: list[Any] = []
+        execute(Small(0.1 if number == 0 else -0.2), setup_of(case, call), setup)
+        leaves = [t for t in setup if t.requires_grad and t.is_leaf and t.grad_fn is None]
+        try:
+            results = function(*[setup[i] for i in call.inputs])
+        except REFUSED:
+            raise
+        except al.AotliteError as error:
+            found.append(type(error).__name__)
+        else:
+            found.append(tower(results, leaves))
+    return found
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether numbers are near, and all else is equal."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(close, one, other))
+    if type(one) is float and type(other) is float:
+        return bool(np.isclose(one, other, rtol=1e-6, atol=1e-7, equal_nan=True))
+    return bool(one == other)
+
+
+def check_programs(count: int, backend: str) -> Counter[str]:
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases())
+    def check(case: Case) -> None:
+        seen["all"] += 1
+        try:
+            eager = towers(case, body_of(case))
+        except al.AotliteError:
+            seen["refused in eager"] += 1
+            return
+        try:
+            compiled = towers(case, al.compile(body_of(case), backend=backend))
+        except REFUSED:
+            seen["refused"] += 1
+            return
+        assert close(eager, compiled), f"{case}\n{eager}\n{compiled}"
+        seen["third order"] += any(len(each) == ORDERS for each in eager)
+
+    check()
+    return seen
+
+
+@pytest.mark.rules("DBL-2", "JNT-15")
+def test_derivatives_of_random_programs_are_eagers() -> None:
+    """With writes and views: values, Nones, whether they require grad, and errors."""
+    seen = check_programs(250, "reference")
+    assert seen["refused"] <= 0.1 * seen["all"]
+    assert seen["third order"] >= 0.2 * seen["all"]
+
+
+@pytest.mark.long
+@pytest.mark.rules("DBL-2")
+@pytest.mark.parametrize(("backend", "count"), [("reference", 5000), ("auto", 500)])
+def test_derivatives_of_many_random_programs_are_eagers(backend: str, count: int) -> None:
+    seen = check_programs(count, backend)
+    print(f"{backend}: {dict(seen)}")
+    assert seen["third order"] >= 0.2 * seen["all"]
+
+
+# -------------------------------------------------------------------------------- hand cases
+gradients: Any = al.autograd.grad
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    drawn = np.random.default_rng(seed).normal(size=shape)
+    return al.tensor(drawn.tolist(), dtype=al.float64).requires_grad_()
+
+
+class Tripled(al.autograd.Function):
+    """A backward that is not the derivative of its forward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * x.exp() * 3
+
+
+def hooked(x: Any) -> Any:
+    y = x.exp()
+    y.register_hook(lambda grad: grad * 2 - grad.sum(0, keepdim=True).expand(3, 4) / 3)
+    return (y * x).sum()
+
+
+def untracked(x: Any) -> Any:
+    with al.no_grad():
+        z = x * 3
+    return (z * x.exp()).sum()
+
+
+def written(x: Any, y: Any) -> Any:
+    z = x * y
+    z[0].mul_(x[1])
+    return z.sin_().sum(), z
+
+
+def normalised(x: Any, w: Any, b: Any) -> Any:
+    return al.nn.functional.layer_norm(x, (4,), w, b).pow(3).sum()
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "detach": (lambda x: (x.detach() * x * x).sum(), ((3, 4),)),
+    "no_grad": (untracked, ((3, 4),)),
+    "a custom function": (lambda x: Tripled.apply(x.sin()).cos().sum(), ((3, 4),)),
+    "a linear hook": (hooked, ((3, 4),)),
+    "writes and a view": (written, ((3, 4), (3, 4))),
+    "products": (lambda x, w: (x @ w).tanh().pow(2).mean(), ((3, 4), (4, 5))),
+    "softmax": (lambda x, w: al.softmax(x @ w, -1).log().sum(), ((3, 4), (4, 5))),
+    "a normalisation": (normalised, ((3, 4), (4,), (4,))),
+    "a mask": (lambda x: (x.relu() * x * x).sum(), ((3, 4),)),
+    "two results": (lambda x, y: (x.exp(), y.sin() * x, (x * y).sum(0)), ((3, 4), (3, 4))),
+    "an alias": (lambda x: (x.t(), x.exp()), ((3, 4),)),
+    "an argument without use": (lambda x, y: x.exp(), ((3, 4), (3, 4))),
+    "positions": (lambda x: x.sort(-1)[0].cumsum(0).pow(2).sum(), ((3, 4),)),
+}
+
+
+@pytest.mark.rules("DBL-2")
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("inner", [False, True], ids=["leaves", "computed"])
+@pytest.mark.parametrize("name", CASES)
+def test_third_derivatives_are_eagers(name: str, inner: bool, backend: str) -> None:
+    function, shapes = CASES[name]
+
+    def found(called: Callable[..., Any]) -> list[Any]:
+        leaves = [numbers(*shape, seed=k) for k, shape in enumerate(shapes)]
+        results = called(*[leaf * 1 if inner else leaf for leaf in leaves])
+        return tower(results if isinstance(results, tuple) else (results,), leaves)
+
+    eager = found(function)
+    assert len(eager) == ORDERS
+    assert close(eager, found(al.compile(function, backend=backend)))
+
+
+@pytest.mark.rules("DBL-2")
+def test_second_derivatives_agree_with_finite_differences() -> None:
+    f = al.compile(lambda x, w: (x @ w).tanh().sum(1).exp())
+    assert al.autograd.gradgradcheck(f, (numbers(3, 4), numbers(4, 2, seed=1)))
+
+
+@pytest.mark.rules("DBL-2")
+def test_forward_mode_goes_through_compiled_functions() -> None:
+    def f(x: Any) -> Any:
+        return (x.sin() * x).exp()
+
+    x, v = numbers(4).detach(), numbers(4, seed=1).detach()
+    functional = al.autograd.functional
+    compiled = al.compile(f)
+    assert close(functional.jvp(f, x, v)[1].tolist(), functional.jvp(compiled, x, v)[1].tolist())
+    loss, compiled_loss = (lambda g: lambda x: g(x).sum())(f), al.compile(lambda x: f(x).sum())
+    hessian = functional.hessian(loss, x).tolist()
+    assert close(hessian, functional.hessian(compiled_loss, x).tolist())
+
+
+@pytest.mark.rules("DBL-2")
+def test_neither_the_function_nor_eager_ops_run_for_later_orders(monkeypatch: Any) -> None:
+    runs = []
+
+    def cube(x: Any) -> Any:
+        runs.append("function")
+        return x * x * x
+
+    compiled = al.compile(cube)
+    ones = al.ones(3)
+
+    def derivatives() -> list[Any]:
+        x = al.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        found = [compiled(x)]
+        for _ in range(3):
+            found += al.autograd.grad(found[-1], [x], ones, create_graph=True)
+        return [each.tolist() for each in found[1:]]
+
+    expected = [[3.0, 12.0, 27.0], [6.0, 12.0, 18.0], [6.0, 6.0, 6.0]]
+    assert expected == derivatives()
+    assert ["function"] == runs
+    calls: list[Any] = []
+    plain = dispatch.dispatch
+
+    def noted(op: Any, args: Any) -> Any:
+        calls.append(op)
+        return plain(op, args)
+
+    monkeypatch.setattr(dispatch, "dispatch", noted)
+    assert expected == derivatives()
+    assert ["function"] == runs
+    assert [] == calls
+
+
+@pytest.mark.rules("DBL-2", "SAV-2")
+def test_what_a_later_order_reads_and_is_written_is_an_error() -> None:
+    def error(function: Callable[..., Any], place: str) -> str | None:
+        x = numbers(3)
+        y = x * 1
+        result = function(y)
+        given_ = al.ones(3, dtype=al.float64).requires_grad_() * 1
+        [grad] = gradients(result, [x], given_, create_graph=True)
+        with al.no_grad():
+            {"input": y, "result": result, "tangent": given_, "gradient": grad}[place].mul_(2)
+        try:
+            grad.sum().backward()
+        except al.AutogradError as found:
+            return str(found).partition("modified")[1]
+        return None
+
+    for function in (lambda x: x * x * x, al.exp, lambda x: x.sin() * 2.0, lambda x: x.tanh()):
+        for place in ("input", "result", "tangent", "gradient"):
+            assert error(function, place) == error(al.compile(function), place), place
+
+
+@pytest.mark.rules("DBL-2", "PART-37")
+def test_what_eager_has_not_saved_may_be_written() -> None:
+    """The compiled forward keeps other values, which are copied before."""
+
+    def loss(x: Any, w: Any) -> Any:
+        return ((x.exp() * w).sin() * 2).sum()
+
+    def found(function: Callable[..., Any]) -> Any:
+        x, w = numbers(3), numbers(3, seed=1)
+        y = x * 1
+        result = function(y, w)
+        with al.no_grad():
+            y.mul_(5)
+        [grad] = gradients(result, [x], create_graph=True)
+        return [each.tolist() for each in (grad, *al.autograd.grad(grad.sum(), [x, w]))]
+
+    for backend in ("reference", "auto"):
+        for partition in ("default", "min_cut"):
+            compiled = al.compile(loss, backend=backend, partition=partition)
+            assert close(found(loss), found(compiled))
+
+
+@pytest.mark.rules("DBL-2", "FUN-1")
+def test_a_written_input_is_differentiated_as_it_was() -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = x.exp()
+        x.mul_(w)
+        return (y * x).sum()
+
+    def found(called: Callable[..., Any]) -> Any:
+        leaf, w = numbers(3), numbers(3, seed=1)
+        x = leaf * 1
+        result = called(x, w)
+        return tower([result, x], [leaf, w])
+
+    assert len(found(function)) == ORDERS
+    assert close(found(function), found(al.compile(function)))
+
+
+@pytest.mark.rules("DBL-2")
+def test_nothing_of_the_callers_is_kept_alive() -> None:
+    compiled = al.compile(lambda x, w: (x @ w).tanh().sum())
+    x, w = numbers(3, 4), numbers(4, 2)
+    [grad] = gradients(compiled(x, w), [w], create_graph=True)
+    grad.sum().backward()
+    alive = [weakref.ref(each) for each in (x, w, grad, x.storage, w.storage)]
+    del x, w, grad
+    gc.collect()
+    assert [None] * 5 == [each() for each in alive]
+
+
+# --------------------------------------------------------------------------------- DBL-1
+def clamped(x: Any) -> Any:
+    y = x.exp()
+    y.register_hook(lambda grad: grad.clamp(-1.0, 1.0))
+    return y.sum()
+
+
+@pytest.mark.rules("DBL-1")
+def test_what_cannot_be_differentiated_again_says_why() -> None:
+    """Where users' Python is not linear in the gradient, eager's number would be another."""
+    x = numbers(3)
+    [grad] = gradients(al.compile(clamped)(x), [x], create_graph=True)
+    assert grad.requires_grad
+    with pytest.raises(al.AutogradError, match="first derivatives only") as caught:
+        grad.sum().backward()
+    assert "not linear in the gradient" in caught.value.__notes__[0]
+    assert "(DBL-1)" in caught.value.__notes__[0]
