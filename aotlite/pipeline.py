@@ -28,6 +28,7 @@ from aotlite.eager.state import outside_regions
 from aotlite.eager.tensor import Tensor
 from aotlite.higher_orders import HigherOrders
 from aotlite.ir.collector import collector_paused
+from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Gradient, Hidden, Part, Primal
@@ -159,10 +160,10 @@ class _Journey:
         self._check(stage, whole)
         self._compare(stage, whole)
         pure = self.stage["functionalize"](whole)
-        self._check("6 functionalize", pure, functional=True)
+        self._check("6 functionalize", pure, functional=True, of=whole)
         self._compare("6 functionalize", pure)
         simple = self.stage["simplify"](self._decomposed(pure))
-        self._check("7 simplify", simple, functional=True)
+        self._check("7 simplify", simple, functional=True, of=pure)
         self._compare("7 simplify", simple)
         plain = simple
         for each in self.options.passes:
@@ -351,8 +352,13 @@ class _Journey:
         if kernels is not None:
             self._show(f"9 lower, {half}_kernels", kernels)
 
-    def _check(self, stage: str, graph: Graph, *, functional: bool = False) -> None:
+    def _check(
+        self, stage: str, graph: Graph, *, functional: bool = False, of: Graph | None = None
+    ) -> None:
+        """Verifies what a stage made; its effects are those of the graph `of` (TOK-6)."""
         self._show(stage, graph)
+        if of is not None:
+            same_effects(stage, of, graph)
         if self.options.verify >= 1:
             verify(graph, functional=functional, stage=stage)
 

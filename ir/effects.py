@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import attrs
@@ -227,7 +228,7 @@ def tokens_of(graph: Graph) -> Iterator[Node]:
 
 
 def same_effects(name: str, before: Graph, *after: Graph) -> None:
-    """Raises TokenError where what was made of a pure graph has other effects, or in another order.
+    """Raises TokenError where what was made of a graph has other effects, or in another order.
 
     Which one an effect is says its number. Of both halves of a partition: the forward's effects
     are in the first, those of the backward in the second. Operands may be other nodes, of the same
@@ -245,7 +246,7 @@ _HALVES = (Phase.FORWARD, Phase.BACKWARD)
 
 
 def _check_same(name: str, effect: str, expected: list[Node], found: list[Node]) -> None:
-    was, now = [list(map(_identity, nodes)) for nodes in (expected, found)]
+    was, now = [list(map(_identity, nodes, count())) for nodes in (expected, found)]
     if was != now:
         raise noted(
             TokenError(
@@ -255,21 +256,27 @@ def _check_same(name: str, effect: str, expected: list[Node], found: list[Node])
             "Effects happen exactly once and in order: keep each call, with its number and the "
             "token that the one before gives. (TOK-6)",
         )
-    for mine, its in zip(expected, found, strict=True):
-        told, wanted = _told(its.args[2:]), _told(mine.args[2:])  # behind token and number
+    for place, (mine, its) in enumerate(zip(expected, found, strict=True)):
+        told, wanted = _told(_arguments(its)), _told(_arguments(mine))
         if told != wanted:
             raise noted(
                 TokenError(
-                    f"{name}: the effect {_identity(mine)} of type {effect!r} is told {told}, "
-                    f"expected {wanted} as in the graph it took"
+                    f"{name}: the effect {_identity(mine, place)} of type {effect!r} is told "
+                    f"{told}, expected {wanted} as in the graph it took"
                 ),
                 "What an effect is told is what the program says. (TOK-6)",
             )
 
 
-def _identity(node: Node) -> str:
+def _identity(node: Node, place: int) -> str:
+    """The op of an effect and its number: in an imperative graph, which has none, its place."""
     op = node.target
-    return f"{op.of} {numbered(node)}" if type(op) is TokenOp else f"{op.name} without a token"
+    return f"{op.of} {numbered(node)}" if type(op) is TokenOp else f"{op.name} {place}"
+
+
+def _arguments(node: Node) -> tuple[Any, ...]:
+    """What an effect is told: behind token and number, where it has them."""
+    return node.args[2:] if type(node.target) is TokenOp else node.args
 
 
 def _told(value: Any) -> str:

@@ -25,6 +25,8 @@ from aotlite.ir.source import graph_from_source
 from aotlite.ir.transform import Transformer
 from aotlite.ir.verify import verify
 from aotlite.partition import cut
+from aotlite.stages.s6_functionalize import functionalize
+from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.tokens import lifted, unlifted
 from tests.rules.tok_programs import (
     LOG,
@@ -539,11 +541,23 @@ def test_a_pass_that_changes_what_an_effect_is_told_is_named() -> None:
         passes=[renaming],
     )
     untouched(
-        al.ArgumentError,
-        "verify: 7 simplify changed the value of effect 0 of type 'log', part 0, expected what 6 "
-        "functionalize gives",
+        al.TokenError,
+        "7 simplify: the effect tok_note 0 of type 'log' is told (f32[2], 'other'), expected "
+        "(f32[2], 'one') as in the graph it took",
         stages={"simplify": renaming},
-        verify=True,
+    )
+
+
+@pytest.mark.rules("TOK-6")
+@pytest.mark.parametrize(("name", "number"), [("functionalize", 6), ("simplify", 7)])
+def test_a_stage_of_somebody_elses_that_drops_an_effect_is_named(name: str, number: int) -> None:
+    """Whose own graph is valid: numbers still rise."""
+    stage = {"functionalize": functionalize, "simplify": simplify}[name]
+    untouched(
+        al.TokenError,
+        f"{number} {name}: the effects of type 'log' are tok_note 1, expected tok_note 0, tok_note "
+        "1 as in the graph it took",
+        stages={name: lambda graph: dropping(stage(graph))},
     )
 
 
