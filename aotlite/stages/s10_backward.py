@@ -228,7 +228,7 @@ class CompiledBackward(TapeNode):
         if self.saved is None:
             return self._unpacked(grads, partial(self.gradients, wanted=wanted))
         variants = self.plan.variants
-        if STATE.wrappers:
+        if STATE.wrappers and variants is not None:
             grads = self._dense(grads)
         absent = NOTHING_ABSENT
         for grad in grads:

@@ -73,7 +73,11 @@ class MaskedTensor(Tensor):
         return tangent_form(self.filled(0.0))  # a gradient that is absent is zeros, not left out
 
     def __coerce_same_metadata_as_tangent__(self, spec: Any, kind: Any = None) -> Tensor:
-        return self.filled(0.0)
+        """Zeros for what is left out, in the form that the data's class gives that."""
+        found = self.filled(0.0)
+        method = getattr(found, "__coerce_same_metadata_as_tangent__", None)
+        formed = None if method is None else method(spec, kind)
+        return found if formed is None else formed
 
     def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
         return masked_tensor(ops.where(self.mask, _zeroed(gradient), 0.0), self.mask)

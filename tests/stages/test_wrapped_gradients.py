@@ -164,3 +164,25 @@ def test_the_form_of_a_pairs_gradients_may_lie_otherwise_than_the_pair() -> None
         result.backward(al.ones_like(result).detach())
         found.append([each.full_tensor().tolist() for each in (pair.grad.a, pair.grad.b)])
     assert found[0] == found[1] == [[[2.0, 0.0], [2.0, 0.0]]] * 2
+
+
+@pytest.mark.rules("TAN-5", "JNT-3")
+def test_a_wrapper_that_depends_on_no_input_takes_gradients() -> None:
+    """They lead to a leaf that the function makes."""
+    for function in (_of_a_new_leaf, al.compile(_of_a_new_leaf, backend="reference")):
+        result = function(TwoTensor(al.ones(2), al.ones(2)))
+        assert result.requires_grad
+        result.backward(al.ones_like(result).detach())
+
+
+def _of_a_new_leaf(pair: Any) -> Any:
+    return pair.detach().requires_grad_() * 2
+
+
+@pytest.mark.rules("TAN-5", "SUB-9")
+def test_a_masked_gradient_becomes_one_in_the_placement_of_its_data() -> None:
+    """A gradient of a masked tensor of sharded data is expected as its data's class wants it."""
+    x = ShardedTensor.from_dense(al.ones(4, 2), Mesh(2), Shard(0))
+    gathered = MaskedTensor(x.redistribute(Replicate()), al.tensor([[True, False]] * 4))
+    formed: Any = gathered.__coerce_same_metadata_as_tangent__((Mesh(2), Shard(0)), ShardedTensor)
+    assert (Shard(0), [[1.0, 0.0]] * 4) == (formed.placement, formed.full_tensor().tolist())
