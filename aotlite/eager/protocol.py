@@ -9,9 +9,11 @@ none of them holds it. What the methods give is checked where they are called (`
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
+from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ProtocolError, noted
 
@@ -25,6 +27,26 @@ _CALLED = {
 
 _OF_CLASSES = ("__tensor_dispatch__", "__tensor_function__")
 """Methods for which there need be no instance."""
+
+
+def told(value: Any) -> str:
+    """A value as an error names it, whose text may be what is broken: tensors by their class."""
+    if isinstance(value, (Tensor, type)) or callable(value):
+        return value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
+    if type(value) in (tuple, list) and len(value) < _MANY:
+        open_, close = "()" if type(value) is tuple else "[]"
+        comma = "," if type(value) is tuple and len(value) == 1 else ""
+        try:
+            return f"{open_}{', '.join(map(told, value))}{comma}{close}"
+        except RecursionError:  # a list that holds itself
+            return f"a {type(value).__name__}"
+    try:
+        return repr(value)
+    except Exception:  # whatever a class's __repr__ raises
+        return f"a {type(value).__name__}"
+
+
+_MANY = 100
 
 
 def check_methods(cls: type[Tensor]) -> None:
@@ -69,6 +91,46 @@ def _uncallable(cls: type[Any], name: str, found: str) -> Exception:
         ),
         "specs/subclasses.md says what a wrapper class has. (SUB-1)",
     )
+
+
+DEEP = 30
+"""From so many ops inside of one another on, it is asked whether they end."""
+
+
+def check_end(op: Any, operands: Sequence[Tensor], kinds: Sequence[type[Any]], depth: int) -> None:
+    """Raises ProtocolError where an op on wrappers would ask for ops for ever (SUB-9, SUB-10).
+
+    Where a class takes its wrappers apart, operands are nested less and less.
+    """
+    key = op, *map(id, operands)
+    if depth == DEEP:
+        STATE.deep = key, 0
+        for each in operands:
+            if each.__tensor_dispatch__ is not None:
+                check_finite(each)
+        STATE.deep = key, _nesting(operands)
+    elif key == STATE.deep[0] or (depth == 2 * DEEP and _nesting(operands) >= STATE.deep[1]):
+        kind = kinds[0].__name__
+        raise noted(
+            ProtocolError(
+                f"{op.name}: to give it, {kind} asks for ops on wrappers again and again, expected "
+                "ops on its parts"
+            ),
+            f"{kind}.__tensor_dispatch__ has to take the wrapper apart, by attributes that are no "
+            "ops on it. (SUB-10)",
+        )
+
+
+def _nesting(operands: Sequence[Tensor]) -> int:
+    """How many wrappers are around the innermost tensors of the operands."""
+    parts = [each for each in operands if each.__tensor_dispatch__ is not None]
+    count = 0
+    while parts and count < _MANY:
+        count += 1
+        inner = [getattr(each, name, None) for each in parts for name in _names(each)]
+        found = {id(x): x for x in inner if isinstance(x, Tensor) and x.__tensor_dispatch__}
+        parts = [*found.values()]
+    return count
 
 
 def check_finite(wrapper: Tensor) -> None:

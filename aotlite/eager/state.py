@@ -33,6 +33,10 @@ class State(threading.local):
     """Whether any wrapper was ever made, in any thread: else no operand is one."""
     functions: bool = False
     """Whether any of them was of a class with a `__tensor_function__`."""
+    nested: int = 0
+    """How many ops on wrappers have asked for the op that runs: as many as wrappers are nested."""
+    deep: Any = None
+    """The op and its operands where these were very many (`eager.protocol`)."""
     draws: Noting | Replaying | Refusing | None = None
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     in_region: bool = False

@@ -25,16 +25,18 @@ from aotlite.eager.autograd.history import (
 )
 from aotlite.eager.autograd.node import keep_form
 from aotlite.eager.op_functions import function_of
+from aotlite.eager.protocol import DEEP, check_end, told
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE, State
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (
+    MADE,
     alias_of,
     captured_part,
-    flatten,
     hidden_inside,
     inner_tensors,
+    is_made,
     is_wrapper,
     leaves_of,
     refuse_form,
@@ -81,13 +83,13 @@ def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
 
 def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
     """The result of an op of whose operands some are wrappers."""
+    depth = STATE.nested = STATE.nested + 1
     try:
+        if depth >= DEEP:
+            check_end(op, op.operands(args), kinds, depth)
         return _run(op, args, kinds, recorder)
-    except RecursionError:
-        for each in op.operands(args):
-            if is_wrapper(each):
-                flatten(each)  # which names the class whose wrapper holds itself (SUB-9)
-        raise
+    finally:
+        STATE.nested = depth - 1
 
 
 def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
@@ -112,11 +114,7 @@ def _note(
 
     What an op on parts gave, a wrapper of the parts' class, has a value already.
     """
-    for out in outs:
-        captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
-        if captures or out.storage.capture is not recorder:
-            what = "a tensor of another trace"
-            raise _wrong(op, cls, what, "one made by this op, in this capture")
+    _check_trace(op, cls, outs, recorder)
     if any(is_wrapper(out) and not _is_told(op, out) for out in outs):
         metas = tuple([out.meta for out in outs])
         listed = any(returned.is_list for returned in op.schema.returns)
@@ -125,6 +123,17 @@ def _note(
         for out, value in zip(outs, values, strict=True):
             if is_wrapper(out) and not _is_told(op, out):
                 out.value = value
+
+
+def _check_trace(
+    op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
+) -> None:
+    """SUB-23: that the results are of this capture, and so are their parts."""
+    for out in outs:
+        captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
+        if captures or out.storage.capture is not recorder:
+            what = "a tensor of another trace"
+            raise _wrong(op, cls, what, "one made by this op, in this capture")
 
 
 def _is_told(op: Op, out: Tensor) -> bool:
@@ -244,9 +253,13 @@ def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | 
     outs = (found,) if single else found
     if type(outs) is not tuple or len(outs) != (1 if single else len(outlines)):  # type: ignore[arg-type]
         raise _wrong(op, cls, found, "as many tensors as the op has results")
+    each: Any = (outlines,) if single else outlines
     outs = tuple([_new(op, out, cls, None, args) for out in outs])
+    for out, known in zip(outs, each, strict=True):
+        if out.meta.dtype is not known.dtype or out.dim() != known.ndim:
+            raise _wrong(op, cls, out.meta, f"{known.dtype} of {known.ndim} dimensions")
     if recorder is not None:
-        _note(op, args, cls, outs, recorder)
+        _check_trace(op, cls, outs, recorder)  # what it made of its parts has a shape of its own
     if op.vjp is not None and STATE.grad_mode:
         metas = tuple([out.meta for out in outs])
         shown: Any = metas[0] if single else metas
@@ -309,6 +322,8 @@ def _without_history(function: Callable[[], Tensor]) -> Tensor:
 def _checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tensor:
     if not isinstance(out, Tensor):
         raise _wrong(op, cls, out, "a tensor")
+    if not is_made(out):
+        raise _wrong(op, cls, f"a {type(out).__name__} without geometry", MADE)
     if meta is not None and (out.meta.shape != meta.shape or out.meta.dtype is not meta.dtype):
         raise _wrong(op, cls, out.meta, f"shape and dtype of {meta}")
     if STATE.recorder is None:
@@ -322,7 +337,8 @@ def _checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tenso
 def _wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
     return noted(
         ProtocolError(
-            f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {found!r}, expected {expected}"
+            f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {told(found)}, "
+            f"expected {expected}"
         ),
         "What a class gives for an op has the outer geometry that the op has. (SUB-23)",
     )

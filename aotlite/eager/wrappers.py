@@ -10,11 +10,12 @@ Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
-from aotlite.eager.protocol import check_finite, check_methods
+from aotlite.eager.protocol import check_finite, check_methods, told
 from aotlite.eager.state import STATE, State
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor, tensor_on
@@ -149,14 +150,19 @@ def flatten(wrapper: Tensor) -> Flat:
     absent = missing(cls)
     if absent:
         raise _broken(cls, f"has no {absent[0]}", "a class with it")
-    found = wrapper.__tensor_flatten__()
+    try:
+        found = wrapper.__tensor_flatten__()
+    except AttributeError as error:
+        what = f"has a __tensor_flatten__ that finds no attribute ({error})"
+        raise _broken(cls, what, "the names of its parts, and a spec") from error
     if not isinstance(found, tuple) or len(found) != 2:
-        raise _broken(cls, f"flattens to {found!r}", "a tuple of attribute names and a spec")
+        raise _broken(cls, f"flattens to {told(found)}", "a tuple of attribute names and a spec")
     names, spec = found
     if not isinstance(names, (list, tuple)) or not all(type(name) is str for name in names):
-        raise _broken(cls, f"flattens to the names {names!r}", "a list of attribute names")
+        raise _broken(cls, f"flattens to the names {told(names)}", "a list of attribute names")
     if len(set(names)) != len(names) or not names:
-        raise _broken(cls, f"flattens to the names {names!r}", "at least one, each of them once")
+        what = f"flattens to the names {told(names)}"
+        raise _broken(cls, what, "at least one, each of them once")
     nested = False
     for name in names:
         if not name.isidentifier() or iskeyword(name):
@@ -164,7 +170,7 @@ def flatten(wrapper: Tensor) -> Flat:
         inner = getattr(wrapper, name, None)
         if not isinstance(inner, Tensor):
             raise _broken(
-                cls, f"names attribute {name!r}, which is {_told(wrapper, name)}", "a tensor"
+                cls, f"names attribute {name!r}, which is {_held(wrapper, name)}", "a tensor"
             )
         nested = nested or inner.__tensor_dispatch__ is not None
     if nested:
@@ -172,8 +178,8 @@ def flatten(wrapper: Tensor) -> Flat:
     return tuple(names), spec
 
 
-def _told(wrapper: Any, name: str) -> str:
-    return repr(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
+def _held(wrapper: Any, name: str) -> str:
+    return told(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
 
 
 def inner_tensors(wrapper: Tensor) -> dict[str, Tensor]:
@@ -196,6 +202,8 @@ def unflatten(
     made = cls.__tensor_unflatten__(dict(inner), spec, size, stride)
     if type(made) is not cls:
         raise _broken(cls, f"unflattens to {_kind(made)}", f"an instance of {cls.__name__}")
+    if not is_made(made):
+        raise _broken(cls, "unflattens to an instance without geometry", MADE)
     if made.meta.shape != size:
         raise _broken(cls, f"unflattens to shape {made.meta.shape}", f"the outer size {size}")
     if made.meta.stride != stride:
@@ -204,16 +212,29 @@ def unflatten(
     return made
 
 
+MADE = "one that Tensor._make_wrapper_subclass made"
+
+
+def is_made(tensor: Tensor) -> bool:
+    """Whether an instance has geometry: nobody keeps a class from `object.__new__`."""
+    return hasattr(tensor, "meta")
+
+
 def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
     """Raises SubclassError for a wrapper that was made of these, and holds others (SUB-1)."""
     names, found = flatten(made)
     moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
     if moved or list(names) != list(inner):
-        told = f", of which {moved[0]!r} is another tensor" if moved else ""
-        what = f"unflattens to a wrapper of {', '.join(names)}{told}"
+        other = f", of which {moved[0]!r} is another tensor" if moved else ""
+        what = f"unflattens to a wrapper of {', '.join(names)}{other}"
         raise _broken(type(made), what, f"the parts given, {', '.join(inner)}")
     if not same_spec(found, spec):
-        raise _broken(type(made), f"unflattens to the spec {found!r}", f"the spec {spec!r}")
+        raise _broken(type(made), f"unflattens to the spec {told(found)}", f"the spec {told(spec)}")
+
+
+def kept_spec(spec: Any) -> Any:
+    """The spec as it is now: a list or dict may change."""
+    return copy.deepcopy(spec) if isinstance(spec, (list, dict, tuple)) else spec
 
 
 def same_spec(found: Any, expected: Any) -> bool:

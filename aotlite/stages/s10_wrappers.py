@@ -8,12 +8,19 @@ Rules: SUB-3..SUB-8, SUB-21, TAN-4, TAN-5. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+from aotlite.eager.protocol import told
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import check_kept, flatten, is_wrapper, same_spec
+from aotlite.eager.wrappers import (
+    check_kept,
+    flatten,
+    is_made,
+    is_wrapper,
+    kept_spec,
+    same_spec,
+)
 from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Part
@@ -35,12 +42,7 @@ def spec_test(source: Source, name: str, spec: Any) -> str:
     if type(spec) in _EXACT and len(repr(spec)) < 80:
         return f"type({name}) is {type(spec).__name__} and {name} == {spec!r}"
     source.use(same_spec)
-    return f"same_spec({name}, {source.constant(kept(spec), 'S', repr(spec))})"
-
-
-def kept(spec: Any) -> Any:
-    """The spec as it is now: a list or dict may change."""
-    return copy.deepcopy(spec) if isinstance(spec, (list, dict, tuple)) else spec
+    return f"same_spec({name}, {source.constant(kept_spec(spec), 'S', repr(spec))})"
 
 
 # ----------------------------------------------------------------------------------------- results
@@ -60,14 +62,15 @@ class WrapWriter:
         spec = source.literal(wrapping.spec) if wrapping.spec is None else self._spec(wrapping.spec)
         names = [attr for attr, _, _ in wrapping.parts]
         inner = ", ".join([f"{attr!r}: {part}" for attr, part in zip(names, parts, strict=True)])
-        expected = source.constant(meta, "M", str(meta)), source.constant(kind, "T", kind.__name__)
+        meta_ = source.constant(meta, "M", str(meta))
+        kind_ = source.constant(kind, "T", kind.__name__)
         pairs = zip(names, parts, strict=True)
         held = [f"getattr({name}, {attr!r}, None) is {part}" for attr, part in pairs]
         source.use(fitted, check_kept)
         source.add(
             f"{name} = {make}({{{inner}}}, {spec}, {meta.shape}, {meta.stride})",
-            f"if type({name}) is not {expected[1]} or {name}.meta is not {expected[0]}:",
-            f"    fitted({name}, {expected[1]}, {expected[0]})",
+            f"if type({name}) is not {kind_} or getattr({name}, 'meta', None) is not {meta_}:",
+            f"    fitted({name}, {kind_}, {meta_})",
             *_flattens(source, name, names, wrapping.spec),
             f"if not (known and {' and '.join(held)}):",
             f"    check_kept({name}, {{{inner}}}, {spec})",
@@ -77,17 +80,22 @@ class WrapWriter:
         return name
 
     def _spec(self, spec: Any) -> str:
-        name = self.source.constant(kept(spec), "S", repr(spec))
+        name = self.source.constant(kept_spec(spec), "S", repr(spec))
         if isinstance(spec, (list, dict)):  # each wrapper has its own
-            self.source.use(kept)
-            return f"kept({name})"
+            self.source.use(kept_spec)
+            return f"kept_spec({name})"
         return name
 
 
 def _flattens(source: Source, name: str, names: list[str], spec: Any) -> list[str]:
     """Lines that say whether a wrapper flattens to these names and this spec, in `known`."""
     if spec is None or type(spec) is str:  # what equals it is of its type
-        return [f"known = {name}.__tensor_flatten__() == ({names}, {spec!r})"]
+        return [
+            "try:",
+            f"    known = {name}.__tensor_flatten__() == ({names}, {spec!r})",
+            "except AttributeError:",
+            "    known = False",
+        ]
     source.use(taken_apart)
     test = spec_test(source, f"{name}_s", spec)
     return [
@@ -101,7 +109,9 @@ def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:
 
     Those of parts of which a dimension has one element, or none, may be others than in eager.
     """
-    if type(found) is not kind or found.meta.as_contiguous() is not meta.as_contiguous():
+    if type(found) is not kind or not is_made(found):
+        raise broken(found, kind, meta)
+    if found.meta.as_contiguous() is not meta.as_contiguous():
         raise broken(found, kind, meta)
     found.meta = meta
 
@@ -141,9 +151,12 @@ def write_tangent(source: Source, name: str, result: Any, wrapping: Wrapping | N
 
 def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
     """What `flatten` gives, names as a list; a class that gives anything else is named (SUB-1)."""
-    found = wrapper.__tensor_flatten__()
-    if type(found) is tuple and len(found) == 2 and type(found[0]) in (list, tuple):
-        return [*found[0]], found[1]
+    try:
+        found = wrapper.__tensor_flatten__()
+        if type(found) is tuple and len(found) == 2 and type(found[0]) in (list, tuple):
+            return [*found[0]], found[1]
+    except AttributeError:
+        pass
     names, spec = flatten(wrapper)
     return [*names], spec
 
@@ -172,7 +185,7 @@ def _in_form(grad: Any, spec: Any, kind: type[Any]) -> Any:
     mode = STATE.grad_mode
     STATE.grad_mode = None if mode is None else False
     try:
-        return None if method is None else method(kept(spec), kind)
+        return None if method is None else method(kept_spec(spec), kind)
     finally:
         STATE.grad_mode = mode
 
@@ -188,15 +201,15 @@ def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorM
 
 def _refused(grad: Any, found: Any, result: Any, wrapping: Wrapping | None) -> Exception:
     """The error of TAN-5: the class that arrives, what it becomes, and the class expected."""
-    got = _told(grad)
+    got = _named(grad)
     if isinstance(found, Tensor):
-        got += f", which becomes {_told(found)}, {found.meta}"
+        got += f", which becomes {_named(found)}, {found.meta}"
     elif found is not None:
-        got += f", which becomes {found!r}"
+        got += f", which becomes {told(found)}"
     if wrapping is None:
         expected = "a Tensor, with memory of its own"
     else:
-        expected = f"a {wrapping.kind.__name__} of spec {wrapping.spec!r}"
+        expected = f"a {wrapping.kind.__name__} of spec {told(wrapping.spec)}"
         if type(grad) is wrapping.kind and same_spec(flatten(grad)[1], wrapping.spec):
             got += f" with the parts {[*flatten(grad)[0]]}"
             expected += f" with the parts {[attr for attr, _, _ in wrapping.parts]}"
@@ -210,9 +223,9 @@ def _refused(grad: Any, found: Any, result: Any, wrapping: Wrapping | None) -> E
     )
 
 
-def _told(value: Any) -> str:
+def _named(value: Any) -> str:
     """A value by its class, and its spec where it is a wrapper."""
-    spec = f" of spec {flatten(value)[1]!r}" if is_wrapper(value) else ""
+    spec = f" of spec {told(flatten(value)[1])}" if is_wrapper(value) else ""
     return f"a {type(value).__name__}{spec}"
 
 
@@ -241,7 +254,7 @@ def misshaped(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMe
     return noted(
         TangentError(
             f"backward: in the gradient of {result}, a {kind.__name__}, attribute {path!r} is "
-            f"{_told(part)}{shown}, expected a Tensor, {meta}"
+            f"{_named(part)}{shown}, expected a Tensor, {meta}"
         ),
         "The parts of a gradient are those of the result. (TAN-4)",
     )

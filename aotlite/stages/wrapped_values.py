@@ -12,10 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from aotlite.eager.protocol import told
 from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import WrapperStorage, flatten, inner_tensors, is_wrapper, unflatten
+from aotlite.eager.wrappers import (
+    WrapperStorage,
+    flatten,
+    inner_tensors,
+    is_wrapper,
+    kept_spec,
+    same_spec,
+    unflatten,
+)
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
@@ -170,14 +179,14 @@ def _place(role: Any) -> tuple[bool, int]:
 def _check_spec(tensor: Tensor, spec: Any) -> None:
     """SUB-21: an entry is valid for wrappers of an equal spec."""
     try:
-        same = bool(spec == spec)
+        same = bool(spec == spec) and same_spec(kept_spec(spec), spec)
     except Exception:  # whatever a class's == raises
         same = False
     if not same:
         raise noted(
             SubclassError(
-                f"{type(tensor).__name__}: it flattens to the spec {spec!r}, which does not equal "
-                "itself, expected a value that does, of Python's own kinds"
+                f"{type(tensor).__name__}: it flattens to the spec {told(spec)}, which does not "
+                "equal itself or its copy, expected a value that does, of Python's own kinds"
             ),
             "A compiled function asks at each call whether the spec is as it was. Keep tensors and "
             "arrays among the attributes that are named. (SUB-21)",

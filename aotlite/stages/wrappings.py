@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.protocol import told
 from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -263,10 +264,10 @@ def _preferred(recorder: Any, like: Tensor) -> Tensor:
     found = form_of(recorder, found) if isinstance(found, Tensor) else found
     recorder.drop_from(start)
     if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
-        shown = found.meta if isinstance(found, Tensor) else found
+        shown = found.meta if isinstance(found, Tensor) else told(found)
         raise noted(
             SubclassError(
-                f"{type(like).__name__}.__coerce_tangent_metadata__ gives {shown!r}, expected a "
+                f"{type(like).__name__}.__coerce_tangent_metadata__ gives {shown}, expected a "
                 f"tensor of shape {like.meta.shape}"
             ),
             "It says in which form gradients of a result are expected. (TAN-6)",
