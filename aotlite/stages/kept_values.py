@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.builder import Builder
-from aotlite.ir.effects import is_effect
+from aotlite.ir.effects import is_effect, numbered
 from aotlite.ir.errors import GraphError, noted
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
@@ -265,7 +265,7 @@ class Numbering:
         if node.target in (CLONE, RESTRIDE):  # the same values, laid out otherwise
             return numbers[node.args[0]]
         if is_effect(node):
-            return self._number(("effect", id(node), node))
+            return self._number(("effect", node.target.effect, node.phase, numbered(node)))
         args = map_nodes(node.args, lambda value: _Numbered(numbers[value]))
         return self._number((node.target, tuple(map(_literal, args))))
 
