@@ -27,6 +27,7 @@ from aotlite.eager.wrappers import (
 )
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.ir.role import Hidden, Part, Primal
@@ -46,8 +47,8 @@ class WrapperValues:
         """Of sums of gradients that cannot be chosen from: the results that each summand is of."""
         self.unlike = False
         """Whether a sum of gradients was met that are of several classes or forms."""
-        self._given: list[tuple[Tensor, dict[str, Tensor], str]] = []
-        """Fakes from outside, the parts that they had, and where they lie."""
+        self._given: list[tuple[Tensor, dict[str, Tensor], TensorMeta, str]] = []
+        """Fakes from outside, the parts and geometry that they had, and where they lie."""
 
     def __bool__(self) -> bool:
         return bool(self.nodes)
@@ -63,7 +64,7 @@ class WrapperValues:
             inner[name], roles[name] = part.fake, part.role
         fake = again(self.recorder, tensor, inner)
         self.parts[role] = roles
-        self._given.append((fake, inner, place))
+        self._given.append((fake, inner, fake.meta, place))
         fake.offset = tensor.offset
         return fake
 
@@ -118,8 +119,18 @@ class WrapperValues:
             placeholders.sort(key=lambda node: _place(node.role))
 
     def check_parts(self) -> None:
-        """Refuses a function that puts other tensors at the attributes of the caller's wrappers."""
-        for fake, inner, place in self._given:
+        """Refuses a function that puts other tensors at the attributes of the caller's wrappers, or
+        gives these another geometry.
+        """
+        for fake, inner, meta, place in self._given:
+            if getattr(fake, "meta", None) is not meta:
+                raise noted(
+                    SubclassError(
+                        f"capture: the geometry of {place}, a {type(fake).__name__}, is "
+                        f"{getattr(fake, 'meta', 'gone')} afterwards, expected {meta}, as it was"
+                    ),
+                    "Nothing writes a wrapper's geometry: return a view or a new wrapper. (SUB-20)",
+                )
             for name, part in inner.items():
                 if getattr(fake, name, None) is not part:
                     raise self.recorder.refuse(

@@ -84,6 +84,18 @@ class EncodedTensor(Tensor):
         """The numbers as nested lists."""
         return self.decode().tolist()
 
+    def __bool__(self) -> bool:
+        return bool(self.decode())
+
+    def __int__(self) -> int:
+        return int(self.decode())
+
+    def __float__(self) -> float:
+        return float(self.decode())
+
+    def __complex__(self) -> complex:
+        return complex(self.decode())
+
     @classmethod
     def __tensor_dispatch__(
         cls, func: View, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -216,3 +216,62 @@ def test_ops_inside_of_one_another_end_where_wrappers_do() -> None:
             {"__tensor_dispatch__": classmethod(lambda cls, func, types, args, kw: func(*args))},
         )(al.ones(2)) * 2
     assert (One(al.ones(2)) * opened(2)).inner.tolist() == [2.0, 2.0]
+
+
+FORMS: dict[str, Any] = {
+    "set_": lambda x: x.set_(al.ones(2)),
+    "set_ to nothing": lambda x: x.set_(),
+    "onto it": lambda x: al.ones(2).set_(x),
+    "resize_": lambda x: x.resize_(4),
+    "resize_ to its size": lambda x: x.resize_(2),
+    "resize_as_": lambda x: x.resize_as_(al.ones(4)),
+    "t_": lambda x: x.t_(),
+    "squeeze_": lambda x: x.squeeze_(),
+    "unsqueeze_": lambda x: x.unsqueeze_(0),
+    "transpose_": lambda x: x.transpose_(0, 0),
+    "as_strided_": lambda x: x.as_strided_((1,), (1,)),
+    "hidden_alias": lambda x: x.hidden_alias(),
+}
+
+
+@pytest.mark.rules("SUB-20")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("change", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("kind", [One, Tagged, lambda x: TwoTensor(x, al.ones(2))])
+def test_geometry_and_memory_stay(kind: Any, change: Any, *, compiled: bool) -> None:
+    """SUB-20: the class is named, and the wrapper as it was."""
+    x = kind(al.ones(2))
+    before = x.meta, x.version, repr(x)
+    name = type(x).__name__
+    with pytest.raises(SubclassError, match=f"the tensor is a {name}, expected one") as caught:
+        (al.compile(change, backend="reference") if compiled else change)(x)
+    assert "(SUB-20)" in "".join(caught.value.__notes__)
+    assert (x.meta, x.version, repr(x)) == before
+
+
+@pytest.mark.rules("SUB-20")
+@pytest.mark.parametrize("name", ["shape", "dtype", "device", "is_leaf", "T", "ndim"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_follows_from_geometry_cannot_be_assigned(name: str, *, compiled: bool) -> None:
+    """As of plain tensors, Python's own error."""
+
+    def assign(x: Any) -> None:
+        setattr(x, name, 3)
+
+    for x in (al.ones(2), One(al.ones(2))):
+        with pytest.raises(AttributeError, match="has no setter"):
+            (al.compile(assign, backend="reference") if compiled else assign)(x)
+
+
+@pytest.mark.rules("SUB-20")
+def test_a_capture_finds_a_geometry_that_was_put_in_place() -> None:
+    def assign(x: Any) -> Any:
+        x.inner.add_(1)
+        x.meta = al.ones(3).meta
+        return x.inner * 1
+
+    x = One(al.ones(2))
+    with pytest.raises(SubclassError, match=r"argument 0, a One, is f32\[3\] afterwards") as caught:
+        al.compile(assign, backend="reference")(x)
+    assert "(SUB-20)" in "".join(caught.value.__notes__)
+    assert (x.shape, x.inner.tolist()) == ((2,), [1.0, 1.0])

@@ -178,3 +178,11 @@ def test_it_is_rebuilt_of_its_parts() -> None:
         QuantizedTensor, {name: getattr(q, name) for name in names}, spec, q.shape, q.stride()
     )
     assert all(getattr(again, name) is getattr(q, name) for name in names)
+
+
+def test_one_number_is_a_number_of_python() -> None:
+    """As that of the dense tensor that it stands for."""
+    x = QuantizedTensor(al.tensor(3).to(al.int8), al.tensor(0.5))
+    assert (bool(x), int(x), float(x), complex(x), x.item()) == (True, 1, 1.5, 1.5, 1.5)
+    with pytest.raises(al.UnsupportedError, match="of a tensor"):
+        al.compile(lambda x: x * 2 if x else x)(x)
