@@ -15,6 +15,13 @@ END = 1 << 63
 BACKENDS = ["reference", "cpu", "loops"]
 
 
+@pytest.fixture(autouse=True)
+def _state_is_put_back() -> Any:
+    """Others draw after these tests."""
+    with al.random.fork_rng():
+        yield
+
+
 DRAWS: dict[str, Any] = {
     "rand": lambda: al.rand(3),
     "float64": lambda: al.rand(3, dtype=al.float64),
