@@ -23,7 +23,7 @@ from aotlite.eager.autograd.history import (
     plan_write,
     rewrite,
 )
-from aotlite.eager.autograd.node import keep_form
+from aotlite.eager.autograd.node import keep_form, keep_form_at
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.protocol import DEEP, check_end, told
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
@@ -471,8 +471,8 @@ def _inplace(
         node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
-        if target._node is node:
-            keep_form(target)
+        if not target._chain:  # else it is part of the history of the base
+            keep_form_at(node, 0, target)
     return target
 
 

@@ -202,3 +202,25 @@ def test_a_sharded_tensor_is_in_no_form_of_another_class() -> None:
     """Its class is asked while a sum of gradients of two classes is recorded."""
     x = matrix(Shard(0))
     assert x.__coerce_same_metadata_as_tangent__(None, TwoTensor) is None
+
+
+@pytest.mark.rules("SHD-15")
+def test_a_view_taken_before_a_write_changes_no_form() -> None:
+    """The history of what was written is then that of its base."""
+
+    def write(x: Any, w: Any) -> Any:
+        _ = x[::2]
+        x.add_(w)
+        return x
+
+    for placement in (Shard(0), Replicate()):
+        found = []
+        for function in (write, al.compile(write, backend="reference")):
+            pair = TwoTensor(al.ones(4), al.ones(4))
+            x = ShardedTensor.from_dense(pair, MESH, placement).requires_grad_()
+            result = function(x * 1, al.ones(4))
+            result.backward(al.ones_like(result).detach())
+            grad: Any = x.grad
+            found.append([type(x.grad), grad.placement, repr(grad)])
+        assert found[0] == found[1]
+        assert [ShardedTensor, placement] == found[0][:2]

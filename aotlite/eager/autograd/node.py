@@ -298,9 +298,15 @@ class TapeNode:
 
 def keep_form(tensor: Tensor) -> None:
     """Notes at a wrapper's tape node in which form its gradients are (SHD-15)."""
-    form = gradient_form(tensor) if is_wrapper(tensor) and tensor._node is not None else None
+    if tensor._node is not None:
+        keep_form_at(tensor._node, tensor._index, tensor)
+
+
+def keep_form_at(node: TapeNode, index: int, tensor: Tensor) -> None:
+    """Notes in which form gradients of a node's result are, if that is a wrapper (SHD-15)."""
+    form = gradient_form(tensor) if is_wrapper(tensor) else None
     if form is not None:
-        tensor._node.extras().forms[tensor._index] = form  # type: ignore[union-attr]
+        node.extras().forms[index] = form
 
 
 def refuse_outside() -> Exception:
