@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from keyword import iskeyword
+from operator import is_
 from typing import Any
 
 from aotlite.eager.protocol import check_finite, check_methods, told
@@ -233,8 +234,11 @@ def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
 
 
 def kept_spec(spec: Any) -> Any:
-    """The spec as it is now: a list or dict may change."""
-    return copy.deepcopy(spec) if isinstance(spec, (list, dict, tuple)) else spec
+    """The spec as it is now: a list or dict may change. What can be hashed is itself."""
+    if type(spec) is tuple:
+        kept = [kept_spec(item) for item in spec]
+        return spec if all(map(is_, kept, spec)) else tuple(kept)
+    return copy.deepcopy(spec) if getattr(spec, "__hash__", None) is None else spec
 
 
 def same_spec(found: Any, expected: Any) -> bool:

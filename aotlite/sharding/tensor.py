@@ -209,13 +209,17 @@ def _checked(cls: type[Any], mesh: Mesh, placement: Any, parts: Parts) -> Tensor
         if not isinstance(part, Tensor):
             raise wrong(cls, f"rank_{rank}", f"a {type(part).__name__}", "a tensor")
         first, meta = parts[0].meta, part.meta
-        if (meta.shape, meta.dtype, meta.device) != (first.shape, first.dtype, first.device):
+        if meta is not first and not _are_alike(meta, first):
             what = f"shape, dtype and device of rank_0, {first}"
             raise wrong(cls, f"rank_{rank}", meta, what)
     found: TensorMeta = parts[0].meta
     if isinstance(placement, Partial) and not is_formed(placement.reduce_op, found.dtype):
         raise wrong(cls, "placement", placement, f"one that is formed of {found.dtype}")
     return found
+
+
+def _are_alike(a: TensorMeta, b: TensorMeta) -> bool:
+    return a.shape == b.shape and a.dtype is b.dtype and a.device == b.device
 
 
 def _check_apart(cls: type[Any], parts: Parts) -> None:

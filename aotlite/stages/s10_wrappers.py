@@ -27,6 +27,7 @@ from aotlite.ir.role import Part
 from aotlite.stages.s10_source import Source
 from aotlite.stages.wrappings import Wrapping
 
+_FEW = 4
 _EXACT = (int, str, bytes, bool, type(None))
 
 
@@ -42,6 +43,12 @@ def spec_test(source: Source, name: str, spec: Any) -> str:
     if type(spec) in _EXACT and len(repr(spec)) < 80:
         return f"type({name}) is {type(spec).__name__} and {name} == {spec!r}"
     source.use(same_spec)
+    if type(spec) is tuple and len(spec) <= _FEW:  # most often of the very same objects
+        items = [source.constant(kept_spec(item), "S", repr(item)) for item in spec]
+        tests = [f"type({name}) is tuple and len({name}) == {len(spec)}"]
+        for i, item in enumerate(items):
+            tests.append(f"({name}[{i}] is {item} or same_spec({name}[{i}], {item}))")
+        return " and ".join(tests)
     return f"same_spec({name}, {source.constant(kept_spec(spec), 'S', repr(spec))})"
 
 
