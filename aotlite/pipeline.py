@@ -37,7 +37,7 @@ from aotlite.options import Options
 from aotlite.reanalysis import check_metadata
 from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
-from aotlite.stages.facts import Captured, FunctionMeta
+from aotlite.stages.facts import Captured, FunctionMeta, Joint
 from aotlite.stages.inlined_hooks import with_inlined_hooks
 from aotlite.stages.kept_values import with_kept
 from aotlite.stages.late import widened
@@ -141,6 +141,7 @@ class _Journey:
 
     def rest(self, captured: Captured, request: Request) -> Compiled:
         captured, meta = with_parts(captured, self.stage["analyze"])
+        meta = attrs.evolve(meta, grads=captured.grads)
         self._show("2 analyze", meta)
         if self.runner is not None and not meta.wrappers:
             check_metadata(captured, meta)
@@ -168,7 +169,7 @@ class _Journey:
         plain = simple
         for each in self.options.passes:
             simple = self._apply(each, simple)
-        if meta.training:
+        if meta.training and not _is_spent(both):
             told = attrs.evolve(self._opened(simple), exported=_exported(captured))
             partition = self._partition(told)
             self.changed |= both.runs_user_code or told.nodes != plain.nodes
@@ -179,7 +180,8 @@ class _Journey:
                 partition = keep(partition, requires.__contains__, told.exported)
             partition = self._packed(partition)
         else:
-            partition, meta = self._whole(meta, simple)
+            whole = default_partition(simple).forward if meta.training else simple
+            partition, meta = self._whole(meta, whole)
         partition = self._unlifted(partition, calling.tokens)
         world = _world(request, captured, meta, calling, partition)
         partition, run = self._lowered_forward(meta, partition)
@@ -383,6 +385,11 @@ _STAGES: dict[str, Callable[..., Any]] = {
     "lower": lower,
     "runtime": runtime,
 }
+
+
+def _is_spent(both: Joint) -> bool:
+    """Whether every backward raises, as where the function has run them all itself (DBL-3)."""
+    return bool(both.layouts) and both.layouts.keys() <= both.errors.keys()
 
 
 def _world(

@@ -71,6 +71,10 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield f"{name} {_output_text(output, meta)}."
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
+    for grad in meta.grads:
+        place = meta.input_of(grad.role).place
+        what = "No tensor" if grad.result is None else f"Result {grad.result}"
+        yield f"{what} becomes the gradient of {place}."
     if meta.training:
         named = ", ".join(
             f"tangents_{role} for {_result_name(role, meta)}" for role in meta.tangents

@@ -53,6 +53,19 @@ class Streams(Protocol):
         """A block in which draws are made from a state of `get`."""
 
 
+class Grads(Protocol):
+    """What the `.grad` of tensors is while a function is captured (CAP-4, DBL-3)."""
+
+    def read(self, tensor: Tensor) -> Tensor | None:
+        """The `.grad` of a tensor."""
+
+    def write(self, tensor: Tensor, value: Tensor | None) -> None:
+        """Puts another tensor there, or None: that of a tensor from outside."""
+
+    def add(self, leaf: Tensor, grads: list[Any]) -> None:
+        """Adds the gradient, which `grads` holds, to that of a leaf from outside (TEN-29)."""
+
+
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""
 
@@ -62,6 +75,10 @@ class Recorder(Protocol):
     """What is recorded now is to be computed again, in the place where it stands (PART-17)."""
     unrecorded: bool
     """Autograd state changed by what no op says: custom functions, requires_grad_, detach_."""
+
+    @property
+    def grads(self) -> Grads:
+        """What is asked for gradients, and told of them."""
 
     @property
     def streams(self) -> Streams:
@@ -87,9 +104,6 @@ class Recorder(Protocol):
 
         What their parts come of was recorded when the class computed it.
         """
-
-    def read_grad(self, tensor: Tensor) -> Tensor | None:
-        """The `.grad` of a tensor, read during the capture (CAP-4)."""
 
     def refuse(self, what: str, advice: str) -> Exception:
         """An UnsupportedError about something that a capture cannot do, with the user's line."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from aotlite.eager.observed import Observed
-from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
@@ -192,21 +191,12 @@ def members(module: Module, kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def clear_gradients(parameters: Iterator[Tensor], *, set_to_none: bool) -> None:
-    """Sets the gradients to None, or to zeros in place. Refused while a function is captured."""
-    recorder = STATE.recorder
-    if recorder is not None:
-        raise recorder.refuse(
-            "zero_grad()",
-            "call it outside the compiled function, before backward or after the step",
-        )
+    """Sets the gradients to None, or to zeros in place."""
     for parameter in parameters:
-        gradient = parameter.grad
-        if gradient is None:
-            continue
-        if set_to_none:
+        if set_to_none:  # without a look: a captured function is to serve both cases
             parameter.grad = None
-        else:
-            gradient.detach().zero_()
+        elif parameter.grad is not None:
+            parameter.grad.detach().zero_()
 
 
 class StatePlace(NamedTuple):

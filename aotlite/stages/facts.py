@@ -111,6 +111,8 @@ class Captured(Record):
     """Of inputs of which more is seen than they span: the first and last elements, from theirs."""
     parts: tuple[Part, ...] = ()
     """What the last results are the inner tensors of; the function's own come before (SUB-13)."""
+    grads: tuple[GradWrite, ...] = ()
+    """What becomes the `.grad` of inputs: results that follow the function's own."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""
@@ -134,6 +136,15 @@ class ArgumentLeaf(Record):
     """A result that is the caller's own argument object number `index` and no tensor."""
 
     index: int
+
+
+@attrs.frozen(repr=False)
+class GradWrite(Record):
+    """Each call sets the `.grad` of an input (DBL-3)."""
+
+    role: InputRole
+    result: int | None
+    """To which result, of those that follow the function's own; to None without."""
 
 
 # ------------------------------------------------------------------------------- 2 analyze
@@ -379,6 +390,8 @@ class FunctionMeta(Record):
     """What the last of `outputs` are the inner tensors of (SUB-13)."""
     wrappers: Mapping[Any, Any] = {}
     """How inputs, results and bases that are wrappers are made, by role: `Wrapping`s (SUB-3)."""
+    grads: tuple[GradWrite, ...] = ()
+    """What becomes the `.grad` of inputs."""
     inside: Mapping[int, tuple[int, str]] = {}
     """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""
 

@@ -35,13 +35,13 @@ from aotlite.stages.frozen import deep_image, frozen_value
 from aotlite.stages.guards import (
     Guard,
     HiddenPlace,
-    NoGradient,
     PlainValue,
     SamePlace,
     Surroundings,
     check_unwatched,
 )
 from aotlite.stages.histories import passes_outside
+from aotlite.stages.outside_grads import OutsideGrads
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.reach import Reach, check_window
 from aotlite.stages.source_place import describe, user_location
@@ -91,6 +91,7 @@ class CaptureRecorder:
         self.families = Families()
         self.reach = Reach()
         self.wrapped = WrapperValues(self)
+        self.grads = OutsideGrads(self)
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -359,11 +360,11 @@ class CaptureRecorder:
 
     def _note(self, value: Any, place: Place) -> None:
         """Remembers where tensors and objects lie, and guards what is plain."""
-        self._learn(value, place)
+        self.learn(value, place)
         if not isinstance(value, Tensor):
             self.guards.append(PlainValue(place, frozen_value(value)))
 
-    def _learn(self, value: Any, place: Place) -> None:
+    def learn(self, value: Any, place: Place) -> None:
         """Remembers the places of the tensors and objects in nested containers, in order."""
         above: set[int] = set()
         stack: list[tuple[Any, Place | None]] = [(value, place)]
@@ -423,24 +424,10 @@ class CaptureRecorder:
             if given is not None and isinstance(given.role, Primal):
                 self.guards.append(SamePlace(place, given.role))
 
-    def read_grad(self, tensor: Tensor) -> Tensor | None:
-        """The `.grad` of a tensor; of one from outside, a hidden input or guarded to be None."""
-        fake = self.here(tensor)
-        real = self._reals.get(id(fake))
-        if real is None:
-            return tensor._grad
-        given = self._inputs[id(fake)]
-        place = self._place_at(given.role).then("grad", None)
-        if real._grad is None:
-            self.guards.append(NoGradient(place))
-            return None
-        self._learn(real._grad, place)
-        return real._grad
-
-    def _place_at(self, role: InputRole) -> Place:
+    def place_at(self, role: InputRole) -> Place:
         """Where an input lies."""
         if isinstance(role, Part):
-            return self._place_at(role.of).then("attr", role.attr)  # type: ignore[arg-type]
+            return self.place_at(role.of).then("attr", role.attr)  # type: ignore[arg-type]
         is_argument = isinstance(role, Primal)
         return Place(role.index, self.function) if is_argument else self._hidden[role.index]
 

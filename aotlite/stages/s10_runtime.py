@@ -157,6 +157,9 @@ class _Writer:
         self._geometries()
         if self.plan.backward is not None:
             keep_forms(self.source, self.plan.backward.memory, self._lasting())
+        for each in self.meta.grads:
+            value = "None" if each.result is None else self.results.names[each.result]
+            self.source.add(f"{name_of(each.role)}._grad = {value}")
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")

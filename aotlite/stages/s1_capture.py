@@ -62,6 +62,7 @@ def capture(
     recorder.wrapped.check_parts()
     recorder.finish_guards()
     recorder.streams.end_forward()
+    grads = recorder.grads.written(results)
     recorder.wrapped.put_in_order(recorder.inputs, recorder.placeholders)
     return Captured(
         _graph(recorder, results, name),
@@ -73,6 +74,7 @@ def capture(
         recorder.families.all(),
         recorder.late(),
         dict(recorder.reach.extents),
+        grads=grads,
     )
 
 

@@ -136,11 +136,6 @@ def test_a_copy_made_during_the_capture_takes_writes(layer, listener):
     assert vars(layer)["limit"] == 3.0
 
 
-def test_zero_grad_during_capture_is_refused(layer, listener):
-    with pytest.raises(RuntimeError, match=r"zero_grad\(\); call it outside"):
-        layer.zero_grad()
-
-
 def test_substitutes_are_read_by_their_own_thread_until_the_block_ends(layer):
     seen = []
     with substituting({(id(layer), "limit"): 9.0}):

@@ -105,16 +105,11 @@ class Differentiable(Operand):
     def grad(self) -> Tensor | None:
         """The gradient accumulated in this leaf, or None."""
         recorder = STATE.recorder
-        return self._grad if recorder is None else recorder.read_grad(_tensor(self))
+        return self._grad if recorder is None else recorder.grads.read(_tensor(self))
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         recorder = STATE.recorder
-        if recorder is not None and recorder.is_outside(_tensor(self)):
-            raise recorder.refuse(
-                "writing the .grad of a tensor from outside",
-                "return the gradient, or clear it (zero_grad) outside the compiled function",
-            )
         if value is not None and not isinstance(value, Differentiable):
             raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
         if value is self:
@@ -125,7 +120,10 @@ class Differentiable(Operand):
             raise AutogradError(
                 f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
             )
-        self._grad = value  # type: ignore[misc]
+        if recorder is not None and recorder.is_outside(_tensor(self)):
+            recorder.grads.write(_tensor(self), value)
+        else:
+            self._grad = value  # type: ignore[misc]
 
     @property
     def base(self) -> Tensor | None:

@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.hooks import Hooks
 from aotlite.eager.autograd.locks import gradient_lock
-from aotlite.eager.autograd.node import LAST, Gradients, TapeNode, refuse_outside
+from aotlite.eager.autograd.node import LAST, Gradients, TapeNode
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
@@ -95,25 +95,26 @@ def collects(leaf: Tensor) -> bool:
 def accumulate(leaf: Tensor, grads: Gradients) -> None:
     """Adds the gradient, which `grads` holds alone, to the leaf's (TEN-29)."""
     recorder = STATE.recorder
-    if recorder is not None and recorder.is_outside(leaf):
-        raise refuse_outside()
     meta = grads[0].meta
     if meta.shape != leaf.meta.shape or meta.dtype is not leaf.meta.dtype:
         raise AutogradError(
             f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
             f"{leaf.meta}"
         )
+    if recorder is not None and recorder.is_outside(leaf):
+        recorder.grads.add(leaf, grads)
+        return
     with gradient_lock():
         if leaf._grad is None:
-            adopted = _adopted_parts if is_wrapper(grads[0]) else _adopted
-            leaf._grad = adopted(grads, leaf)
+            taken_over = _adopted_parts if is_wrapper(grads[0]) else adopted
+            leaf._grad = taken_over(grads, leaf)
         elif STATE.grad_mode:
             leaf._grad = leaf._grad + grads[0]
         else:
             leaf._grad.add_(grads[0])
 
 
-def _adopted(grads: Gradients, leaf: Tensor) -> Tensor:
+def adopted(grads: Gradients, leaf: Tensor) -> Tensor:
     """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy.
 
     `grads` must hold the engine's only reference: no variable on the way here may name it.

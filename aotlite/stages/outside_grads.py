@@ -1,0 +1,81 @@
+"""The `.grad` of tensors from outside, while a function is captured: what it is, and becomes.
+
+A backward inside the function adds to the gradients of leaves from outside, and `zero_grad` clears
+them. Tensors that are there at the start are hidden inputs, which may be written in place; which
+tensor is there at the end is noted, and set by each call (`GradWrite`).
+Used by the recorder. Rules: CAP-4, DBL-3. Spec: `specs/gradients_inside.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.leaf import adopted
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.stages.facts import GradWrite
+from aotlite.stages.guards import NoGradient
+
+
+class OutsideGrads:
+    """What the `.grad` of each tensor from outside is by now. The eager layer asks and tells."""
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
+        """By id the fake, and what the function has put there."""
+
+    def read(self, tensor: Tensor) -> Tensor | None:
+        """The `.grad` of a tensor; at the start a hidden input, or guarded to be None."""
+        recorder = self._recorder
+        fake = recorder.here(tensor)
+        if not recorder.is_outside(fake):
+            return fake._grad
+        if id(fake) in self._now:
+            return self._now[id(fake)][1]
+        given, real = recorder.input_of(fake), recorder.real_of(fake)
+        place = recorder.place_at(given.role).then("grad", None)
+        if real._grad is None:
+            recorder.guards.append(NoGradient(place))
+            return None
+        recorder.learn(real._grad, place)
+        found: Tensor = real._grad
+        return found
+
+    def write(self, tensor: Tensor, value: Tensor | None) -> None:
+        """Puts another tensor there, or None."""
+        recorder = self._recorder
+        fake = recorder.here(tensor)
+        if is_wrapper(fake):
+            raise recorder.refuse(
+                "writing the .grad of a wrapper from outside", "return the gradient"
+            )
+        recorder.unrecorded = True  # no op is left behind that says so
+        self._now[id(fake)] = fake, None if value is None else recorder.here(value)
+
+    def add(self, leaf: Tensor, grads: list[Any]) -> None:
+        """Adds the gradient, which `grads` holds, to that of a leaf from outside (TEN-29)."""
+        self._recorder.ask_gradients([leaf])
+        before = self.read(leaf)
+        if before is None:
+            self.write(leaf, adopted(grads, leaf))
+        elif STATE.grad_mode:
+            self.write(leaf, before + grads[0])
+        else:
+            before.add_(grads[0])
+
+    def written(self, results: list[Any]) -> tuple[GradWrite, ...]:
+        """What each call puts where; new tensors are added to the results of the function."""
+        found = []
+        for fake, value in self._now.values():
+            given = self._recorder.input_of(fake)
+            real = self._recorder.real_of(fake)
+            if value is None:
+                found.append(GradWrite(given.role, None))
+            elif real._grad is None or self._recorder.here(real._grad) is not value:
+                found.append(GradWrite(given.role, len(results)))
+                results.append(value)
+        return tuple(found)
+
+
