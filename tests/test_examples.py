@@ -28,6 +28,11 @@ SHOWN = {
         "kept for the backward: 122880 bytes; with checkpoints: 12304 bytes",
         "equal losses: True - falling: True",
     ],
+    "maml": [
+        "losses of eager and of a compiled loss agree: True",
+        "losses of eager and of compiled steps agree: True",
+        "after adaptation the loss has halved: True",
+    ],
     "own_backend": [
         "    matmul = primals_0 @ primals_1",
         "def run(saved_primals_0, saved_tanh, tangents_output_0):  # loss_backward",
@@ -45,6 +50,11 @@ SHOWN = {
     "own_pass": [
         "forward  with it:          tanh add sum",
         "equal values: True - equal gradients: True",
+    ],
+    "physics_informed": [
+        "losses of eager and of a compiled network agree: True",
+        "losses of eager and of compiled steps agree: True",
+        "after 1500 steps, within 0.05 of the sine: True",
     ],
     "sharded_training": [
         "weights of 64 bits: losses [95.0, 3301.927978515625], {'all_reduce': 4, 'all_gather': 3}",
