@@ -22,7 +22,7 @@ from rich.table import Table
 import aotlite
 from aotlite import inspect
 from aotlite.cli import number
-from aotlite.cli.digits import EAGER, Functions, Session, loss, predict, update
+from aotlite.cli.digits import EAGER, Functions, Session, loss, predict, step, update
 from aotlite.cli.measure import alternating_medians, saved_bytes
 from aotlite.data import load_digits
 from aotlite.ir.errors import ArgumentError
@@ -54,6 +54,8 @@ class DemoResult:
     compiled_step_seconds: float | None
     """Median; None where no eager steps were asked for."""
     eager_step_seconds: float | None
+    whole_step_seconds: float | None
+    """Median of steps that are one compiled function, backward and update included."""
     compiled_saved_bytes: int
     """Kept by one loss for its backward."""
     eager_saved_bytes: int
@@ -95,19 +97,21 @@ def run(
     session = Session(functions, digits, seed, batch)
     for _ in _progress(session.train(epochs), session, epochs, quiet):
         pass
-    return _result(session, functions, eager_steps)
+    return _result(session, functions, eager_steps, backend)
 
 
-def _result(session: Session, functions: Functions, eager_steps: int) -> DemoResult:
+def _result(
+    session: Session, functions: Functions, eager_steps: int, backend: Any = None
+) -> DemoResult:
     accuracy = session.accuracy()
     images, labels = next(session.epoch())
-    compiled_seconds = eager_seconds = None
+    compiled_seconds = eager_seconds = whole_seconds = None
     if eager_steps:
         twins = [session.twin(functions), session.twin(EAGER)]
-        compiled_seconds, eager_seconds = alternating_medians(
-            [lambda twin=twin: twin.step(images, labels) for twin in twins],  # type: ignore[misc]
-            eager_steps,
-        )
+        steps = [lambda twin=twin: twin.step(images, labels) for twin in twins]  # type: ignore[misc]
+        whole, third = aotlite.compile(step, backend=backend), session.twin(EAGER)
+        steps.append(lambda: whole(third.model, third.optimizer, images, labels).item())
+        compiled_seconds, eager_seconds, whole_seconds = alternating_medians(steps, eager_steps)
     twin = session.twin(EAGER)
     outside = [*twin.model.parameters(), *twin.model.buffers(), images, labels]
     return DemoResult(
@@ -121,6 +125,7 @@ def _result(session: Session, functions: Functions, eager_steps: int) -> DemoRes
         written={name: _written(name, each) for name, each in _items(functions)},
         compiled_step_seconds=compiled_seconds,
         eager_step_seconds=eager_seconds,
+        whole_step_seconds=whole_seconds,
         compiled_saved_bytes=inspect.saved_bytes(functions.loss.partition),  # type: ignore[attr-defined]
         eager_saved_bytes=saved_bytes(loss(twin.model, images, labels), outside),
     )
@@ -178,6 +183,10 @@ def _costs(result: DemoResult) -> Table:
     if compiled is not None and eager is not None:
         ratio = f"{compiled / eager:.2f}"
         table.add_row("time a step", f"{compiled * 1e3:.1f} ms", f"{eager * 1e3:.1f} ms", ratio)
+    whole = result.whole_step_seconds
+    if whole is not None and eager is not None:
+        ratio = f"{whole / eager:.2f}"
+        table.add_row("as one graph", f"{whole * 1e3:.1f} ms", f"{eager * 1e3:.1f} ms", ratio)
     compiled, eager = result.compiled_saved_bytes, result.eager_saved_bytes
     table.add_row("saved for backward", _kib(compiled), _kib(eager), f"{compiled / eager:.2f}")
     return table

@@ -58,6 +58,15 @@ def update(optimizer: optim.SGD) -> None:
     optimizer.step()
 
 
+def step(model: DigitsNet, optimizer: optim.SGD, images: Tensor, labels: Tensor) -> Tensor:
+    """All of a step in one function: loss, backward, update."""
+    value = loss(model, images, labels)
+    optimizer.zero_grad()
+    value.backward()
+    optimizer.step()
+    return value.detach()
+
+
 def predict(model: DigitsNet, images: Tensor) -> Tensor:
     """The digit that each image shows: (n, 1, 8, 8) -> (n,)."""
     return model(images).argmax(1)

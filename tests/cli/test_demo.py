@@ -5,7 +5,7 @@ import pytest
 
 import aotlite as al
 from aotlite.cli import COMMANDS, demo, main
-from aotlite.cli.digits import EAGER, DigitsNet, Session, loss
+from aotlite.cli.digits import EAGER, DigitsNet, Session, loss, step
 from aotlite.cli.measure import alternating_medians, saved_bytes
 from aotlite.data import load_digits
 from aotlite.ir.errors import ArgumentError
@@ -41,6 +41,22 @@ def test_compiled_training_is_eagers_bit_for_bit():
     assert (len(compiled.loss.entries), len(compiled.update.entries)) == (2, 1)
 
 
+def test_a_step_as_one_graph_is_eagers_bit_for_bit():
+    whole = al.compile(step, backend="reference")
+    eager, compiled = (Session(EAGER, load_digits(), seed=7, batch=16) for _ in range(2))
+    for number, (images, labels) in zip(range(8), eager.epoch(), strict=False):
+        if number == 5:
+            eager.optimizer.lr = compiled.optimizer.lr = 0.02
+        al.manual_seed(number)
+        expected = eager.step(images, labels)
+        al.manual_seed(number)
+        assert expected == whole(compiled.model, compiled.optimizer, images, labels).item()
+    states = [session.model.state_dict().values() for session in (eager, compiled)]
+    assert [t.tolist() for t in states[0]] == [t.tolist() for t in states[1]]
+    assert 1 == len(whole.entries)
+    assert whole.backward_graph is None
+
+
 def test_a_short_training_reads_most_digits(result):
     assert result.accuracy > 0.95
     assert result.train_accuracies[-1] > 0.9 > result.train_accuracies[0]
@@ -66,6 +82,7 @@ def test_what_is_written_in_place_is_named_by_place(result):
 
 def test_times_and_sizes_are_measured(result):
     assert result.compiled_step_seconds > 0 and result.eager_step_seconds > 0
+    assert result.whole_step_seconds > 0
     assert 0 < result.compiled_saved_bytes <= result.eager_saved_bytes
     assert result.first_step_seconds < result.seconds
 
@@ -101,6 +118,7 @@ def test_the_command_prints_the_report(capsys):
         "accuracy on the test digits: ",
         "11 steps in ",
         "time a step",
+        "as one graph",
         "saved for backward",
         "loss, compiled once, writes in place:\n  model.features.1.num_batches_tracked\n",
         "update, compiled once, writes in place:\n  optimizer.params[...]\n",
