@@ -183,7 +183,6 @@ SPECS: dict[str, Any] = {
     "unequal": Looped(),
     "raising": Looped(RuntimeError),
     "a list that holds itself": holding_itself(),
-    "an object in a tuple": (object(),),
 }
 
 
