@@ -1,7 +1,8 @@
 """`aotlite.inspect`: looking at a compilation, stage by stage.
 
 `stages_of` compiles once, without running, and keeps what every stage made; `dump_to` writes the
-same as files while something compiles; the `explain_` functions say records as sentences. Reads
+same as files while something compiles; the `explain_` functions say records as sentences.
+`stages_of(f, x)["joint"].sequence_table()` says which op and Module each node belongs to. Reads
 what `pipeline` shows to observers and changes nothing. Spec: `specs/pipeline.md`.
 """
 
@@ -97,7 +98,8 @@ class Stages:
     """One compilation, stage by stage, in order.
 
     `stages["joint"]` is what a stage made: capture, analyze, convention, joint, functionalize,
-    simplify, partition, forward, backward, or `pass 'name'`. Printing shows all of them.
+    simplify, partition, forward, backward, or `pass 'name'`. Printing shows all of them. Graphs
+    print as tables, too: `stages["joint"].sequence_table()`, `.print_tabular()`.
     """
 
     function: str

@@ -70,7 +70,7 @@ class Results:
 class Builder:
     """Collects nodes in execution order; `finish` closes the graph.
 
-    Emitted nodes take their source place, phase, grad mode and sequence number from `source`, the
+    Emitted nodes take their source place, scope, phase, grad mode and number from `source`, the
     node of the earlier graph that is being translated (FUN-26, FUN-35). Without one they are of
     `phase`. Tangents and the like are of the backward, other inputs and constants of the forward.
     """
@@ -116,6 +116,7 @@ class Builder:
                 source.location,
                 source.origin or source,
                 source.recompute,
+                source.scope,
             )
         self.nodes.append(node)
         return node

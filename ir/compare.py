@@ -22,8 +22,8 @@ def structurally_equal(a: Graph, b: Graph) -> str | None:
     """The first difference between two graphs, as a sentence; None if they are the same program.
 
     Compared are ops, arguments (exactly: nan equals nan, 0.0 differs from -0.0 and from 0), metas,
-    roles and constants (same name and same object). Graph names, phases, source places, sequence
-    numbers and wishes to recompute are not.
+    roles and constants (same name and same object). Graph names, phases, source places, scopes,
+    sequence numbers and wishes to recompute are not.
 
     >>> from aotlite.ir.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta

@@ -135,8 +135,8 @@ class GraphEdit:
     def call(self, op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Node:
         """Inserts a call of `op`, its arguments as in Python code.
 
-        Place, phase, grad mode and sequence number are those of the node that `inserting_before` or
-        `inserting_after` named, else of the last node.
+        Place, scope, phase, grad mode and sequence number are those of the node that
+        `inserting_before` or `inserting_after` named, else of the last node.
         """
         self._must_be_open()
         bound = op.bind(map_nodes(tuple(args), self.find), kwargs or {})
@@ -152,6 +152,7 @@ class GraphEdit:
                 phase=model.phase,
                 sequence=model.sequence,
                 location=model.location,
+                scope=model.scope,
             )
         )
 

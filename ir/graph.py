@@ -11,7 +11,7 @@ methods live on the explicit copy that `Graph.edit()` gives (`ir/edit.py`). Spec
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from aotlite.ir.errors import GraphError
 from aotlite.ir.location import Location
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Role
+from aotlite.ir.scope import NO_TAGS, SUM, Scope
 
 if TYPE_CHECKING:
     from aotlite.ir.edit import GraphEdit
@@ -67,6 +68,27 @@ class Node:
     """The node of an earlier stage that this one stands for."""
     recompute: bool | None = None
     """A user's wish for the partitioner: True recompute, False save, None no wish."""
+    scope: Scope | None = None
+    """The Module in which the op ran, and the user's tags; None outside of all (SEQ-5)."""
+
+    # --- provenance
+    @property
+    def module(self) -> str:
+        """Path of the Module in which the op ran, or the op that it differentiates: `layers.0.fc`.
+
+        Empty in the outermost Module that was called, and outside of all.
+        """
+        return "" if self.scope is None else self.scope.module
+
+    @property
+    def tags(self) -> Mapping[str, Any]:
+        """What the user noted around the op, or the op that it differentiates (`annotate`)."""
+        return NO_TAGS if self.scope is None else self.scope.tags
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it adds up gradients of several uses, and so belongs to no op of the forward."""
+        return self.scope is SUM
 
     # --- FX's other words
     @property
@@ -106,6 +128,7 @@ class Node:
             location=self.location,
             origin=self.origin or self,
             recompute=self.recompute,
+            scope=self.scope,
         )
 
     def __repr__(self) -> str:
@@ -258,6 +281,15 @@ class Graph:
         from aotlite.ir.printer import tabular
 
         return _printed(tabular(self), print_output)
+
+    def sequence_table(self, *, print_output: bool = True) -> str:
+        """Which op of the user's each call belongs to, a row a call; printed and returned (SEQ-2).
+
+        Backward rows have the number of the forward op that they differentiate.
+        """
+        from aotlite.ir.sequence_table import sequence_table
+
+        return _printed(sequence_table(self), print_output)
 
     @property
     def code(self) -> str:

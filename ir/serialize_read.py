@@ -20,6 +20,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.printer import meta_text
+from aotlite.ir.scope import Scope
 from aotlite.ir.serialize_limits import RANK, Work, geometry_fault, long_lists
 from aotlite.ir.serialize_values import (
     Read,
@@ -145,11 +146,13 @@ class _NodeReader:
         self.readers: dict[Op, list[Read]] = {}
         self.forms: dict[tuple[str, ...], list[Record]] = {}
         """For each kind of node, with its keys in their order: the records among them."""
+        self.scopes: dict[str, Scope] = {}
         self.optional: dict[str, tuple[str, Read]] = {
             "grad_mode": ("grad_mode", bool_from),
             "phase": ("phase", named({phase.value: phase for phase in Phase}, "a phase")),
             "sequence": ("sequence", integer_from),
             "recompute": ("recompute", bool_from),
+            "module": ("scope", self._scope),
             "place": ("location", tables.place),
         }
 
@@ -162,6 +165,10 @@ class _NodeReader:
             raise Unread(last, "the output node", f".nodes[{len(entries) - 1}]")
         self.work = Work(len(entries))
         return tuple(each(self._node, entries, ".nodes"))
+
+    def _scope(self, value: Any) -> Scope:
+        path = text_from(value)
+        return self.scopes.setdefault(path, Scope(path))
 
     def _node(self, entry: Any) -> Node:
         if self.closed:

@@ -179,6 +179,8 @@ class _Writer:
             entry["sequence"] = node.sequence
         if node.recompute is not None:
             entry["recompute"] = node.recompute
+        if node.module:
+            entry["module"] = _cut(node.module)
         if node.location is not None and self._resolved is not None:
             entry["place"] = self.place(node.location)
 
@@ -231,11 +233,12 @@ def _encodable(text: str) -> bool:
 
 def _printable(place: Place) -> Place:
     """The place with texts that a file can hold: it is for people, so what does not fit is cut."""
-    file, function, text = (
-        each[:TEXT].encode("utf-8", "replace").decode()
-        for each in (place.file, place.function, place.text)
-    )
+    file, function, text = map(_cut, (place.file, place.function, place.text))
     return Place(file, place.line, function, text)
+
+
+def _cut(text: str) -> str:
+    return text[:TEXT].encode("utf-8", "replace").decode()
 
 
 def _has(node: Node, meta: TensorMeta) -> bool:

@@ -57,6 +57,7 @@ OTHERS = (
     "RNG",
     "TOK",
     "SUB",
+    "SEQ",
     "GRD",
 )
 SPECS = {"views.md": "- **TEN-5** A hidden alias is a view without a history.\n"}

@@ -26,6 +26,7 @@ AREAS = {
     "RNG": 12,
     "TOK": 8,
     "SUB": 23,
+    "SEQ": 5,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

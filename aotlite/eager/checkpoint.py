@@ -131,6 +131,8 @@ class Region:
         self.task: Any = None
         self.draws = Noting() if preserves else None
         self.state = recorder.streams.get() if recorder is not None and preserves else None
+        self.scope = None if recorder is None else recorder.scopes.state
+        """Where in the program it is, in a captured function (SEQ-5)."""
 
     def name(self) -> str:
         """What it is called in errors."""
@@ -244,6 +246,7 @@ class _Again:
         """The modes and the generators of the first run, for a block."""
         region, mode, recorder = self.region, STATE.grad_mode, STATE.recorder
         before = None if recorder is None else (recorder.origin, recorder.recompute)
+        scope = None if recorder is None else recorder.scopes.state
         with ExitStack() as stack:
             stack.enter_context(watching(pack=(self.pack, lambda kept: kept)))
             stack.enter_context(_inside())
@@ -254,12 +257,14 @@ class _Again:
             STATE.grad_mode = True
             if recorder is not None:
                 recorder.origin, recorder.recompute = None, True
+                recorder.scopes.leave(region.scope)
             try:
                 yield
             finally:
                 STATE.grad_mode = mode
                 if recorder is not None and before is not None:
                     recorder.origin, recorder.recompute = before
+                    recorder.scopes.leave(scope)
 
     def pack(self, tensor: Tensor) -> Tensor:
         """Keeps what the first run saved at this place; backwards inside the region use it, too."""

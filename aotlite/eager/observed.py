@@ -1,7 +1,8 @@
 """`Observed`: objects whose attributes a capture sees being read and refuses to see written.
 
 The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
-are plain Python: `Observed.__getattribute__` exists only while a thread is inside `observing()`.
+are plain Python: `Observed.__getattribute__` exists only while a thread is inside `observing()`,
+and only then are calls of a `Called` noted.
 Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
 Not seen: reads through `vars(obj)`.
 """
@@ -47,6 +48,20 @@ class Observed:
         object.__delattr__(self, name)
 
 
+class Called(Observed):
+    """An Observed that is a function: a capture notes what runs in it (SEQ-5)."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling it computes."""
+        raise AssertionError(f"{type(self).__name__} says what it computes")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+
+_call = Called.__call__
+
+
 class _Mode(threading.local):
     """What this thread's reads give instead of the attributes' own values; see `substituting`."""
 
@@ -58,10 +73,12 @@ _MODE = _Mode()
 
 def _observe() -> None:
     Observed.__getattribute__ = _read  # type: ignore[method-assign, assignment]
+    Called.__call__ = _call_noted  # type: ignore[method-assign]
 
 
 def _observe_no_more() -> None:
     del Observed.__getattribute__
+    Called.__call__ = _call  # type: ignore[method-assign]
 
 
 observing = Blocks(_observe, _observe_no_more).entered
@@ -98,6 +115,17 @@ def _read(self: Observed, name: str) -> Any:
     if recorder is None or not _is_data(self, name, value):
         return value
     return recorder.read_attribute(self, name, value)
+
+
+def _call_noted(self: Called, *args: Any, **kwargs: Any) -> Any:
+    recorder = STATE.recorder
+    if recorder is None:
+        return self.forward(*args, **kwargs)
+    before = recorder.scopes.enter(self)
+    try:
+        return self.forward(*args, **kwargs)
+    finally:
+        recorder.scopes.leave(before)
 
 
 _PLAIN = (bool, int, float, complex, str, NoneType)

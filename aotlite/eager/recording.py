@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,6 +66,23 @@ class Grads(Protocol):
         """Adds the gradient, which `grads` holds, to that of a leaf from outside (TEN-29)."""
 
 
+class Scopes(Protocol):
+    """Keeps track of the Module in which ops are run, and of the user's tags (SEQ-5)."""
+
+    def enter(self, module: Any) -> Any:
+        """A Module is called; gives what `leave` takes."""
+
+    def tag(self, tags: Mapping[str, Any]) -> Any:
+        """Adds tags to those of the present scope; gives what `leave` takes."""
+
+    def leave(self, before: Any) -> None:
+        """Goes back to where the caller was."""
+
+    @property
+    def state(self) -> Any:
+        """Where the program is now: `leave` goes there."""
+
+
 class Recorder(Protocol):
     """Records the ops that run while it is the thread's recorder."""
 
@@ -122,6 +139,16 @@ class Recorder(Protocol):
 
     def note_offset_read(self, tensor: Tensor) -> None:
         """The program depends on where this tensor starts in its storage: guard it."""
+
+    def run_before(self, node: Any) -> None:
+        """A tape node is about to run: what is recorded next is its backward (SEQ-4)."""
+
+    def summed(self, add: Callable[..., Any], *args: Any) -> Any:
+        """What `add` gives, whose nodes add up gradients of several uses (SEQ-5)."""
+
+    @property
+    def scopes(self) -> Scopes:
+        """What is told in which part of the user's program ops are run."""
 
     def count_tape_node(self) -> None:
         """The op recorded last made a tape node: the next one has another number (SEQ-1)."""

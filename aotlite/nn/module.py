@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from aotlite.eager.observed import Observed
+from aotlite.eager.observed import Called
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
@@ -19,7 +19,7 @@ from aotlite.nn.state import Problems, load_state
 M = TypeVar("M", bound="Module")
 
 
-class Module(Observed):
+class Module(Called):
     """The base of layers and networks: define `forward`, call the module.
 
     >>> import aotlite as al
@@ -38,9 +38,6 @@ class Module(Observed):
         """What calling the module computes. Raises UnsupportedError where it is not defined."""
         name = type(self).__name__
         raise UnsupportedError(f"{name}: the class has no method forward, expected one")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
         _check_kind(self, name, value)

@@ -209,20 +209,20 @@ class _Recording:
         return self._through(roots, self.taped.sources, create_graph=True)
 
     def _through(self, roots: Any, sources: Any, *, create_graph: bool) -> list[Any]:
-        sinks = [sinks_of(source) for source in sources]
+        sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
         found = run_backward(
             roots,
             sinks=[edge for each in sinks for edge, _ in each],
             cut=True,
             retain_graph=True,
             create_graph=create_graph,
-            before=self.recorder.run_before,
+            recorder=self.recorder,
         )
         rest = iter(found)
         STATE.grad_mode = create_graph
         try:
             return [
-                sum_at_entry(source, [(next(rest), moves) for _, moves in each])
+                summed(sum_at_entry, source, [(next(rest), moves) for _, moves in each])
                 for source, each in zip(sources, sinks, strict=True)
             ]
         finally:

@@ -92,4 +92,5 @@ class NotedRun(Run):
         if self.join is None or buffer is None or before in (0, bits):
             super()._give(edge, grad)
         else:
-            buffer[edge[1]] = self.join((buffer[edge[1]], before), (grad, bits))
+            given = (buffer[edge[1]], before), (grad, bits)
+            buffer[edge[1]] = self.recorder.summed(self.join, *given)  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from aotlite.stages.histories import passes_outside
 from aotlite.stages.outside_grads import OutsideGrads
 from aotlite.stages.places import NOTHING, Place, PlaceIndex
 from aotlite.stages.reach import Reach, check_window
+from aotlite.stages.scopes import Scopes, sum_in
 from aotlite.stages.source_place import describe, user_location
 from aotlite.stages.streams import Streams
 from aotlite.stages.wrapped_values import WrapperValues, values_of, with_parts_of
@@ -70,7 +71,10 @@ class CaptureRecorder:
         self.origin: Node | None = None
         self.recompute: bool | None = None
         self.sequence = 0
-        """Number of the next tape node: an op that makes none shares it (SEQ-1, SEQ-3)."""
+        """Number of the next tape node, which an op that makes none shares (SEQ-1, SEQ-3); when
+        the capture is over, that of the tape node which ran last."""
+        self.counts = True
+        self.scopes = Scopes()
         self._location: Location | None = None
         self.closed = self.unrecorded = False
         self.leaves = leaves
@@ -147,15 +151,17 @@ class CaptureRecorder:
             check_window(self, op, args[0], meta, AS_STRIDED.start(args))
 
     def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
-        origin, mode, phase = self.origin, bool(STATE.grad_mode), self.phase
+        origin, mode = self.origin, bool(STATE.grad_mode)
         if origin is not None:
-            sequence, location = origin.sequence, origin.location
+            location, scope = origin.location, origin.scope
+            if self.scopes.now is not None:
+                scope = self.scopes.around(scope)
         else:
-            sequence, location = self.sequence, user_location(_OUR_FRAMES)
+            location, scope = user_location(_OUR_FRAMES), self.scopes.now
             if location == self._location:  # the same line again: one object serves
                 location = self._location
             self._location = location
-        records = mode, phase, sequence, location, origin, self.recompute
+        records = mode, self.phase, self.sequence, location, origin, self.recompute, scope
         node = Node("call", op, args, meta, None, *records)
         self.nodes.append(node)
         return node
@@ -178,7 +184,8 @@ class CaptureRecorder:
         del self.nodes[start:]
 
     def count_tape_node(self) -> None:
-        self.sequence += 1
+        if self.counts:
+            self.sequence += 1
 
     def constant(self, data: Any, tensor: Tensor) -> Tensor:
         """A fresh copy of data made in the function: writing it leaves the constant alone
@@ -197,6 +204,11 @@ class CaptureRecorder:
     def run_before(self, node: TapeNode) -> None:
         """Backward nodes stand at the place of the forward op they differentiate (JNT-8)."""
         self.origin = node.origin
+        if self.origin is not None:
+            self.sequence = self.origin.sequence
+
+    def summed(self, add: Callable[..., Any], *args: Any) -> Any:
+        return sum_in(self.nodes, add, args)
 
     # --- inputs
     def add_argument(self, index: int, tensor: Tensor) -> Tensor:

@@ -100,6 +100,9 @@ class _Recording:
         self.captured = captured
         self.meta = meta
         self.recorder = captured.recorder
+        self.recorder.counts = False
+        self.count = self.recorder.sequence
+        """How many tape nodes the forward made (SEQ-1)."""
         self.fakes = {given.role: given.fake for given in captured.inputs}
         self.families = {family.role: family for family in captured.families}
         self.results: list[tuple[Role, Any]] = []
@@ -394,48 +397,49 @@ class _Recording:
         """The gradient of each input and family, in its geometry at entry."""
         sources = self.captured.sources
         sinks = [sinks_of(source) for source in sources]
-        self.recorder.phase = Phase.BACKWARD
+        recorder = self.recorder
+        recorder.phase, recorder.sequence = Phase.BACKWARD, max(self.count - 1, 0)
         try:
             found = self._backward_through(
                 roots, [e for each in sinks for e, _ in each], joins=joins
             )
             rest = iter(found)
             return [
-                sum_at_entry(source, [(next(rest), moves) for _, moves in each])
+                recorder.summed(sum_at_entry, source, [(next(rest), moves) for _, moves in each])
                 for source, each in zip(sources, sinks, strict=True)
             ]
         finally:
-            self.recorder.phase = Phase.FORWARD
-            self.recorder.origin = None
+            recorder.phase, recorder.origin = Phase.FORWARD, None
 
     def _backward_through(
         self, roots: Sequence[Root], sinks: list[Edge | None], *, joins: bool
     ) -> list[Any]:
         """The gradients that arrive at the sinks."""
-        pairs = [(edge, tangent) for _, edge, tangent in roots]
-        before = self.recorder.run_before
+        recorder, pairs = self.recorder, [(edge, tangent) for _, edge, tangent in roots]
         self.ran = [result for result, _, _ in roots]
-        self.recorder.wrapped.apart.clear()
-        self.recorder.wrapped.unlike = False
-        self.recorder.streams.flags.clear()
-        join = partial(joined, self.recorder, tuple(self.ran)) if self.wrapped and joins else None
+        recorder.wrapped.apart.clear()
+        recorder.wrapped.unlike = False
+        recorder.streams.flags.clear()
+        join = partial(joined, recorder, tuple(self.ran)) if self.wrapped and joins else None
         if not self.user_code:
-            start = len(self.recorder.nodes)
+            start = len(recorder.nodes)
             if join is not None and len(pairs) > 1:
-                noted = NotedRun(sinks, True, False, True, before, recorded=(), join=join)
+                noted = NotedRun(sinks, True, False, True, recorder, recorded=(), join=join)
                 found = noted.begin(pairs)[: len(sinks)]
             else:
-                found = run_backward(pairs, sinks=sinks, cut=True, retain_graph=True, before=before)
-            if not has_late_effects(self.recorder.nodes[start:]):
+                found = run_backward(
+                    pairs, sinks=sinks, cut=True, retain_graph=True, recorder=recorder
+                )
+            if not has_late_effects(recorder.nodes[start:]):
                 return found
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
-            self.recorder.drop_from(start)
-        for given in self.recorder.inputs:
+            recorder.drop_from(start)
+        for given in recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
-        nodes, ends = self.recorder.nodes, [*sinks, *self.inner]
-        self.run = NotedRun(ends, True, False, True, before, recorded=nodes, join=join)
+        nodes, ends = recorder.nodes, [*sinks, *self.inner]
+        self.run = NotedRun(ends, True, False, True, recorder, recorded=nodes, join=join)
         every = frozenset[Any]().union(*self.reach.values())
-        moments = Moments(self.run, self.recorder, self.ran, self._ends(), every)
+        moments = Moments(self.run, recorder, self.ran, self._ends(), every)
         self.run.guard = moments.guarded
         self.recorder.streams.begin_backward(moments.now)
         return self.run.begin(pairs)[: len(sinks)]

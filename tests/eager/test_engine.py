@@ -5,6 +5,7 @@ Rules TEN-12, TEN-13, TEN-27 to TEN-29.
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ def test_nodes_run_youngest_first_and_a_leaf_collects_once():
     left, right = x * a, x * b
     total = left + right
     order = []
-    run_backward([(edge_of(total), al.ones(1, dtype=al.float64))], before=lambda n: order.append(n))
+    recorder = SimpleNamespace(run_before=order.append, summed=lambda add, *args: add(*args))
+    run_backward([(edge_of(total), al.ones(1, dtype=al.float64))], recorder=recorder)
     expected = [
         total.grad_fn,
         right.grad_fn,

@@ -1,5 +1,7 @@
 """A recorder for tests of what a capture is told of Modules and optimizers."""
 
+from aotlite.stages.scopes import Scopes
+
 
 class Listener:
     """A recorder that writes down what it is told, and answers reads of `w` with "stand-in"."""
@@ -7,6 +9,7 @@ class Listener:
     def __init__(self):
         self.reads = []
         self.made = []
+        self.scopes = Scopes()
 
     def created(self, obj):
         self.made.append(obj)

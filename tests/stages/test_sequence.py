@@ -1,5 +1,7 @@
 """Sequence numbers: which forward op each node belongs to. SEQ-1, SEQ-3."""
 
+import pytest
+
 import aotlite as al
 from aotlite.ir.graph import Phase
 
@@ -22,6 +24,7 @@ def joint_of(function, *args):
     return found["4 joint"]
 
 
+@pytest.mark.rules("SEQ-1")
 def test_an_op_without_a_tape_node_shares_the_number_of_the_next():
     x, w = al.ones(2, 2), al.ones(2, 4, requires_grad=True)
     graph = joint_of(loss, x, w)
@@ -29,6 +32,7 @@ def test_an_op_without_a_tape_node_shares_the_number_of_the_next():
     assert [("t", 0), ("matmul", 0), ("sin", 1), ("mul", 2), ("mul", 2), ("sum", 3)] == forward[:6]
 
 
+@pytest.mark.rules("SEQ-1")
 def test_backward_nodes_carry_the_number_of_the_op_they_differentiate():
     x, w = al.ones(2, 2), al.ones(2, 4, requires_grad=True)
     backward = [number for _, number in numbers(joint_of(loss, x, w), Phase.BACKWARD)]
@@ -36,6 +40,7 @@ def test_backward_nodes_carry_the_number_of_the_op_they_differentiate():
     assert {0, 1, 2, 3} == set(backward)
 
 
+@pytest.mark.rules("SEQ-3")
 def test_numbers_do_not_depend_on_what_ran_before():
     x, w = al.ones(2, 2), al.ones(2, 4, requires_grad=True)
     first = joint_of(loss, x, w)
@@ -44,6 +49,7 @@ def test_numbers_do_not_depend_on_what_ran_before():
     assert [n.sequence for n in first.calls] == [n.sequence for n in again.calls]
 
 
+@pytest.mark.rules("SEQ-1")
 def test_numbers_survive_to_the_partitioned_graphs():
     x, w = al.ones(2, 2), al.ones(2, 4, requires_grad=True)
     compiled = al.compile(loss)

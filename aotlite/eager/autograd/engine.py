@@ -8,17 +8,18 @@ Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import partial
-from operator import attrgetter
-from typing import Any
+from operator import add, attrgetter
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.state import STATE, backward_task
 
-Before = Callable[[TapeNode], None]
+if TYPE_CHECKING:
+    from aotlite.eager.recording import Recorder
 
 
 @attrs.define
@@ -34,8 +35,8 @@ class Run:
     accumulate: bool = False
     """Sinks that collect in leaves do so, besides (TEN-44)."""
     retain: bool = False
-    before: Before | None = None
-    """Called with each node before it runs."""
+    recorder: Recorder | None = None
+    """Told of each node before it runs, and of each sum of gradients (SEQ-4)."""
     collected: list[Any] = attrs.field(init=False, factory=list)
     _waiting: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
     """For each node that accumulates, how many edges into it are not served yet."""
@@ -95,6 +96,8 @@ class Run:
         useful = self._useful is None or node in self._useful
         if grads is not None:
             if node.extra is not None and (useful or node in self._wanted or node in self._starts):
+                if self.recorder is not None:  # hooks of a result are of the op that made it
+                    self.recorder.run_before(node)
                 node.extra.see_gradients(grads)
             if not self.accumulate:
                 for index, slot in self._wanted.get(node, ()):
@@ -104,8 +107,8 @@ class Run:
             if self.cut:
                 return
         elif grads is not None:
-            if self.before is not None:
-                self.before(node)
+            if self.recorder is not None:
+                self.recorder.run_before(node)
             if node.extra is not None or self._anomaly:
                 found = self._run_with_extras(node, grads)
             else:
@@ -159,7 +162,12 @@ class Run:
         if buffer is None:
             buffer = self._buffers[node] = [None] * node.results()
         before = buffer[index]
-        buffer[index] = grad if before is None else before + grad
+        if before is None:
+            buffer[index] = grad
+        elif self.recorder is None:
+            buffer[index] = before + grad
+        else:
+            buffer[index] = self.recorder.summed(add, before, grad)
 
 
 def reachable(
@@ -215,12 +223,12 @@ def run_backward(
     accumulate: bool = False,
     retain_graph: bool = False,
     create_graph: bool = False,
-    before: Before | None = None,
+    recorder: Recorder | None = None,
 ) -> list[Any]:
     """Runs the tape backwards from (edge, gradient) pairs with grad mode set to `create_graph`."""
     mode = STATE.grad_mode
     STATE.grad_mode = create_graph
     try:
-        return Run(sinks, cut, accumulate, retain_graph or create_graph, before)(roots)
+        return Run(sinks, cut, accumulate, retain_graph or create_graph, recorder)(roots)
     finally:
         STATE.grad_mode = mode

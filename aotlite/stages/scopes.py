@@ -1,0 +1,107 @@
+"""`Scopes`: in which Module ops are run while a function is captured, and under which tags.
+
+Part of the recorder of stage 1. Modules are found by their ids in a table that is made when the
+outermost one is called. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any
+
+from aotlite.eager.observed import Called
+from aotlite.ir.graph import Node
+from aotlite.ir.scope import NO_TAGS, SUM, Scope
+
+Table = dict[int, Scope]
+"""The scope of each Module below the outermost one, by its id."""
+State = tuple[Scope | None, Table | None]
+
+
+class Scopes:
+    """The scope of the ops that are recorded now."""
+
+    __slots__ = ("_table", "now")
+
+    def __init__(self) -> None:
+        self.now: Scope | None = None
+        self._table: Table | None = None
+        """None outside of all Modules."""
+
+    @property
+    def state(self) -> State:
+        """Where the program is: `leave` goes there."""
+        return self.now, self._table
+
+    def leave(self, before: State) -> None:
+        """Goes back to where the caller was."""
+        self.now, self._table = before
+
+    def enter(self, module: Called) -> State:
+        """A Module is called. One that no attribute leads to is part of its caller."""
+        before = now, table = self.now, self._table
+        found = None if table is None else table.get(id(module))
+        if found is None:
+            path = "" if now is None else now.module
+            inside = {each: Scope(at) for each, at in _paths(module, path)}
+            self._table = inside if table is None else {**inside, **table}
+        elif now is None or not now.tags:
+            self.now = found
+        else:
+            self.now = Scope(found.module, now.tags)
+        return before
+
+    def tag(self, tags: Mapping[str, Any]) -> State:
+        """Adds tags to those around; what they hold is copied, so that it stays as it is."""
+        before = now, _ = self.state
+        path, around = ("", NO_TAGS) if now is None else (now.module, now.tags)
+        self.now = Scope(path, MappingProxyType({**around, **deepcopy(dict(tags))}))
+        return before
+
+    def around(self, scope: Scope | None) -> Scope | None:
+        """The scope of a backward node: that of its forward op, and tags that are set around."""
+        if scope is None or self.now is None:
+            return scope or self.now
+        return Scope(scope.module, MappingProxyType({**self.now.tags, **scope.tags}))
+
+
+def sum_in(nodes: list[Node], add: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What `add` gives; what it records is of no op of the forward (SEQ-5)."""
+    start = len(nodes)
+    total = add(*args)
+    for node in nodes[start:]:
+        node.scope = SUM
+    return total
+
+
+def _paths(module: Called, path: str) -> Iterator[tuple[int, str]]:
+    """(id, path) of a module and of those below it, each by the first way that leads to it.
+
+    Attributes are not read as attributes: no guard comes of it.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[Any, str]] = [(module, path)]
+    while stack:
+        held, at = stack.pop()
+        if id(held) in seen:
+            continue
+        seen.add(id(held))
+        if isinstance(held, Called):
+            yield id(held), at
+        below = [(value, name) for name, value in _inside(held) if _may_hold(value)]
+        stack += [(v, f"{at}.{name}" if at else str(name)) for v, name in reversed(below)]
+
+
+def _inside(held: Any) -> Iterable[tuple[Any, Any]]:
+    """(name, value) of what a Module or a container holds."""
+    if type(held) is dict:
+        return held.items()
+    if isinstance(held, Called):
+        return object.__getattribute__(held, "__dict__").items()
+    return enumerate(held)
+
+
+def _may_hold(value: Any) -> bool:
+    return isinstance(value, Called) or type(value) in (list, tuple, dict)
