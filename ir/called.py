@@ -58,7 +58,12 @@ def source_name(location: Location) -> str:
     code, instruction = location
     if dis.opname[code.co_code[instruction]] in _STORES:
         return "setitem"
-    return _name(_parsed(_text(location))) or code.co_name
+    return name_in(_text(location)) or code.co_name
+
+
+def name_in(text: str) -> str | None:
+    """What a piece of source calls, if it has a name."""
+    return _name(_parsed(text))
 
 
 def _text(location: Location) -> str:

@@ -73,7 +73,7 @@ class Scopes(Protocol):
         """A Module is called; gives what `leave` takes."""
 
     def tag(self, tags: Mapping[str, Any]) -> Any:
-        """Adds tags to those of the present scope; gives what `leave` takes."""
+        """Adds tags, which nobody else holds, to those around; gives what `leave` takes."""
 
     def leave(self, before: Any) -> None:
         """Goes back to where the caller was."""

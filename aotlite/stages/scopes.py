@@ -7,7 +7,6 @@ outermost one is called. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
@@ -54,10 +53,10 @@ class Scopes:
         return before
 
     def tag(self, tags: Mapping[str, Any]) -> State:
-        """Adds tags to those around; what they hold is copied, so that it stays as it is."""
+        """Adds tags to those around."""
         before = now, _ = self.state
         path, around = ("", NO_TAGS) if now is None else (now.module, now.tags)
-        self.now = Scope(path, MappingProxyType({**around, **deepcopy(dict(tags))}))
+        self.now = Scope(path, MappingProxyType({**around, **tags}))
         return before
 
     def around(self, scope: Scope | None) -> Scope | None:

@@ -14,7 +14,7 @@ from aotlite import nn
 from aotlite.eager.state import STATE
 from aotlite.inspect import stages_of
 from aotlite.ir import serialize
-from aotlite.ir.called import source_name
+from aotlite.ir.called import name_in, source_name
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.location import place_of
 from aotlite.ir.ops.create import COPY_
@@ -106,6 +106,28 @@ def test_statements_name_what_they_do() -> None:
     names = names_of(body, al.ones(2, 2))
     assert ["clone", "add_", "setitem"] == names[:3]
     assert {"body"} == set(names[-1:])  # a loop calls nothing by a name
+
+
+@pytest.mark.rules("SEQ-2")
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("flip(\n    0,\n)", "flip"),  # later Pythons begin at the name where lines break
+        ("x @ y", "matmul"),
+        ("x //= 2", "floor_divide_"),
+        ("~x", "bitwise_not"),
+        ("a < b < c", "lt"),
+        ("(f or g)(x)", None),
+        ("not x", None),
+        ("x in y", None),
+        ("x", None),
+        ("x; y", None),
+        ("x = )", None),
+        ("", None),
+    ],
+)
+def test_texts_have_names(text: str, name: str | None) -> None:
+    assert name == name_in(text)
 
 
 @pytest.mark.rules("SEQ-2")
@@ -331,6 +353,38 @@ def test_a_block_that_raises_is_left() -> None:
 def test_tags_change_nothing_in_eager() -> None:
     with al.annotate({"any": 1}):
         assert [2.0, 2.0] == (al.ones(2) * 2).tolist()
+
+
+class Holder:
+    def __init__(self, tensor: Any) -> None:
+        self.held = {"deep": [tensor]}
+
+
+@pytest.mark.rules("SEQ-5")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("tag", [lambda x: x, lambda x: [x * 2], Holder, lambda x: Holder(x).held])
+def test_a_tag_that_holds_a_tensor_is_refused(tag: Any, compiled: bool) -> None:
+    def body(x: Any) -> Any:
+        with al.annotate({"good": 1, "bad": tag(x)}):
+            return x.sin()
+
+    with pytest.raises(al.ArgumentError) as caught:
+        (al.compile(body) if compiled else body)(al.ones(2))
+    assert "annotate: the tag 'bad' holds a tensor, expected other data" == str(caught.value)
+
+
+@pytest.mark.rules("SEQ-5")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_tag_that_cannot_be_copied_is_refused(compiled: bool) -> None:
+    def body(x: Any) -> Any:
+        with al.annotate({"file": (number for number in range(3))}):
+            return x.sin()
+
+    with pytest.raises(al.ArgumentError) as caught:
+        (al.compile(body) if compiled else body)(al.ones(2))
+    expected = "annotate: the tag 'file' is a generator that cannot be copied, expected data"
+    assert expected == str(caught.value)
+    assert caught.value.__notes__[0].startswith("TypeError: ")
 
 
 @pytest.mark.parametrize("compiled", [False, True])
