@@ -24,7 +24,7 @@ def loss_of(parameters: Any, x: Any, y: Any) -> Any:
 
 def adapted(loss: Any, parameters: Any, x: Any, y: Any) -> list[Any]:
     """The parameters after a step of descent, with their history."""
-    grads = al.autograd.grad(loss(parameters, x, y), parameters, create_graph=True)
+    grads: Any = al.autograd.grad(loss(parameters, x, y), parameters, create_graph=True)
     return [p - RATE * g for p, g in zip(parameters, grads, strict=True)]
 
 

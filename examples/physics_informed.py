@@ -23,8 +23,8 @@ def residual(u: Any, x: Any) -> Any:
     """How far u is from the equation at x, and from what it is at 0."""
     value = u(x)
     ones = al.ones_like(value)
-    (slope,) = al.autograd.grad(value, [x], ones, create_graph=True)
-    (bend,) = al.autograd.grad(slope, [x], ones, create_graph=True)
+    slope: Any = al.autograd.grad(value, [x], ones, create_graph=True)[0]
+    bend: Any = al.autograd.grad(slope, [x], ones, create_graph=True)[0]
     return (bend + value).square().mean() + value[0].square().sum() + (slope[0] - 1).square().sum()
 
 

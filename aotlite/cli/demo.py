@@ -108,6 +108,7 @@ def _result(
     compiled_seconds = eager_seconds = whole_seconds = None
     if eager_steps:
         twins = [session.twin(functions), session.twin(EAGER)]
+        steps: list[Callable[[], Any]]
         steps = [lambda twin=twin: twin.step(images, labels) for twin in twins]  # type: ignore[misc]
         whole, third = aotlite.compile(step, backend=backend), session.twin(EAGER)
         steps.append(lambda: whole(third.model, third.optimizer, images, labels).item())

@@ -110,9 +110,9 @@ class Captured(Record):
     reach: Mapping[InputRole, tuple[int, int]] = {}
     """Of inputs of which more is seen than they span: the first and last elements, from theirs."""
     parts: tuple[Part, ...] = ()
-    """What the last results are the inner tensors of; the function's own come before (SUB-13)."""
+    """What the last results are the inner tensors of (SUB-13)."""
     grads: tuple[GradWrite, ...] = ()
-    """What becomes the `.grad` of inputs: results that follow the function's own."""
+    """What becomes the `.grad` of inputs: results behind the function's own."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""
@@ -144,7 +144,7 @@ class GradWrite(Record):
 
     role: InputRole
     result: int | None
-    """To which result, of those that follow the function's own; to None without."""
+    """To which result; to None without."""
 
 
 # ------------------------------------------------------------------------------- 2 analyze
@@ -436,10 +436,7 @@ class FunctionMeta(Record):
 # --------------------------------------------------------------------------------- 4 joint
 @attrs.frozen(repr=False)
 class SavedOf(Record):
-    """A tensor that eager's tape saves and that shares memory with an input or result.
-
-    Whoever writes that memory between call and backward is told so, as in eager.
-    """
+    """A tensor that eager's tape saves, on memory of an input or result: who writes it is told."""
 
     owner: InputRole | Output | IntermediateBase
     meta: TensorMeta
@@ -453,11 +450,12 @@ class LateMemory(Record):
     meta: TensorMeta
     """As the graph sees it: an input's geometry at entry, a base's at its first view."""
     place: str
-    """How a person finds it."""
     requires_grad: bool
     """After the call."""
     writes: tuple[frozenset[Result], ...]
     """For each write of the backward the results of which one's gradient has to arrive for it."""
+    is_counted_alone: bool = False
+    """It is a wrapper: its parts are written, and it counts the writes as they do (SUB-15)."""
 
 
 @attrs.frozen(eq=False, repr=False)

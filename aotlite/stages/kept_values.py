@@ -33,6 +33,7 @@ from aotlite.ir.role import (
     Kept,
     MutatedInput,
     Output,
+    Part,
     Role,
     Saved,
     SyntheticBase,
@@ -237,7 +238,7 @@ def _extended(partition: Partition, found: list[Node], exported: Container[Any])
 def _owners(forward: Graph) -> dict[Node, Any]:
     """Whose memory a value is that others may write once the call has returned."""
     owners = {node: node.role for node in forward.placeholders if is_given(node.role)}
-    for role, value in forward.outputs_with((Output, IntermediateBase)):
+    for role, value in forward.outputs_with((Output, IntermediateBase, Part)):
         owners.setdefault(storage_root(value), role)
     return owners
 

@@ -139,6 +139,8 @@ class _Settling:
         self.found: dict[Node, _Found] = {}
         self.masks: dict[Node, int] = {}
         """For each write the results, as bits, of which one's gradient has to arrive for it."""
+        self.counted: dict[Node, _Found] = {}
+        """Inputs that are wrappers, and are written."""
         self._own_results()
 
     def _own_results(self) -> None:
@@ -157,9 +159,9 @@ class _Settling:
     def run(self) -> Settled:
         offset = len(self.graph.placeholders)
         for place, node in enumerate(self.graph.nodes):
-            is_dense = node not in self.wrappers
-            if node.op == "call" and node.phase is Phase.BACKWARD and is_dense:
-                self._look_at(node, self.turns[bisect_right(self.starts, place - offset) - 1])
+            if node.op == "call" and node.phase is Phase.BACKWARD:
+                turn = self.turns[bisect_right(self.starts, place - offset) - 1]
+                (self._count if node in self.wrappers else self._look_at)(node, turn)
         for _, value in self.graph.outputs_with(Gradient):
             if type(value) is Node:
                 self._read(value, ())
@@ -171,9 +173,22 @@ class _Settling:
         masks = [*self.streams.arrivals(), *[self._roles(mask) for mask in rewriting.flags]]
         bases = tuple(self.bases[len(self.meta.bases) :])
         memory = tuple([self._memory(root, each) for root, each in self.found.items()])
+        wrappers = [self._memory(root, each) for root, each in self.counted.items()]
+        memory += tuple([attrs.evolve(each, is_counted_alone=True) for each in wrappers])
         return Settled(graph, bases, memory, tuple(masks), self._reads())
 
     # --- what is met
+    def _count(self, node: Node, turn: Turn) -> None:
+        """A write of a wrapper: what becomes of its parts is noted beside it (SUB-15)."""
+        if isinstance(node.target, InplaceOp):
+            root = self.root(node.args[0])
+            if root in self.inputs:
+                found = self.counted.setdefault(root, _Found(self.owners[root], root))
+                found.writes.append(self._arrived(node, turn))
+
+    def _arrived(self, node: Node, turn: Turn) -> int:
+        return turn.arrived if node.recompute is not True else self._asking(turn)
+
     def _look_at(self, node: Node, turn: Turn) -> None:
         if isinstance(node.target, (InplaceOp, GeometryOp)):
             root = self.root(node.args[0])
@@ -184,7 +199,7 @@ class _Settling:
                     "Make a new tensor of it: grad * 2 instead of grad.mul_(2). (TEN-31)",
                 )
             if isinstance(node.target, InplaceOp) and root.phase is Phase.FORWARD:
-                arrived = turn.arrived if node.recompute is not True else self._asking(turn)
+                arrived = self._arrived(node, turn)
                 self._find(root, node).writes.append(arrived)
                 self.masks[node] = arrived
             elif self.sights[node.args[0]].object.phase is Phase.FORWARD:

@@ -102,6 +102,8 @@ class LateWriter:
         self._check(names)
         found = []
         for name, each in zip(names, self.memory, strict=True):
+            if each.is_counted_alone:
+                continue
             is_array = self.is_compact and travels_as_array(each.meta)
             found.append(f"{name}.array" if is_array else f"({name}.storage.buffer, {name}.offset)")
         return found
@@ -110,7 +112,7 @@ class LateWriter:
         """RT-10: what cannot be written is an error before anything is."""
         self.source.use(read_only)
         for name, each, count in zip(names, self.memory, self.counts, strict=True):
-            if count:
+            if count and not each.is_counted_alone:
                 place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
@@ -122,7 +124,11 @@ class LateWriter:
         for number, each in enumerate(self.memory):
             if not each.writes:
                 continue
-            count, value = self.counts[number], self.left[each.owner]
+            count = self.counts[number]
+            if each.is_counted_alone:
+                self.source.add(f"m{number}.storage.version += {count}")
+                continue
+            value = self.left[each.owner]
             if count:
                 meta = self.source.constant(value.meta, "M", str(value.meta))
                 self.source.use(write_window)

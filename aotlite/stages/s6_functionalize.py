@@ -35,6 +35,7 @@ from aotlite.ir.role import (
     IntermediateBase,
     MutatedInput,
     Output,
+    Part,
     Role,
     SyntheticBase,
     Tangent,
@@ -397,7 +398,7 @@ class _Functionalizer:
         if value is None:
             return None
         self.build.source = value
-        if isinstance(role, (Output, IntermediateBase)):
+        if isinstance(role, (Output, IntermediateBase, Part)):
             meta: TensorMeta = old.meta
             if value.meta.stride != meta.stride:
                 value = self._copy(value, meta.stride, "the result lies so in memory")

@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output
+from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Part
 from aotlite.stages.dead_writes import drop_dead_writes
 from aotlite.stages.decompose import Table, decompose
 from aotlite.stages.windows import has_windows, see_through_scatters
@@ -115,7 +115,7 @@ def _escaping(graph: Graph) -> set[Node]:
     """
     found: set[Node] = set()
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
-        if isinstance(role, (Output, IntermediateBase, MutatedInput)) and type(value) is Node:
+        if isinstance(role, (Output, IntermediateBase, MutatedInput, Part)) and type(value) is Node:
             while value.op == "call" and value not in found:
                 found.add(value)
                 if not (value.target.views or value.target is GETITEM):

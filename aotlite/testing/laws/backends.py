@@ -28,7 +28,7 @@ from aotlite.backends.protocol import Backend, Run, Window, backend_from
 from aotlite.ir.errors import AotliteError, ArgumentError, BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import ArrayValue
-from aotlite.ir.role import IntermediateBase, Output
+from aotlite.ir.role import IntermediateBase, Output, Part
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Broken, Checked, broken, running
@@ -215,7 +215,7 @@ def _shares_as_the_graph(backend: Backend, case: GraphCase) -> None:
             got = _called(run, case.graph, inputs.fresh()).sharing()
             for (mine, other), shared in got.items():
                 role = case.graph.output_roles[int(mine.split()[1])]
-                seen = isinstance(role, (Output, IntermediateBase))
+                seen = isinstance(role, (Output, IntermediateBase, Part))
                 if seen and shared and not expected[mine, other]:
                     what = f"{mine} ({role}) shares memory with {other}, expected memory of its own"
                     _fail(broken(what), case, inputs)

@@ -20,7 +20,7 @@ from typing import Any
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.interpreter import ArrayValue, array_value
-from aotlite.ir.role import RNG_INPUTS, IntermediateBase, Output, Role, Saved
+from aotlite.ir.role import RNG_INPUTS, IntermediateBase, Output, Part, Role, Saved
 from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
 from aotlite.partition import Partition
@@ -183,7 +183,8 @@ def _keeps_memory(partition: Partitioner, case: GraphCase) -> None:
 
 
 def _check_shared(made: Partition, before: dict[Any, Any], after: dict[Any, Any]) -> None:
-    roles = [r for r in made.forward.output_roles if isinstance(r, (Output, IntermediateBase))]
+    kinds = (Output, IntermediateBase, Part)
+    roles = [role for role in made.forward.output_roles if isinstance(role, kinds)]
     inputs: list[Any] = [node.role for node in made.forward.placeholders]
     for k, role in enumerate(roles):
         for other in (*inputs, *roles[:k]):

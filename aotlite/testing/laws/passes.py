@@ -22,7 +22,7 @@ import numpy as np
 from aotlite import verification
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.role import IntermediateBase, Output, Tangent
+from aotlite.ir.role import IntermediateBase, Output, Part, Tangent
 from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
 from aotlite.supplied import apply_pass
@@ -215,7 +215,7 @@ def _sharing(graph: Graph, before: graph_runs.Ran, after: graph_runs.Ran) -> Ite
     functional, now = is_functional(graph), after.sharing()
     for (mine, other), shared in before.sharing().items():
         role = graph.output_roles[int(mine.split()[1])]
-        seen = not functional or isinstance(role, (Output, IntermediateBase))
+        seen = not functional or isinstance(role, (Output, IntermediateBase, Part))
         if seen and now[mine, other] != shared and (now[mine, other] or not functional):
             said = "shares memory" if now[mine, other] else "shares no memory"
             yield f"{mine} ({role}) {said} with {other}, expected as before"
