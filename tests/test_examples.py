@@ -73,13 +73,13 @@ def test_example_runs_and_shows_what_it_claims(path):
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_example_has_under_60_lines(path):
-    assert len(path.read_text("utf-8").splitlines()) < 60
+def test_example_has_under_75_lines(path):
+    assert len(path.read_text("utf-8").splitlines()) < 75
 
 
-def test_there_are_six_examples():
+def test_there_are_eight_examples():
     own = ["own_backend", "own_effect", "own_partitioner", "own_pass"]
-    names = ["checkpointed_training", *own, "sharded_training"]
+    names = ["checkpointed_training", "maml", *own, "physics_informed", "sharded_training"]
     assert names == [path.stem for path in PATHS]
 
 
