@@ -239,7 +239,7 @@ class CompiledBackward(TapeNode):
             absent |= missing(self.plan.effects, absent, wanted)
         if variants is None:
             self.check(absent)
-            return []
+            return [None] * len(self.edges)
         step = variants.whole
         if step is None or absent:
             step = variants.step(absent, self.plan)
@@ -420,14 +420,6 @@ def plan_backward(
         "orders": orders,
         "why": why,
     }
-    if graph is None:
-        dead = tuple(both.layouts.items())
-        return (
-            BackwardPlan(None, dead, (), only_leaves=False, **facts)
-            if dead
-            else None
-        )
-    tangents = tuple(_expected(graph, both).items())
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
@@ -437,6 +429,10 @@ def plan_backward(
     }
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
+    if graph is None:
+        dead, sources = tuple(both.layouts.items()), tuple(metas.items())
+        return BackwardPlan(None, dead, sources, only_leaves=False, **facts) if dead else None
+    tangents = tuple(_expected(graph, both).items())
     gradients = tuple(_given(graph, both, metas).items())
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
     facts |= {"only_leaves": only_leaves}

@@ -268,3 +268,29 @@ def test_what_cannot_be_a_gradient_is_an_error_as_in_eager(value: Any, error: An
         with pytest.raises(error, match="^grad: the value is"):
             called(x)
         assert x.grad is None
+
+
+@pytest.mark.rules("DBL-3", "JNT-15")
+def test_who_asks_for_a_gradient_of_what_is_spent_meets_the_error() -> None:
+    """Where the graph has no backward at all: also by `autograd.grad`, of whichever input."""
+
+    def overwritten(x: Any) -> Any:
+        y = (x * 1.0).relu_()
+        return y.mul_(0.0)
+
+    for function in (overwritten, retained, spent_once):
+        for called in (function, al.compile(function)):
+            x, w = two()
+            args = (x,) if function is overwritten else (x, w)
+            result = called(*args)
+            if function is retained:
+                assert al.autograd.grad(result, [x])[0] is not None
+                continue
+            with pytest.raises(al.AutogradError):
+                al.autograd.grad(result.sum(), [x], allow_unused=True)
+
+
+def spent_once(x: Any, w: Any) -> Any:
+    total = loss(x, w)
+    total.backward()
+    return total
