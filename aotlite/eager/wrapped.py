@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from aotlite.eager.autograd.forms import keep_form
 from aotlite.eager.autograd.history import (
     CreationKind,
     check_counts,
@@ -23,7 +24,6 @@ from aotlite.eager.autograd.history import (
     plan_write,
     rewrite,
 )
-from aotlite.eager.autograd.node import keep_form, keep_form_at
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.protocol import DEEP, check_end, told
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
@@ -213,9 +213,9 @@ def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
                 return found, cls
     finally:
         STATE.grad_mode = before
-    names = " and ".join([cls.__name__ for cls in kinds])
+    names, gives = " and ".join([cls.__name__ for cls in kinds]), "give" if kinds[1:] else "gives"
     raise noted(
-        SubclassError(f"{op.name}: {names} give NotImplemented, expected a class that knows it"),
+        SubclassError(f"{op.name}: {names} {gives} NotImplemented, expected a class that knows it"),
         f"__tensor_dispatch__ is asked for each op; add {op.name!r} to it. (SUB-10)",
     )
 
@@ -471,8 +471,6 @@ def _inplace(
         node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
-        if not target._chain:  # else it is part of the history of the base
-            keep_form_at(node, 0, target)
     return target
 
 

@@ -18,7 +18,7 @@ import attrs
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.graph import Node, Phase
@@ -26,6 +26,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import RandomOp
 from aotlite.ir.role import Result
 from aotlite.stages.noted_run import NotedRun, Turn
+from aotlite.stages.wrapped_values import again
 
 
 @attrs.frozen(eq=False)
@@ -83,15 +84,25 @@ class Moments:
     def guarded(self, grad: Tensor, bits: int) -> Tensor:
         """A gradient of users' code, which is none if none of these results' arrived (TAN-8).
 
-        A number stands for none: zeros could be a gradient, too.
+        A number stands for none: zeros could be a gradient, too. Of a wrapper the parts that hold
+        numbers are guarded; a mask stays, and says of zeros what it says of others.
         """
         if is_wrapper(grad):
-            return grad
+            parts = inner_tensors(grad).items()
+            return again(self.recorder, grad, {k: self._part(x, bits) for k, x in parts})
         arrived = frozenset([role for k, role in enumerate(self.results) if bits >> k & 1])
         flag = Tensor(Storage(None, capture=self.recorder), tensor_meta((), None, bool_))
         flag.value = self.recorder.streams.flag(arrived)
         guarded: Tensor = flag.where(grad, 0)
         return guarded
+
+    def _part(self, part: Tensor, bits: int) -> Tensor:
+        """A part of a gradient, in the layout that it has, which the wrapper may count on."""
+        if not part.dtype.is_differentiable:
+            return part
+        guarded = self.guarded(part, bits)
+        same = guarded.meta is part.meta
+        return guarded if same else guarded.restride(part.meta.stride)
 
 
 _DRAWS = "draws from the generator"

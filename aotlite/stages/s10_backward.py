@@ -249,11 +249,11 @@ class CompiledBackward(TapeNode):
             return step(self, grads)
 
     def formed(self, index: int, grad: Any) -> Any:
+        form = None if self.extra is None else self.extra.forms.get(index)
+        if form is not None:
+            return form(grad)
         plan = self.plan
-        wrapping = plan.wrappings.get(Tangent(plan.tangents[index][0])) if plan.wrappings else None
-        if wrapping is None:
-            return whole(grad)
-        return grad if wrapping.form is None else wrapping.form(grad)
+        return grad if Tangent(plan.tangents[index][0]) in plan.wrappings else whole(grad)
 
     def _dense(self, grads: list[Any]) -> list[Any]:
         """TAN-5: the gradients, without wrappers where none are expected."""

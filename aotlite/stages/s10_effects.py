@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
+from aotlite.eager.autograd.forms import keep_form
 from aotlite.eager.autograd.history import (
     CreationKind,
     become,
@@ -255,6 +256,7 @@ def with_own_history(view: Tensor, node: TapeNode, index: int, kind: CreationKin
     view._node, view._index, view.facts = node, index, None
     view._kind = None if kind is CreationKind.LEAF_VIEW else kind
     view._seen = view.storage.version
+    keep_form(view)
     return view
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aotlite.eager.autograd.forms import keep_form
 from aotlite.ir.role import IntermediateBase
 from aotlite.stages.facts import (
     Alias,
@@ -69,6 +70,10 @@ class ResultWriter:
             self.source.add(f"{name}._node = node", f"{name}.facts = None")
             if index:
                 self.source.add(f"{name}._index = {index}")
+            wrapping = self.meta.wrappers.get(role)
+            if wrapping is not None and wrapping.kind.__tensor_gradient_form__ is not None:
+                self.source.use(keep_form)
+                self.source.add(f"keep_form({name})")
 
     def rebuild_early(self, index: int, output: AliasOfInput) -> None:
         """By ops: what the input is by then decides what history the view has."""

@@ -17,10 +17,8 @@ from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (
-    GradientForm,
     WrapperStorage,
     flatten,
-    gradient_form,
     inner_tensors,
     is_wrapper,
     unflatten,
@@ -49,8 +47,6 @@ class Wrapping(Record):
     """The geometry of each dense part, by role."""
     offset: int = 0
     """Elements from the start of what it is a view of; the parts have their own."""
-    form: GradientForm | None = None
-    """What brings a gradient to the form that those of such a wrapper have (SHD-15)."""
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """The dense parts, depth first: where they are, such as `a.b`, and their roles (SUB-4)."""
@@ -96,8 +92,7 @@ def wrapping_of(
         if how is None:
             layouts[of] = inner.meta
     offset = wrapper.offset if kind is Part else 0
-    form = gradient_form(wrapper)
-    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset, form)
+    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
 
 
 # --------------------------------------------------------------------------------------- results

@@ -7,6 +7,7 @@ them (`masked_ops`), so that gradients are those of what is kept. Spec: `specs/s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from string import Formatter
 from typing import Any
 
@@ -15,7 +16,7 @@ from aotlite.eager.op_functions import FUNCTIONS as ops
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.state import is_grad_enabled
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import tangent_form
+from aotlite.eager.wrappers import GradientForm, gradient_form, tangent_form, whole
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.op import Op
 from aotlite.ir.ops.effects import PRINT
@@ -79,8 +80,12 @@ class MaskedTensor(Tensor):
         formed = None if method is None else method(spec, kind)
         return found if formed is None else formed
 
+    def __tensor_gradient_form__(self) -> GradientForm:
+        """Gradients have this mask, and 0 where another one leaves out what this keeps."""
+        return partial(_masked, self.mask, gradient_form(self.data))
+
     def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
-        return masked_tensor(ops.where(self.mask, _zeroed(gradient), 0.0), self.mask)
+        return _masked(self.mask, None, gradient)
 
     @classmethod
     def __tensor_function__(
@@ -172,6 +177,15 @@ class _Data(Function):
     def backward(ctx: Any, grad: Any) -> Any:
         (mask,) = ctx.saved_tensors
         return masked_tensor(ops.where(mask, _zeroed(grad), 0.0), mask)
+
+
+def _masked(mask: Tensor, form: GradientForm | None, grad: Any) -> MaskedTensor:
+    """A gradient with this mask, its data in the form that is theirs (SUB-24)."""
+    if isinstance(grad, MaskedTensor) and grad.mask is mask:
+        if form is None or form is whole and whole(grad.data) is grad.data:
+            return grad
+    data = ops.where(mask, _zeroed(grad), 0.0)
+    return masked_tensor(data if form is None else form(data), mask)
 
 
 def _zeroed(grad: Any) -> Any:

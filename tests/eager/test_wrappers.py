@@ -327,7 +327,7 @@ def swapped(pair: Any) -> Any:
 @pytest.mark.parametrize(
     ("given", "call_it", "message"),
     [
-        (lambda *args: NotImplemented, lambda x: x * 2, "give NotImplemented"),
+        (lambda *args: NotImplemented, lambda x: x * 2, "gives NotImplemented"),
         (lambda *args: 3, lambda x: x * 2, "gives 3, expected a tensor"),
         (lambda *args: al.ones(3), lambda x: x * 2, r"gives f32\[3\], expected shape and dtype"),
         (lambda *args: al.ones(2).long(), lambda x: x * 2, "expected shape and dtype"),

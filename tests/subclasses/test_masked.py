@@ -186,7 +186,7 @@ def test_what_it_does_not_know_is_an_error() -> None:
         lambda x: x.tril(),
         lambda x: x.argmax(),
     ):
-        with pytest.raises(SubclassError, match="MaskedTensor give NotImplemented"):
+        with pytest.raises(SubclassError, match="MaskedTensor gives NotImplemented"):
             ask(masked())
     with pytest.raises(SubclassError, match="MaskedTensor and TwoTensor give NotImplemented"):
         masked([1.0], [True]) * TwoTensor(al.ones(1), al.ones(1))

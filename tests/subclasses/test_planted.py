@@ -100,6 +100,7 @@ class Unmasked(MaskedTensor):
 
     __tensor_function__ = None  # type: ignore[assignment]
     __tensor_coerce_gradient__ = None  # type: ignore[assignment]
+    __tensor_gradient_form__ = None  # type: ignore[assignment]
 
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

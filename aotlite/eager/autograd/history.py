@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
+from aotlite.eager.autograd.forms import keep_any_form, keep_form, keep_form_at
 from aotlite.eager.autograd.hooks import move_retained
 from aotlite.eager.autograd.leaf import AccumulateGrad, new_accumulator
 from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
@@ -176,7 +177,7 @@ def _refresh(tensor: Tensor, root: Root, *, stale: bool) -> None:
     assert edge is not None
     if stale and tensor._kind in RESTRICTED:
         raise _stale_error(tensor)
-    _take(tensor, _through(tensor._chain, edge))
+    _take(tensor, _through(tensor, tensor._chain, edge))
 
 
 def follow_base(view: Tensor) -> None:
@@ -184,15 +185,16 @@ def follow_base(view: Tensor) -> None:
     root = view._root
     edge = None if root is None else root.edge()
     if edge is not None:
-        _take(view, _through(view._chain, edge))
+        _take(view, _through(view, view._chain, edge))
         view._seen = view.storage.version
         view.facts = None
 
 
-def _through(chain: Iterable[Step], edge: Edge) -> Edge:
-    """The edge of what the views of a chain give, of their operand's."""
+def _through(of: Tensor, chain: Iterable[Step], edge: Edge) -> Edge:
+    """The edge of what the views of a chain give, of their operand's; `of` is one of them."""
     for step in chain:
         edge = (view_node(step, edge), 0)
+        keep_any_form(edge[0], of)
     return edge
 
 
@@ -223,6 +225,7 @@ def _take(tensor: Tensor, edge: Edge) -> None:
     if before is not None and before.extra is not None:
         move_retained(tensor, (before, tensor._index), edge)
     tensor._node, tensor._index = edge
+    keep_form(tensor)
 
 
 def view_node(step: Step, edge: Edge | None) -> OpNode:
@@ -260,13 +263,14 @@ def link_view(
         out._chain = window_on(root.meta, root.offset, out.meta, out.offset)
         edge = root.edge() if edge is not None else None
         if edge is not None:
-            edge = _through(out._chain[:-1], edge)
+            edge = _through(out, out._chain[:-1], edge)
     else:
         out._chain = base._chain.then(Step(op, args, base.meta, out.meta))
     if not grad_mode:
         out._kind = CreationKind.NO_GRAD
     elif edge is not None or base.requires_grad:
         out._node = view_node(out._chain[-1], edge)
+        keep_form(out)
 
 
 def check_writable(name: str, tensor: Tensor, others: list[Tensor]) -> None:
@@ -426,8 +430,7 @@ def rebase(
 
     `own` says which of the node's edges is that of the tensor's value before.
     """
-    tensor._leaf = False
-    tensor.facts = None
+    tensor._leaf, tensor.facts = False, None
     root = tensor._root
     if root is None:
         _take(tensor, (node, index))
@@ -441,12 +444,12 @@ def rebase(
 def become(root: Root, tensor: Tensor, node: TapeNode, index: int) -> None:
     """Makes result `index` of `node` the history of a whole family, of which `tensor` is one."""
     tensor._leaf = False
-    tensor.facts = None
     base = tensor if tensor._base is None else tensor._base
     before = root.node
     if before is not None and before.extra is not None:
         move_retained(base, (before, root.index), (node, index))
     root.node, root.index, root.leaf = node, index, False
+    keep_form_at(node, index, base)
     _go_stale(tensor)
 
 

@@ -16,7 +16,7 @@ import attrs
 from aotlite.eager.autograd.hooks import Extra, RemovableHandle
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import alias_of, gradient_form, is_wrapper
+from aotlite.eager.wrappers import alias_of, is_wrapper
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 if TYPE_CHECKING:
@@ -294,19 +294,6 @@ class TapeNode:
 
     def release(self) -> None:
         """Drops what was saved; a second backward then raises."""
-
-
-def keep_form(tensor: Tensor) -> None:
-    """Notes at a wrapper's tape node in which form its gradients are (SHD-15)."""
-    if tensor._node is not None:
-        keep_form_at(tensor._node, tensor._index, tensor)
-
-
-def keep_form_at(node: TapeNode, index: int, tensor: Tensor) -> None:
-    """Notes in which form gradients of a node's result are, if that is a wrapper (SHD-15)."""
-    form = gradient_form(tensor) if is_wrapper(tensor) else None
-    if form is not None:
-        node.extras().forms[index] = form
 
 
 def refuse_outside() -> Exception:

@@ -107,9 +107,7 @@ class OpNode(TapeNode):
 
     def formed(self, index: int, grad: Any) -> Any:
         form = None if self.extra is None else self.extra.forms.get(index)
-        if form is None:
-            return grad if self.op.views else whole(grad)  # of what is seen, nothing is known
-        return form(grad)
+        return whole(grad) if form is None else form(grad)
 
     def save_results(self, outs: tuple[Tensor, ...]) -> None:
         """Saves those of the results that the formulas read."""
