@@ -254,18 +254,11 @@ def _deleting(name):
     return lambda m, x: (delattr(m, name), x)[1]
 
 
-def _forgetting_gradient(m, x):
-    m.weight.grad = None
-    return x
-
-
 @pytest.mark.parametrize(
     ("body", "what"),
     [
         (_setting("count", 1), "writing attribute 'count' of a Scaled"),
         (_deleting("factor"), "writing attribute 'factor' of a Scaled"),
-        (_forgetting_gradient, "writing the .grad of a tensor"),
-        (lambda m, x: (m(x).sum().backward(), x)[1], "backward\\(\\) into the .grad of a tensor"),
     ],
 )
 def test_a_write_that_a_graph_cannot_hold_is_refused_with_its_line(body, what):
