@@ -17,6 +17,7 @@ Spec: `specs/pipeline.md`.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -333,7 +334,9 @@ class _Journey:
             return {"why": "Users' Python in its backward is not linear in the gradient."}
         if both.taped is None:
             return {"why": "It has effects, draws, writes memory, or is of wrapper subclasses."}
-        higher = HigherOrders(self, calling.bases, self.changed, is_compact)
+        alone = copy.copy(self)
+        alone.runner = None  # which compares with the first order
+        higher = HigherOrders(alone, calling.bases, self.changed, is_compact)
         return {"orders": higher.of(both.taped, partition, {})}
 
     # --- checking and showing

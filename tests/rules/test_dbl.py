@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,49 @@ def test_third_derivatives_are_eagers(name: str, inner: bool, backend: str) -> N
     eager = found(function)
     assert len(eager) == ORDERS
     assert close(eager, found(al.compile(function, backend=backend)))
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "verified": {"verify": True},
+    "general ways": {"fast_paths": False},
+    "min-cut": {"partition": "min_cut"},
+    "a pass": {"passes": [lambda graph: graph]},
+    "decomposed": {"decompositions": al.decompositions.core_table()},
+    "loops": {"backend": "loops"},
+}
+
+
+@pytest.mark.rules("DBL-2")
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", ["softmax", "a normalisation", "writes and a view", "a mask"])
+def test_options_change_no_derivative(name: str, option: str) -> None:
+    function, shapes = CASES[name]
+
+    def found(called: Callable[..., Any]) -> list[Any]:
+        leaves = [numbers(*shape, seed=k) for k, shape in enumerate(shapes)]
+        results = called(*leaves)
+        return tower(results if isinstance(results, tuple) else (results,), leaves)
+
+    assert close(found(function), found(al.compile(function, **OPTIONS[option])))
+
+
+@pytest.mark.rules("DBL-2", "TEN-45")
+def test_threads_make_orders_side_by_side() -> None:
+    compiled = al.compile(lambda x: (x**4).sum(), backend="reference")
+    seen: list[Any] = []
+
+    def work() -> None:
+        for _ in range(10):
+            x = al.tensor([1.0, 2.0], requires_grad=True)
+            seen.append(tower([compiled(x)], [x]))
+
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 40
+    assert all(each == seen[0] for each in seen)
 
 
 @pytest.mark.rules("DBL-2")
