@@ -55,7 +55,7 @@ from aotlite.stages.higher import Taped, taped
 from aotlite.stages.histories import passed, refuse_inner_leaf, these_of
 from aotlite.stages.late import Recorded, Settled, settled
 from aotlite.stages.late_effects import LateEffect, Moments, has_late_effects, late_effects
-from aotlite.stages.noted_run import NotedRun, runs_user_code
+from aotlite.stages.noted_run import NotedRun, Turn, runs_user_code
 from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.source_place import describe
@@ -64,8 +64,10 @@ from aotlite.stages.wrapped_choices import (
     MOST,
     Choice,
     Flat,
+    can_repeat,
     check_is_eagers,
     recorded_choices,
+    turns_among,
 )
 from aotlite.stages.wrapped_sums import joined
 from aotlite.stages.wrappings import fake_tangent, flat_gradients
@@ -117,6 +119,8 @@ class _Recording:
         self.run: NotedRun | None = None
         self.ran: list[ResultRole] = []
         """The results whose gradients `run` starts from."""
+        self.turns: list[Turn] | None = None
+        """Where each choice of results is recorded, the turns of all, with `ran` as bits."""
         self.new_leaves: frozenset[InputRole] = frozenset()
         self.wrapped = captured.recorder.wrapped.nodes
         self.wrappings: dict[Any, Any] = {}
@@ -172,7 +176,8 @@ class _Recording:
         """The graph whose backward finds what users' Python reads and writes in memory."""
         if self.run is None:
             return Settled(graph, arrivals=self.recorder.streams.arrivals())
-        backward = Recorded(self.run.turns, self.ran, self.recorder.streams)
+        turns = self.run.turns if self.turns is None else self.turns
+        backward = Recorded(turns, self.ran, self.recorder.streams)
         return settled(graph, self.meta, self.recorder.inputs, backward, self.wrapped)
 
     def _late_effects(self) -> tuple[LateEffect, ...]:
@@ -305,10 +310,11 @@ class _Recording:
         self.roots = roots
         start = len(self.recorder.nodes)
         found = flat_gradients(self.recorder, self.captured.sources, self._run(roots))
-        if self._has_choices(roots):
+        if self._has_choices(roots) and can_repeat(self.recorder.nodes[start:]):
             self.recorder.drop_from(start)
-            healthy = [root for root in roots if root[0] not in self.errors]
+            self.turns, healthy = [], [root for root in roots if root[0] not in self.errors]
             found = recorded_choices(self.recorder, healthy, self._flat, self.choices)
+            self.ran = self._healthy()
         gradients, wrappings = found
         self.wrappings |= wrappings
         self.recorder.phase = Phase.BACKWARD
@@ -316,10 +322,12 @@ class _Recording:
         return nodes, gradients
 
     def _has_choices(self, roots: Roots) -> bool:
-        """Whether gradients are other ones for each choice of results, and so few that each is
-        recorded; what users' Python does in a backward is done once."""
+        """Whether gradients are other ones for each choice of results, and are so few."""
         count = sum(root[0] not in self.errors for root in roots)
-        return self.recorder.wrapped.unlike and not self.user_code and 1 < count <= MOST
+        return self.recorder.wrapped.unlike and 1 < count <= MOST
+
+    def _healthy(self) -> list[ResultRole]:
+        return [result for result, _, _ in self.roots if result not in self.errors]
 
     def _flat(self, roots: Sequence[Root]) -> Flat:
         """The gradients of a choice, and how those are made that are wrappers."""
@@ -438,6 +446,11 @@ class _Recording:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
         nodes, ends = recorder.nodes, [*sinks, *self.inner]
         self.run = NotedRun(ends, True, False, True, recorder, recorded=nodes, join=join)
+        if self.turns is not None:  # all that is asked for arrives, and nothing happens
+            self.recorder.streams.begin_backward()
+            found = self.run.begin(pairs)[: len(sinks)]
+            self.turns += turns_among(self.run.turns, self.ran, self._healthy())
+            return found
         every = frozenset[Any]().union(*self.reach.values())
         moments = Moments(self.run, recorder, self.ran, self._ends(), every)
         self.run.guard = moments.guarded

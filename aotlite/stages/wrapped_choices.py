@@ -15,8 +15,12 @@ from typing import Any, TypeVar
 import attrs
 
 from aotlite.ir.errors import GraphError, UnsupportedError
-from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.memory import storage_root
+from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.role import Gradient, Piece, Role
+from aotlite.stages.late_effects import has_late_effects
+from aotlite.stages.noted_run import Turn
 from aotlite.stages.record import Record
 
 T = TypeVar("T")
@@ -78,6 +82,25 @@ def recorded_choices(
         choices.append(Choice(frozenset([root[0] for root in each]), made, error))
         known |= made
     return found, known
+
+
+def can_repeat(nodes: Sequence[Node]) -> bool:
+    """Whether a backward that was recorded so can be recorded once for each choice: users' Python
+    has had no effect in it, drawn nothing, and written no memory of the forward."""
+    return not has_late_effects(nodes) and not any(map(_writes_forward, nodes))
+
+
+def _writes_forward(node: Node) -> bool:
+    changes = isinstance(node.target, (InplaceOp, GeometryOp))
+    return changes and storage_root(node).phase is Phase.FORWARD
+
+
+def turns_among(turns: Sequence[Turn], ran: Sequence[Any], every: Sequence[Any]) -> Iterator[Turn]:
+    """Turns of the backward of a choice of results, which they have as bits among all of them."""
+    places = [every.index(result) for result in ran]
+    for turn in turns:
+        bits = [1 << place for k, place in enumerate(places) if turn.arrived >> k & 1]
+        yield attrs.evolve(turn, arrived=sum(bits))
 
 
 def check_is_eagers(error: Exception) -> None:

@@ -57,10 +57,39 @@ def choices(count: int) -> list[tuple[int, ...]]:
     return [each for n in range(1, count + 1) for each in combinations(range(count), n)]
 
 
+class Kept(al.autograd.Function):
+    """Its gradient of no gradient is none; it reads what it kept as it is by then (FUN-31)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.kept = x
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * 2 + ctx.kept
+
+
+def hooked(x: Any) -> Any:
+    y = x * 1
+    y.register_hook(lambda grad: grad * 2 + 1)
+    return y
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "at a leaf": lambda w, pair: (w.sin(), w * pair),
     "before other ops": lambda w, pair: [h := w * 2, (h.sin(), h * pair, pair * 3)][1],
     "twice": lambda w, pair: [h := w * 2, (h * pair, h.cos(), w * 3)][1],
+    "with a hook between": lambda w, pair: (hooked(w).sin(), w * pair),
+    "with a region between": lambda w, pair: (al.checkpoint(lambda z: z * z, w), w * pair),
+    "with Functions between": lambda w, pair: [
+        h := Kept.apply(w),
+        (h.sin(), Kept.apply(h * pair), Kept.apply(pair) * 3),
+    ][1],
+    "with memory that is read": lambda w, pair: [
+        h := w * 2,
+        (Kept.apply(h), Kept.apply(h) * pair, h),
+    ][1],
     "behind a write": lambda w, pair: [pair.add_(w), (w.cumsum(0), pair * 2)][1],
 }
 
