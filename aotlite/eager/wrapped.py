@@ -103,7 +103,7 @@ def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None)
     result = _HANDLERS[type(op)](op, args, kinds, recorder)
     if State.functions and STATE.grad_mode and not (op.views or op.writes):
         for out in result if isinstance(result, tuple) else (result,):
-            _refuse_hidden(op, "the result", out)
+            refuse_hidden(op.name, "the result", out)
     return result
 
 
@@ -147,17 +147,17 @@ def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
     if op.views or not any(each.requires_grad for each in operands):
         return
     for each in operands:
-        _refuse_hidden(op, "an operand", each, of_gradients=True)
+        refuse_hidden(op.name, "an operand", each, of_gradients=True)
 
 
-def _refuse_hidden(op: Op, what: str, tensor: Tensor, *, of_gradients: bool = False) -> None:
+def refuse_hidden(name: str, what: str, tensor: Tensor, *, of_gradients: bool = False) -> None:
     """Raises for a class with other gradients inside of a wrapper that has a gradient."""
     asked = is_wrapper(tensor) and (of_gradients or tensor.requires_grad)
     part = hidden_inside(tensor) if asked else None
     if part is not None:
         raise noted(
             SubclassError(
-                f"{op.name}: {what} is a {type(tensor).__name__} with a {part.__name__} "
+                f"{name}: {what} is a {type(tensor).__name__} with a {part.__name__} "
                 f"inside, expected the {part.__name__} outside where gradients are asked for"
             ),
             f"Gradients of a {part.__name__} are not those of the op, which its "

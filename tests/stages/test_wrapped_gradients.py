@@ -129,6 +129,20 @@ def test_a_class_with_other_gradients_is_not_hidden_in_a_result() -> None:
             function(x.detach().requires_grad_(), masked)
 
 
+@pytest.mark.rules("SUB-10")
+def test_nor_in_a_result_of_a_function_of_users() -> None:
+    """What a gradient of the parts would be, nobody says; without history it is no matter."""
+
+    def distribute(x: Any) -> Any:
+        return ShardedTensor.from_dense(x, Mesh(2), Shard(0))
+
+    masked = MaskedTensor(al.ones(2), al.tensor([True, False]))
+    for function in (distribute, al.compile(distribute)):
+        assert isinstance(function(masked).rank_0, MaskedTensor)
+        with pytest.raises(SubclassError, match="FromDense: the result is a ShardedTensor with a"):
+            function(masked.detach().requires_grad_())
+
+
 @pytest.mark.rules("TAN-5", "SHD-15")
 def test_a_masked_gradient_of_a_sharded_tensor_is_sharded() -> None:
     """A write to a masked tensor gives it; what is left out is zero."""

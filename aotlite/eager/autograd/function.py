@@ -18,6 +18,7 @@ from aotlite.eager.autograd.history import CreationKind, check_writable, edge_of
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrapped import refuse_hidden
 from aotlite.ir.errors import ArgumentError, AutogradError, noted
 
 
@@ -195,6 +196,8 @@ class _Call:
     def _linked(self, node: CustomNode, index: int, out: Tensor) -> Tensor:
         """A result whose gradient is the backward's."""
         root = out._root
+        if out.__tensor_dispatch__ is not None:
+            refuse_hidden(self.made.__name__, "the result", out, of_gradients=True)
         out._leaf = False
         out._node, out._index, out.facts = node, index, None
         if out.__tensor_dispatch__ is not None:
