@@ -149,6 +149,7 @@ class _Journey:
         calling = self.stage["convention"](captured, meta)
         self._show("3 convention", calling)
         both = self.stage["joint"](captured, meta)
+        meta = attrs.evolve(meta, training=both.has_backward)
         if both.memory or both.late_inputs or captured.recorder.streams.inputs:
             captured, meta = widened(captured, meta, both)
             calling = self.stage["convention"](captured, meta)

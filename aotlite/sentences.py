@@ -262,7 +262,7 @@ def _result_name(role: Role, meta: FunctionMeta) -> str:
 def _training_text(meta: FunctionMeta) -> str:
     givers = [each.place for each in meta.inputs if each.requires_grad]
     if meta.training:
-        if not givers:  # an argument that the function makes a leaf (FUN-36)
+        if not givers:  # what happens on the way to a leaf that the function makes (TOK-4, FUN-36)
             return "Training: tangents arrive, so a backward graph is made."
         given = f"{_listed(givers)} {'requires' if len(givers) == 1 else 'require'} grad"
         return f"Training: {given} and tangents arrive, so a backward graph is made."

@@ -285,8 +285,7 @@ class ViewFacts(Record):
     """The writes counted by a storage of its own, which a hidden alias has (TEN-5)."""
     own_history: bool = False
     """Its gradient goes through the compiled backward, and not by its base: the backward of a
-    custom function, a hook, or a write after detach() lies between (META-8).
-    """
+    custom function, a hook, or a write after detach() lies between (META-8)."""
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
     is_inference: bool = False
@@ -380,7 +379,7 @@ class FunctionMeta(Record):
     tangents: tuple[Result, ...]
     """Differentiable results in order: updated inputs, plain outputs, bases (META-16)."""
     training: bool
-    """Whether a backward graph is made (GEN-5)."""
+    """Whether a backward graph is made (GEN-5); stage 4 adds those that reach no input (TOK-4)."""
     grad_mode_after: bool | None
     """The grad mode that the function leaves behind, where it changed it (META-24)."""
     families: tuple[FamilyMeta, ...] = ()
@@ -495,3 +494,5 @@ class Joint(Record):
     """What derivatives of the backward are recorded from, a `higher.Taped`; None if it has none."""
     runs_user_code: bool = False
     """Users' Python has run in the backward."""
+    has_backward: bool = True
+    """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""

@@ -117,7 +117,7 @@ def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:
 
 
 def refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: Result) -> None:
-    """A gradient would have to arrive at a result of the same call.
+    """A gradient would have to arrive at a result of the same call, or be shown as a leaf's.
 
     `shown` has the ids of results and of what they are views of.
     """
@@ -129,6 +129,14 @@ def refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: Result) -> 
                 "expected leaves from outside"
             ),
             "Make the leaf outside, and pass it as an argument.",
+        )
+    if leaf is not None and node.collected:
+        raise noted(
+            UnsupportedError(
+                f"joint: {result} depends on a leaf that the function makes, with a hook of "
+                "register_post_accumulate_grad_hook, expected one of register_hook"
+            ),
+            "register_hook is given the gradient of each backward. (TEN-41)",
         )
 
 

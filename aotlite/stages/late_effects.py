@@ -21,11 +21,14 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.effects import EffectOp
+from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node, Phase
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import RandomOp
+from aotlite.ir.op import InplaceOp, RandomOp
 from aotlite.ir.role import Result
 from aotlite.stages.noted_run import NotedRun, Turn
+from aotlite.stages.source_place import describe
 from aotlite.stages.wrapped_values import again
 
 
@@ -115,6 +118,35 @@ def has_late_effects(nodes: Iterable[Node]) -> bool:
 
 
 _LATE = (EffectOp, RandomOp)
+
+
+def can_be_told(recorder: Any, start: int, late_inputs: Sequence[Any]) -> bool:
+    """Whether the backward recorded from there does more than to make gradients (TOK-4, RNG-5).
+
+    One with inputs of its own counts as such.
+    """
+    nodes = recorder.nodes[start:]
+    draws = recorder.streams.after_backward() is not None
+    return draws or bool(late_inputs) or has_late_effects(nodes) or any(map(writes_forward, nodes))
+
+
+def writes_forward(node: Node) -> bool:
+    """Whether a node of the backward writes memory of the forward (FUN-31)."""
+    return isinstance(node.target, InplaceOp) and storage_root(node).phase is Phase.FORWARD
+
+
+def refuse_again(nodes: Iterable[Node]) -> None:
+    """A failed recording is done again; what users' Python has written would stay written."""
+    for node in nodes:
+        if writes_forward(node):
+            raise noted(
+                UnsupportedError(
+                    f"joint: {node.target.name} in a backward writes memory of the forward, "
+                    "and another part of the backward fails, expected one that does not"
+                ),
+                describe(node.location),
+                "Write after the backward, or write to a clone().",
+            )
 
 
 def late_effects(

@@ -1,12 +1,13 @@
-"""A backward that notes whose gradients each tape node is given, and when its turn is.
+"""The runs of the tape that stage 4 records, and what they note of each tape node.
 
-Used by stage 4, where users' Python runs in the backward, and where gradients are wrappers.
-Rules: FUN-31, TAN-8. Spec: `specs/s4_joint.md`.
+They run what eager's backward runs, also the nodes that lead to no input (TOK-4). Where users'
+Python runs in the backward, and where gradients are wrappers, they note whose gradients each node
+is given, and when its turn is. Rules: FUN-31, TAN-8, TOK-4. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -34,6 +35,26 @@ def _has_user_code(node: TapeNode) -> bool:
 
 
 # ------------------------------------------------------------------------------------ recording
+@attrs.define
+class WholeRun(Run):
+    """A run of the tape up to its sinks that enters all nodes, whether they lead to a sink or not.
+
+    What stands for a history outside of the capture is not entered.
+    """
+
+    def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
+        """The gradients of the sinks, in grad mode off."""
+        mode, STATE.grad_mode = STATE.grad_mode, False
+        try:
+            return self(roots)
+        finally:
+            STATE.grad_mode = mode
+
+    def _leading_to_sinks(self, order: list[TapeNode], ends: Container[TapeNode]) -> set[TapeNode]:
+        nodes = (*self._waiting, *order)
+        return {node for node in nodes if node not in ends and not node.is_outside()}
+
+
 @attrs.frozen(eq=False)
 class Turn:
     """One tape node's turn in a recorded backward."""
@@ -46,7 +67,7 @@ class Turn:
 
 
 @attrs.define
-class NotedRun(Run):
+class NotedRun(WholeRun):
     """A run of the tape that notes whose gradients each node is given, and when its turn is."""
 
     recorded: Sequence[Node] = attrs.field(kw_only=True)
@@ -66,13 +87,8 @@ class NotedRun(Run):
     """The results, as bits, whose gradients each slot of a node has been given."""
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        """The gradients of the sinks, in grad mode off."""
         self._bits = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
-        mode, STATE.grad_mode = STATE.grad_mode, False
-        try:
-            return self(roots)
-        finally:
-            STATE.grad_mode = mode
+        return super().begin(roots)
 
     def _step(self, node: TapeNode) -> None:
         self.now = self._arrived.get(node, 0)

@@ -17,7 +17,6 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
@@ -25,9 +24,8 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
-from aotlite.ir.errors import AutogradError, ShapeError, UnsupportedError, noted
+from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
-from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
@@ -54,11 +52,17 @@ from aotlite.stages.facts import (
 from aotlite.stages.higher import Taped, taped
 from aotlite.stages.histories import passed, refuse_inner_leaf, these_of
 from aotlite.stages.late import Recorded, Settled, settled
-from aotlite.stages.late_effects import LateEffect, Moments, has_late_effects, late_effects
-from aotlite.stages.noted_run import NotedRun, Turn, runs_user_code
+from aotlite.stages.late_effects import (
+    LateEffect,
+    Moments,
+    can_be_told,
+    has_late_effects,
+    late_effects,
+    refuse_again,
+)
+from aotlite.stages.noted_run import NotedRun, Turn, WholeRun, runs_user_code
 from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
-from aotlite.stages.source_place import describe
 from aotlite.stages.timeline import new_leaves, owners_of, refuse_shapes
 from aotlite.stages.wrapped_choices import (
     MOST,
@@ -112,10 +116,8 @@ class _Recording:
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[SourceRole]] = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
-        self.user_code = False
-        """Users' Python runs in the backward."""
-        self.inner: list[Edge | None] = []
-        """Where gradients of leaves end that the function makes: backwards run on the way there."""
+        self.user_code = False  # users' Python runs in the backward
+        self.inner: list[Edge | None] = []  # where gradients of leaves made inside end
         self.run: NotedRun | None = None
         self.ran: list[ResultRole] = []
         """The results whose gradients `run` starts from."""
@@ -135,8 +137,12 @@ class _Recording:
         gradients: list[tuple[Role, Any]] = []
         tangents: list[Node] = []
         edges = self._edges()
-        if self.meta.training:
+        start, happens = len(self.recorder.nodes), False
+        if edges:
             tangents, gradients = self._backward(edges)
+            happens = self.meta.training or can_be_told(self.recorder, start, self._late_inputs)
+            if not happens:
+                tangents, gradients = self._drop_backward(start)
         outputs = [*self.results, *gradients]
         closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
         inputs = (*self.recorder.placeholders, *tangents, *self.recorder.streams.placeholders())
@@ -162,7 +168,16 @@ class _Recording:
             tuple(self.choices),
             self._taped(late.memory),
             self.user_code,
+            happens,
         )
+
+    def _drop_backward(self, start: int) -> tuple[list[Node], list[tuple[Role, Any]]]:
+        """The inputs and outputs of no backward; what was recorded of one is forgotten."""
+        self.recorder.drop_from(start)
+        self.recorder.streams.drop_backward()
+        self.recorder.wrapped.apart.clear()
+        self.run, self.roots, self.wrappings, self.choices = None, [], {}, []
+        return [], []
 
     def _taped(self, late: Sequence[Any]) -> Taped | None:
         """What derivatives of the backward are recorded from (DBL-2)."""
@@ -184,8 +199,8 @@ class _Recording:
         """What happens in the backward, and when (TOK-4)."""
         if self.run is None:
             return ()
-        nodes, wrappers = self.recorder.nodes, self.recorder.wrapped.nodes
-        noted = late_effects(nodes, self.run.turns, self.ran, self._ends(), wrappers)
+        nodes, ends = self.recorder.nodes, self._ends()
+        noted = late_effects(nodes, self.run.turns, self.ran, ends, self.wrapped)
         return (*noted, *self.recorder.streams.moments)
 
     def _ends(self) -> dict[TapeNode, SourceRole]:
@@ -197,19 +212,6 @@ class _Recording:
         """Tensors from outside that only the backward reaches."""
         known = len(self.captured.inputs)
         return tuple([attrs.evolve(i, entry=None) for i in self.recorder.inputs[known:]])
-
-    def _refuse_again(self, start: int) -> None:
-        """A failed recording is done again; what users' Python has written would stay written."""
-        for node in self.recorder.nodes[start:]:
-            if isinstance(node.target, InplaceOp) and storage_root(node).phase is Phase.FORWARD:
-                raise noted(
-                    UnsupportedError(
-                        f"joint: {node.target.name} in a backward writes memory of the forward, "
-                        "and another part of the backward fails, expected one that does not"
-                    ),
-                    describe(node.location),
-                    "Write after the backward, or write to a clone().",
-                )
 
     # --- results
     def _read_results(self) -> None:
@@ -382,8 +384,8 @@ class _Recording:
 
     def _expected_errors(self) -> tuple[type[Exception], ...]:
         """The errors that are those of eager's backward, and come when the compiled one runs."""
-        if self.wrapped:
-            return (Exception,)  # what classes of wrappers raise
+        if self.wrapped or not self.meta.training:
+            return (Exception,)  # what classes of wrappers raise, or what few have asked for
         # A leaf that is put onto other memory may get gradients of two shapes (TEN-26).
         put = self.meta.count_plan is not None
         return (AutogradError, ShapeError) if put else (AutogradError,)
@@ -391,7 +393,7 @@ class _Recording:
     def _run_without(self, bits: int, error: Exception, healthy: Roots, start: int) -> list[Any]:
         """The gradients of the results that do not lead to where users' Python has failed."""
         if len(healthy) > 1:  # which of them fail, together or alone, is not known
-            self._refuse_again(start)
+            refuse_again(self.recorder.nodes[start:])
         left = []
         for k, root in enumerate(healthy):
             if bits >> k & 1:
@@ -428,24 +430,21 @@ class _Recording:
         recorder.wrapped.apart.clear()
         recorder.wrapped.unlike = False
         recorder.streams.flags.clear()
+        ends = [*sinks, *self.inner]
         join = partial(joined, recorder, tuple(self.ran)) if self.wrapped and joins else None
         if not self.user_code:
             start = len(recorder.nodes)
+            run = WholeRun(ends, True, False, True, recorder)
             if join is not None and len(pairs) > 1:
-                noted = NotedRun(sinks, True, False, True, recorder, recorded=(), join=join)
-                found = noted.begin(pairs)[: len(sinks)]
-            else:
-                found = run_backward(
-                    pairs, sinks=sinks, cut=True, retain_graph=True, recorder=recorder
-                )
+                run = NotedRun(ends, True, False, True, recorder, recorded=(), join=join)
+            found = run.begin(pairs)[: len(sinks)]
             if not has_late_effects(recorder.nodes[start:]):
                 return found
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
             recorder.drop_from(start)
         for given in recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
-        nodes, ends = recorder.nodes, [*sinks, *self.inner]
-        self.run = NotedRun(ends, True, False, True, recorder, recorded=nodes, join=join)
+        self.run = NotedRun(ends, True, False, True, recorder, recorded=recorder.nodes, join=join)
         if self.turns is not None:  # all that is asked for arrives, and nothing happens
             self.recorder.streams.begin_backward()
             found = self.run.begin(pairs)[: len(sinks)]

@@ -157,6 +157,8 @@ class Streams:
         self._forward_says = False
         """The function has put the generator elsewhere: its graph says itself where it ends."""
         self._backward = False
+        self._of_forward: dict[type, Node] = {}
+        """The inputs when the results had been read, before a backward was recorded."""
         self._last: Any = None
         """The last draw: where the generator is left has its line."""
         self._now: _Moments = lambda: None
@@ -271,8 +273,19 @@ class Streams:
         after = self.after_backward()
         if phase is Phase.FORWARD:
             after = self.after_forward() if self._forward_says else None
-        if after is None:
-            return []
+        found = [] if after is None else self._ends(after, phase)
+        if phase is Phase.FORWARD:
+            self._of_forward = dict(self.inputs)
+        return found
+
+    def drop_backward(self) -> None:
+        """Forgets the inputs that are those of a backward which is not kept."""
+        self.inputs, self._backward = dict(self._of_forward), False
+        for known in (self.flags, self.moments, self._made):
+            known.clear()
+
+    # --- inside
+    def _ends(self, after: After, phase: Phase) -> list[tuple[Role, Any]]:
         self.recorder.origin = self._last
         seed, offset, advance = self._place(after.state, None)
         found = [(_END[phase][1], self._add(ADVANCE_OFFSET, (offset, advance)))]
@@ -281,7 +294,6 @@ class Streams:
         self.recorder.origin = None
         return found
 
-    # --- inside
     def _moment(self) -> Any:
         moment = self._now()
         if moment is not None:
