@@ -148,7 +148,8 @@ def flatten(wrapper: Tensor) -> Flat:
     Raises SubclassError, with the class and the attribute, where the class breaks the protocol.
     """
     cls = type(wrapper)
-    absent = missing(cls)
+    known = _NAMES.get(cls)
+    absent = () if known else missing(cls)
     if absent:
         raise _broken(cls, f"has no {absent[0]}", "a class with it")
     try:
@@ -159,15 +160,10 @@ def flatten(wrapper: Tensor) -> Flat:
     if not isinstance(found, tuple) or len(found) != 2:
         raise _broken(cls, f"flattens to {told(found)}", "a tuple of attribute names and a spec")
     names, spec = found
-    if not isinstance(names, (list, tuple)) or not all(type(name) is str for name in names):
-        raise _broken(cls, f"flattens to the names {told(names)}", "a list of attribute names")
-    if len(set(names)) != len(names) or not names:
-        what = f"flattens to the names {told(names)}"
-        raise _broken(cls, what, "at least one, each of them once")
+    if type(names) is not type(known) or names != known:
+        _check_names(cls, names)
     nested = False
     for name in names:
-        if not name.isidentifier() or iskeyword(name):
-            raise _broken(cls, f"flattens to the name {name!r}", "names of attributes")
         inner = getattr(wrapper, name, None)
         if not isinstance(inner, Tensor):
             raise _broken(
@@ -179,8 +175,40 @@ def flatten(wrapper: Tensor) -> Flat:
     return tuple(names), spec
 
 
+_NAMES: dict[type[Any], Any] = {}
+"""The names that instances of a class flattened to last and that were found to be right."""
+_MOST_NAMES = 256
+
+
+def _check_names(cls: type[Any], names: Any) -> None:
+    if not isinstance(names, (list, tuple)) or not all(type(name) is str for name in names):
+        raise _broken(cls, f"flattens to the names {told(names)}", "a list of attribute names")
+    if len(set(names)) != len(names) or not names:
+        what = f"flattens to the names {told(names)}"
+        raise _broken(cls, what, "at least one, each of them once")
+    for name in names:
+        if not name.isidentifier() or iskeyword(name):
+            raise _broken(cls, f"flattens to the name {name!r}", "names of attributes")
+    if type(names) in (list, tuple) and (cls in _NAMES or len(_NAMES) < _MOST_NAMES):
+        _NAMES[cls] = names[:]
+
+
 def _held(wrapper: Any, name: str) -> str:
     return told(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
+
+
+def dense_parts(wrapper: Tensor) -> list[Tensor] | None:
+    """The inner tensors if they are dense, quickly; None if not, or if that takes a closer look."""
+    known = _NAMES.get(type(wrapper))
+    if known is None:
+        return None
+    found = wrapper.__tensor_flatten__()
+    if type(found) is not tuple or len(found) != 2 or type(found[0]) is not type(known):
+        return None
+    if found[0] != known:
+        return None
+    parts = [getattr(wrapper, name, None) for name in known]
+    return parts if all(type(part) is Tensor for part in parts) else None  # type: ignore[return-value]
 
 
 def inner_tensors(wrapper: Tensor) -> dict[str, Tensor]:
@@ -334,6 +362,8 @@ def formed(tensor: Tensor, gradient: Tensor) -> Tensor:
 
 def _formed_parts(tensor: Tensor, gradient: Tensor) -> dict[str, Tensor]:
     """The parts of a gradient that are brought to another form, in which they are new memory."""
+    if dense_parts(tensor) is not None and dense_parts(gradient) is not None:
+        return {}
     of, parts = inner_tensors(tensor), inner_tensors(gradient)
     new = {name: formed(of[name], part) for name, part in parts.items() if name in of}
     return {name: part for name, part in new.items() if part is not parts[name]}
@@ -378,6 +408,9 @@ def captured_part(tensor: Tensor) -> str | None:
     if tensor.storage.capture is not None:
         return ""
     if tensor.__tensor_dispatch__ is None:
+        return None
+    parts = dense_parts(tensor)
+    if parts is not None and all(part.storage.capture is None for part in parts):
         return None
     for name, part in inner_tensors(tensor).items():
         path = captured_part(part)

@@ -17,7 +17,14 @@ from aotlite.eager.autograd.node import LAST, Gradients, TapeNode
 from aotlite.eager.autograd.tape import laid_out, replay
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, formed, inner_tensors, is_wrapper, unflatten
+from aotlite.eager.wrappers import (
+    dense_parts,
+    flatten,
+    formed,
+    inner_tensors,
+    is_wrapper,
+    unflatten,
+)
 from aotlite.ir.errors import AutogradError
 
 
@@ -143,13 +150,21 @@ def _adopted_parts(grads: Gradients, leaf: Tensor) -> Tensor:
 
 def _laid_inside(made: Tensor, leaf: Tensor) -> Tensor:
     """A wrapper whose parts lie as those of the leaf; as it does itself, where that has none."""
-    parts, own = inner_tensors(made), type(made) is type(leaf)
+    own = type(made) is type(leaf)
+    quick, likes = dense_parts(made), dense_parts(leaf) if own else None
+    if quick and likes and all(map(_lies_as, quick, likes)):
+        return made
+    parts = inner_tensors(made)
     new = {name: _laid_as(x, getattr(leaf, name) if own else made) for name, x in parts.items()}
     if all(new[name] is part for name, part in parts.items()):
         return made
     meta = made.meta
     found: Tensor = unflatten(type(made), new, flatten(made)[1], meta.shape, meta.stride)
     return found
+
+
+def _lies_as(part: Tensor, like: Tensor) -> bool:
+    return part.meta is like.meta and part.meta.dense
 
 
 def _laid_as(part: Tensor, like: Tensor) -> Tensor:
