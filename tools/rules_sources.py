@@ -25,7 +25,7 @@ AREAS = {
     "GRD": 6,
     "RNG": 12,
     "TOK": 8,
-    "SUB": 23,
+    "SUB": 24,
     "SEQ": 5,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
