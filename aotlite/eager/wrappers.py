@@ -160,7 +160,7 @@ def flatten(wrapper: Tensor) -> Flat:
     if not isinstance(found, tuple) or len(found) != 2:
         raise _broken(cls, f"flattens to {told(found)}", "a tuple of attribute names and a spec")
     names, spec = found
-    if type(names) is not type(known) or names != known:
+    if known is None or type(names) is not type(known) or names != known:
         _check_names(cls, names)
     nested = False
     for name in names:
