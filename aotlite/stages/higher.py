@@ -119,8 +119,6 @@ class Differentiated(Record):
     """The joint graph: its results are the gradients."""
     gradients: tuple[tuple[Any, TensorMeta | None], ...]
     """For each source of the earlier order the meta of its gradient, None where none comes."""
-    sources: tuple[Any, ...]
-    """Of what the gradients are, in turn, differentiated: roles."""
     errors: dict[Any, Exception]
     reach: dict[Any, frozenset[Any]]
     reads: dict[Any, tuple[SavedOf, ...]]
@@ -188,8 +186,7 @@ class _Recording:
         graph = Graph((*placeholders, *self.recorder.nodes, closing), f"{taped.name}_backward")
         pairs = zip(self.taped.sources, gradients, strict=True)
         metas = tuple([(s.role, None if g is None else g.meta) for s, g in pairs])
-        roles = tuple([s.role for s in sources])
-        return Differentiated(graph, metas, roles, self.errors, reach, reads, taped)
+        return Differentiated(graph, metas, self.errors, reach, reads, taped)
 
     # --- the backward itself
     def _arrived(self) -> list[Start]:
