@@ -207,8 +207,13 @@ def dense_parts(wrapper: Tensor) -> list[Tensor] | None:
         return None
     if found[0] != known:
         return None
-    parts = [getattr(wrapper, name, None) for name in known]
-    return parts if all(type(part) is Tensor for part in parts) else None  # type: ignore[return-value]
+    parts = []
+    for name in known:
+        part = getattr(wrapper, name, None)
+        if type(part) is not Tensor:
+            return None
+        parts.append(part)
+    return parts
 
 
 def inner_tensors(wrapper: Tensor) -> dict[str, Tensor]:

@@ -92,6 +92,12 @@ class BackwardPlan:
     """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
     why: str = ""
     """Why it is refused."""
+    wrapped: tuple[bool, ...] = attrs.field(init=False)
+    """For each tangent whether it is a wrapper."""
+
+    @wrapped.default
+    def _wrapped(self) -> tuple[bool, ...]:
+        return tuple([Tangent(role) in self.wrappings for role, _ in self.tangents])
 
     def is_read(self, each: SavedOf, absent: Absent) -> bool:
         """Whether a gradient that is not absent reads this."""
@@ -252,17 +258,14 @@ class CompiledBackward(TapeNode):
         form = None if self.extra is None else self.extra.forms.get(index)
         if form is not None:
             return form(grad)
-        plan = self.plan
-        return grad if Tangent(plan.tangents[index][0]) in plan.wrappings else whole(grad)
+        return grad if self.plan.wrapped[index] else whole(grad)
 
     def _dense(self, grads: list[Any]) -> list[Any]:
         """TAN-5: the gradients, without wrappers where none are expected."""
         plan = self.plan
         return [
-            coerced(grad, role, None)
-            if grad is not None and is_wrapper(grad) and Tangent(role) not in plan.wrappings
-            else grad
-            for grad, (role, _) in zip(grads, plan.tangents, strict=True)
+            grad if known or grad is None or not is_wrapper(grad) else coerced(grad, role, None)
+            for grad, known, (role, _) in zip(grads, plan.wrapped, plan.tangents, strict=True)
         ]
 
     def keep(self, storage: Storage) -> None:

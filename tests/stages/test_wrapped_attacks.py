@@ -144,7 +144,7 @@ def noise_in_a_backward(x: Any) -> Any:
 
 @case(lambda: (Odd(dense(), requires_grad=True),))
 def writes_and_constants_in_a_backward(x: Any) -> Any:
-    """Eager lays the gradient out once, by an op of the class; so does the compiled call."""
+    """What the class's ops write and compute with in the backward is in the compiled one."""
     return x.sum()
 
 

@@ -56,7 +56,13 @@ class Noisy(One):
 
 
 class Odd(One):
-    """Writes what it computes, and computes with constants."""
+    """Writes what it computes, and computes with constants; copies are copies (SUB-24)."""
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func.__name__ in ("clone", "restride"):
+            return cls(func(*opened(args), **kwargs))
+        return super().__tensor_dispatch__(func, types, args, kwargs)
 
     @classmethod
     def made(cls, out: al.Tensor) -> Any:

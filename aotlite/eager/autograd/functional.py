@@ -103,9 +103,19 @@ def grad(
 
 
 def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The gradients in the form that their tensors' are of: those of views are not yet (SHD-15)."""
+    """The gradients in the form that their tensors' are of: those of views are not yet (SHD-15).
+
+    What arrived at a leaf is, unless a hook made another of it.
+    """
     pairs = zip(_listed("grad: an input", inputs), found, strict=True)
-    return [g if g is None or isinstance(t, GradientEdge) else formed(t, g) for t, g in pairs]
+    return [g if g is None or _is_formed(t) else formed(t, g) for t, g in pairs]
+
+
+def _is_formed(target: Any) -> bool:
+    if isinstance(target, GradientEdge):
+        return True
+    node = target._accumulator if target._leaf else None
+    return node is not None and node.extra is None
 
 
 def _materialized(inputs: list[Any], found: Sequence[Tensor | None]) -> tuple[Tensor, ...]:

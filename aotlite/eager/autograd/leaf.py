@@ -137,15 +137,36 @@ def adopted(grads: Gradients, leaf: Tensor) -> Tensor:
 
 
 def _adopted_parts(grads: Gradients, leaf: Tensor) -> Tensor:
-    """A copy of a gradient that is a wrapper, since who else holds its parts is not known.
+    """`adopted` for a gradient that is a wrapper: it and its parts must be nobody else's.
 
-    It lies as the leaf does, and each part as that of the leaf, if it has such a part.
+    A copy lies as the leaf does, and each part as that of the leaf, if it has such a part.
     """
     meta = leaf.meta
     stride = meta.stride if meta.dense else meta.as_contiguous().stride
+    fits = grads[0].meta.stride == stride and not STATE.grad_mode
+    if fits and _parts_are_ours(grads, leaf):
+        return grads[0]
     grad = grads[0] if STATE.grad_mode else grads[0].detach()
     made: Tensor = grad.clone() if grad.meta.stride == stride else grad.restride(stride)
     return made if STATE.grad_mode else _laid_inside(made, leaf)
+
+
+def _parts_are_ours(grads: Gradients, leaf: Tensor) -> bool:
+    """Whether nobody else holds the wrapper in `grads` or its parts, which lie as the leaf's do."""
+    if sys.getrefcount(grads[0]) > 2 or type(grads[0]) is not type(leaf):
+        return False
+    if grads[0]._base is not None or grads[0].requires_grad:
+        return False
+    likes, parts = dense_parts(leaf), dense_parts(grads[0])
+    if likes is None or parts is None:
+        return False
+    while parts:
+        part, like = parts.pop(), likes.pop()
+        if not _lies_as(part, like) or part._base is not None or part.requires_grad:
+            return False
+        if not _is_ours_alone([part], _OF_A_WRAPPER):
+            return False
+    return True
 
 
 def _laid_inside(made: Tensor, leaf: Tensor) -> Tensor:
@@ -179,15 +200,19 @@ def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...])
     return a == b or all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
 
-def _is_ours_alone(holder: list[Any]) -> bool:
-    """Whether the list holds the only reference to a tensor whose storage no other tensor has.
+_OF_A_WRAPPER = 4
+"""What getrefcount says of a part: its argument, a list, a variable and the wrapper."""
+
+
+def _is_ours_alone(holder: list[Any], known: int = 2) -> bool:
+    """Whether the list holds the only reference to a tensor whose memory nobody else has.
 
     getrefcount counts its own argument too. Captured tensors have no data that copying would spare.
     """
-    if sys.getrefcount(holder[0]) > 2:
+    if sys.getrefcount(holder[0]) > known:
         return False
     storage = holder[0].storage
-    if storage.buffer is None or sys.getrefcount(storage) > 3:
+    if storage.buffer is None or storage.exported or sys.getrefcount(storage) > 3:
         return False
     return is_whole(holder[0])
 
