@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.eager.autograd.tape import laid_out
 from aotlite.eager.dispatch import check_operand, dispatch
@@ -192,8 +193,8 @@ def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...])
 
 
 def _check_inside(cls: type[Any], whole: TensorMeta, seen: TensorMeta, start: int) -> None:
-    """Memory around a tensor is not the same for its parts."""
-    if seen.numel and not 0 <= start <= whole.span - seen.span:
+    """Memory around a tensor, and between its elements, is not the same for its parts."""
+    if seen.numel and not _is_inside(whole, seen, start):
         raise noted(
             SubclassError(
                 f"as_strided: {seen} at {start} reaches beyond a {cls.__name__} of {whole}, "
@@ -201,6 +202,21 @@ def _check_inside(cls: type[Any], whole: TensorMeta, seen: TensorMeta, start: in
             ),
             "Its parts have no memory around them in common: take views of its base. (SHD-6)",
         )
+
+
+def _is_inside(whole: TensorMeta, seen: TensorMeta, start: int) -> bool:
+    """Whether each element of a window that begins at `start` is one of the whole."""
+    if not 0 <= start <= whole.span - seen.span:
+        return False
+    return whole.dense or bool(np.isin(_places(seen) + start, _places(whole)).all())
+
+
+def _places(meta: TensorMeta) -> np.ndarray:
+    """Where the elements lie, counted from the first one."""
+    found = np.zeros((1,), np.int64)
+    for size, stride in zip(meta.shape, meta.stride, strict=True):
+        found = np.add.outer(found, np.arange(size) * stride).reshape(-1)
+    return np.unique(found)
 
 
 # ---------------------------------------------------------------------------------------- writes

@@ -213,6 +213,19 @@ def test_as_strided_sees_the_elements_where_they_lie_in_the_whole(placement: Any
         x[1:].as_strided((2,), (1,), 0)[0].as_strided((3,), (1,), 0)
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+def test_as_strided_between_the_elements_of_a_view_is_refused(placement: Any) -> None:
+    """SHD-6: what lies there is another view's, of which the parts of this one know nothing."""
+    x = ShardedTensor.from_dense(numbers(0), PoisonedMesh(2), placement)
+    seen = x[..., 0]  # a write between its elements was lost
+    with pytest.raises(SubclassError, match="reaches beyond a ShardedTensor"):
+        seen.as_strided((2,), (1,))
+    step = seen.stride()[-1]
+    assert whole(seen.as_strided((2,), (step,))).tolist() == (
+        whole(seen).reshape(-1)[:2].tolist()
+    )
+
+
 def test_a_write_through_a_window_reaches_every_rank() -> None:
     """And through views of it, counted once each."""
     x = ShardedTensor.from_dense(al.zeros(4, 2), PoisonedMesh(4), Shard(0))
