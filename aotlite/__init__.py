@@ -20,6 +20,7 @@ if not os.path.isdir(os.path.join(__path__[0], "ir")):
 if TYPE_CHECKING:
     from aotlite import autograd as autograd
     from aotlite import backends as backends
+    from aotlite import compiled_autograd as compiled_autograd
     from aotlite import compilers as compilers
     from aotlite import data as data
     from aotlite import decompositions as decompositions
@@ -198,8 +199,8 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compilers data decompositions effects inspect ir linalg nn ops optim partition
-    random sharding stages subclasses testing
+    autograd backends compiled_autograd compilers data decompositions effects inspect ir linalg nn
+    ops optim partition random sharding stages subclasses testing
     """.split()
 )
 

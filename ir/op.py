@@ -252,12 +252,13 @@ class PureOp(Op):
     loops: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """`loops(k, meta, *args)`: the result as loops, told to the writer k (`specs/lowering.md`);
     None where these arguments have no loop form."""
-    shortcuts: dict[tuple[Any, ...], tuple[TensorMeta, Callable[..., Any], Any, int | None]] = (
+    shortcuts: dict[tuple[Any, ...], tuple[TensorMeta, Callable[..., Any], Any, Any, Any]] = (
         attrs.field(init=False, factory=dict)
     )
     """What the eager engine found for a key: the result's meta; the function that computes on the
     operands' arrays; how to adopt what it gives, None where that is new memory which lies as the
-    meta says; and how many of the arguments it takes, None for all."""
+    meta says; how many of the arguments it takes, None for all; and the key itself, which the
+    tape nodes of all such calls share."""
     expands: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """What the op is in simpler ops: a function of its parameters, in operand methods. It may give
     NotImplemented for operands for which there is nothing simpler."""

@@ -327,6 +327,20 @@ class Saved:
 
 
 @attrs.frozen
+class Lifted:
+    """Input of a compiled tape: value number `index` that the tape holds, or a gradient on its way
+    (CAG-2).
+    """
+
+    prefix: ClassVar[str] = "inputs"
+    index: int
+    place: str = attrs.field(default="", eq=False)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.index}"
+
+
+@attrs.frozen
 class Kept:
     """Input of a backward that is differentiated itself: saved value number `index` (DBL-2)."""
 
@@ -386,6 +400,7 @@ Role = (
     | Rewritten
     | Gradient
     | Saved
+    | Lifted
     | Kept
     | Incoming
     | Argument

@@ -31,7 +31,7 @@ def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
     if recorder is None:
         shortcut = op.shortcuts.get(key)
         if shortcut is not None:
-            return _called(op, args, key, shortcut)
+            return _called(op, args, shortcut)
     meta = op.results.get(key)
     if meta is None:
         meta = op.result_for(key)
@@ -47,9 +47,9 @@ def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
     return out
 
 
-def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tensor:
+def _called(op: PureOp, args: tuple[Any, ...], shortcut: Any) -> Tensor:
     """The result on arguments of a key that was met before."""
-    meta, compute, adopt, count = shortcut
+    meta, compute, adopt, count, known = shortcut
     operands: list[Any] = []
     plain = True
     for a in args if count is None else args[:count]:
@@ -75,7 +75,7 @@ def _called(op: PureOp, args: tuple[Any, ...], key: Any, shortcut: Any) -> Tenso
     else:
         out = Tensor(Storage(adopt(array, meta)), meta)
     if not plain and op.vjp is not None and STATE.grad_mode:
-        link_result(op, op.vjp, args, key, out)
+        link_result(op, op.vjp, args, known, out)  # nodes of equal keys share one
     return out
 
 
@@ -86,7 +86,7 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
     result = compute(*operands_of(op, args[:count], arrays))
     buffer = arrays.adopt(result, meta)
     if buffer is result and count is not None:
-        op.shortcuts[key] = meta, compute, None, count
+        op.shortcuts[key] = meta, compute, None, count, key
     return Tensor(Storage(buffer), meta)
 
 
@@ -102,7 +102,7 @@ def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
     if len(op.shortcuts) >= CACHE_LIMIT:
         op.shortcuts.clear()
     compute = arrays.quieted(function)
-    op.shortcuts[key] = meta, compute, arrays.adopt, count
+    op.shortcuts[key] = meta, compute, arrays.adopt, count, key
     return compute, count
 
 
@@ -272,7 +272,7 @@ def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple
     if shortcut is None:
         compute, count = _computation(op, key, meta)
     else:
-        _, compute, _, count = shortcut
+        _, compute, _, count, _ = shortcut
     arrays.copy(args[0].array, compute(*operands_of(op, args[:count], arrays)))
 
 

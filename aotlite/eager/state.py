@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import isgeneratorfunction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
 
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from aotlite.eager.recording import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Tapes(Protocol):
+    """Runs backwards, compiled."""
+
+    def run(
+        self, roots: Any, sinks: Any, accumulate: bool, retain: bool, create_graph: bool
+    ) -> list[Any]:
+        """What `run_backward` does."""
 
 
 class State(threading.local):
@@ -45,6 +54,8 @@ class State(threading.local):
     """The regions that the backward which runs has computed again (CKP-2)."""
     watch: Watch | None = None
     """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
+    tapes: Tapes | None = None
+    """What runs backwards in the place of the engine; None, nearly always, if that does (CAG-1)."""
 
 
 @attrs.define(eq=False)

@@ -73,8 +73,13 @@ class Run:
         for edge, grad in roots:
             if edge is not None and grad is not None:
                 self._give(edge, grad)
+        first = dict.fromkeys(starts)
+        self._ready += [n for n in first if n.sequence == LAST and not self._waiting[n]]
+        return self._walk(order)
+
+    def _walk(self, order: list[TapeNode]) -> list[Any]:
+        """Runs these nodes, the last one first, and those that accumulate as they get ready."""
         ready = self._ready
-        ready += [n for n in set(starts) if n.sequence == LAST and not self._waiting[n]]
         while ready or order:
             self._step(ready.pop() if ready else order.pop())
         return self.collected
@@ -225,7 +230,14 @@ def run_backward(
     create_graph: bool = False,
     recorder: Recorder | None = None,
 ) -> list[Any]:
-    """Runs the tape backwards from (edge, gradient) pairs with grad mode set to `create_graph`."""
+    """Runs the tape backwards from (edge, gradient) pairs with grad mode set to `create_graph`.
+
+    Where tapes are compiled (CAG-1), what compiles them runs it.
+    """
+    if STATE.tapes is not None and STATE.recorder is None and recorder is None:
+        retain = retain_graph or create_graph
+        found: list[Any] = STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)
+        return found
     mode = STATE.grad_mode
     STATE.grad_mode = create_graph
     try:

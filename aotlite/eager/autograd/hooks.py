@@ -23,6 +23,12 @@ Hooks = dict[int, Hook]
 _NUMBERS = itertools.count()
 
 
+class Changes:
+    """Counts changes of hooks in the process: who knows them all asks whether any came since."""
+
+    count = 0
+
+
 class RemovableHandle:
     """Removes a hook: by `remove()`, or at the end of a `with` block."""
 
@@ -36,11 +42,13 @@ class RemovableHandle:
         if not callable(hook):
             raise ArgumentError(f"register_hook: the hook is {hook!r}, expected a function")
         number = next(_NUMBERS)
+        Changes.count += 1
         hooks[number] = hook
         return cls(hooks, number)
 
     def remove(self) -> None:
         """Removes the hook; nothing happens if it is gone."""
+        Changes.count += 1
         self._hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -162,6 +170,7 @@ def retains(tensor: Tensor, node: Any, index: int) -> bool:
 
 def retain_at(tensor: Tensor, node: Any, index: int) -> None:
     """From now on the tensor keeps the gradient that arrives at this result."""
+    Changes.count += 1
     node.extras().retained[index] = weakref.ref(tensor)
 
 

@@ -9,6 +9,7 @@ Rules: TEN-12, TEN-13, TEN-17, TEN-28, TEN-29. Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +75,12 @@ def _make_plan(vjp: Vjp, needed: tuple[int, ...]) -> Plan:
     return Plan(needed, tuple(formulas), reads, frozenset(operands), results)
 
 
+@cache
+def name_of(op: str) -> str:
+    """The name of an op's tape nodes: `ReluBackward`."""
+    return "".join([part.capitalize() for part in op.split("_")]) + "Backward"
+
+
 class OpNode(TapeNode):
     """The node of a pure op or a view, with what its gradient formulas read.
 
@@ -90,12 +97,12 @@ class OpNode(TapeNode):
         self.kept: tuple[Any, ...] | None = kept
         self.edges = edges
         self.result: Any = None
-        self.saved_results: Mapping[int, SavedTensor] = _NOTHING
+        self.saved_results: Mapping[int, SavedTensor] = NO_RESULTS
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
 
     def name(self) -> str:
-        return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward"
+        return name_of(self.op.name)
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -178,8 +185,8 @@ class OpNode(TapeNode):
         `_raw_saved_self` is the record that holds it, on which hooks can be registered.
         """
         prefix = "_raw_saved_" if name.startswith("_raw") else "_saved_"
-        kept = self._kept_by_name(name[len(prefix) :]) if name.startswith(prefix) else _NOTHING
-        if kept is _NOTHING:
+        kept = self._kept_by_name(name[len(prefix) :]) if name.startswith(prefix) else NO_RESULTS
+        if kept is NO_RESULTS:
             raise AttributeError(f"{self.name()} has no attribute {name!r}")
         if prefix != "_saved_":
             return kept
@@ -197,12 +204,12 @@ class OpNode(TapeNode):
                 if self.kept is None:
                     raise released(self.name())
                 return self.kept[place]
-        return _NOTHING
+        return NO_RESULTS
 
     def release(self) -> None:
         if self.plan.operands or self.saved_results:
             self.kept = None
-            self.saved_results = _NOTHING
+            self.saved_results = NO_RESULTS
 
 
 def new_node(op: Op, plan: Plan, key: tuple[Any, ...], args: tuple[Any, ...], edges: Any) -> OpNode:
@@ -229,7 +236,8 @@ def kept_of(
     return tuple(kept)
 
 
-_NOTHING: Mapping[int, SavedTensor] = MappingProxyType({})
+NO_RESULTS: Mapping[int, SavedTensor] = MappingProxyType({})
+"""What a node has of its results, once it is released, or if it needs none."""
 
 
 # ------------------------------------------------- where the parameters of a formula come from
@@ -254,7 +262,7 @@ def zeros_of(meta: TensorMeta) -> Any:
     return dispatch(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
 
 
-def _operand(node: OpNode, grads: Gradients, place: int) -> Any:
+def operand_of(node: OpNode, grads: Gradients, place: int) -> Any:
     saved = node.kept[place]  # type: ignore[index]
     if type(saved) is SavedTensor:
         return saved.unpack(node)
@@ -271,7 +279,7 @@ def _operand_meta(node: OpNode, grads: Gradients, index: int) -> Any:
     return node.key[index]
 
 
-def _result(node: OpNode, grads: Gradients, index: int) -> Tensor:
+def result_of(node: OpNode, grads: Gradients, index: int) -> Tensor:
     tensor = node.saved_results[index].unpack(node)
     if not STATE.grad_mode:
         return tensor
@@ -287,9 +295,9 @@ def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
 _FETCH: dict[Source, Fetch] = {
     Source.GRAD: _grad,
     Source.GRADS: _grads,
-    Source.OPERAND: _operand,
+    Source.OPERAND: operand_of,
     Source.OPERAND_META: _operand_meta,
-    Source.RESULT: _result,
+    Source.RESULT: result_of,
     Source.RESULT_META: _result_meta,
     Source.CONSTANT: _constant,
 }

@@ -1,0 +1,22 @@
+"""Compiled autograd: the tape that a backward goes along is itself captured and compiled.
+
+>>> import aotlite as al
+>>> x = al.tensor([1.0, 2.0], requires_grad=True)
+>>> with al.compiled_autograd.enable():
+...     (x * x).sum().backward()
+>>> x.grad
+tensor([2., 4.])
+"""
+
+from aotlite.compiled_autograd.compiler import CompiledAutograd, Counters
+from aotlite.compiled_autograd.switch import counters, disable, enable, is_enabled, reset
+
+__all__ = [
+    "CompiledAutograd",
+    "Counters",
+    "counters",
+    "disable",
+    "enable",
+    "is_enabled",
+    "reset",
+]

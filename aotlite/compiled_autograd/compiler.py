@@ -1,0 +1,201 @@
+"""`CompiledAutograd`: compiles backwards as they run, and keeps what it has compiled.
+
+Rules: CAG-1, CAG-5, CAG-6, CAG-16, CAG-17, CAG-21. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Hashable
+from typing import Any
+
+import attrs
+
+from aotlite.compiled_autograd.look import Look, look_at
+from aotlite.compiled_autograd.matcher import MISS, Matcher, look_again
+from aotlite.compiled_autograd.reasons import why
+from aotlite.compiled_autograd.running import Program, Tape, TapeRun, order_of
+from aotlite.eager.autograd.engine import Run
+from aotlite.eager.autograd.hooks import Changes
+from aotlite.eager.state import STATE, backward_task
+from aotlite.inspect import dump_to
+from aotlite.ir.collector import collector_paused
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Graph
+from aotlite.ir.verify import verify
+from aotlite.options import Options
+from aotlite.stages.s6_functionalize import functionalize
+from aotlite.stages.s7_simplify import simplify
+from aotlite.stages.s9_lower import lower
+from aotlite.supplied import apply_pass, pass_name
+
+LOG = logging.getLogger("aotlite.compiled_autograd")
+
+_NUMBERS = itertools.count(1)
+"""Tapes are numbered through the process, as compilations are (GEN-9)."""
+_RECENT = 8
+"""So many structures are asked for before a tape is looked at."""
+_MOST_PROGRAMS = 256
+"""So many structures are kept; then the oldest one goes."""
+_MOST_REASONS = 64
+
+
+@attrs.define(eq=False)
+class Counters:
+    """What happened to backwards (CAG-21)."""
+
+    calls: int = 0
+    """Backwards that were met."""
+    hits: int = 0
+    """Of these, such as had a structure that was known."""
+    captures: int = 0
+    """Structures that were recorded."""
+    branches: int = 0
+    """Ways on behind a hook or users' Python that were recorded later."""
+    compiles: int = 0
+    """Graphs that were compiled."""
+    skipped: int = 0
+    """Backwards in anomaly mode, which the engine runs: it looks at each node (CAG-17)."""
+
+
+class CompiledAutograd:
+    """The tapes that one compiler has compiled; `compiled_autograd.enable` makes it work."""
+
+    def __init__(self, options: Options, compiler: Any = None) -> None:
+        self.options = options
+        self.counters = Counters()
+        self.reasons: deque[str] = deque(maxlen=_MOST_REASONS)
+        """Why the last captures were made, each in a sentence."""
+        self._compiler = compiler
+        """Kept alive: it is known by its id."""
+        dumper = None if options.dump is None else dump_to(options.dump)
+        self._observers = [each for each in (options.observer, dumper) if each is not None]
+        self._programs: dict[Hashable, Program] = {}
+        self._recent: tuple[Matcher, ...] = ()
+        self._last: Look | None = None
+        """A look at the tape that was captured last, without its nodes."""
+
+    def __repr__(self) -> str:
+        return f"<CompiledAutograd {self.options.backend.name}: {self.counters}>"
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The pure graphs of all stretches, in the order in which they were captured."""
+        return [graph for program in list(self._programs.values()) for graph in program.graphs()]
+
+    @property
+    def sources(self) -> list[str]:
+        """The functions that match the structures of late, as Python."""
+        return [matcher.source for matcher in self._recent]
+
+    def forget(self) -> None:
+        """Drops what was compiled; counters begin at 0."""
+        self._programs, self._recent, self._last = {}, (), None
+        self.counters = Counters()
+        self.reasons.clear()
+
+    # --- running
+    def run(
+        self, roots: Any, sinks: Any, accumulate: bool, retain: bool, create_graph: bool
+    ) -> list[Any]:
+        """What the engine does for these roots (`engine.run_backward`)."""
+        if create_graph:
+            raise noted(
+                UnsupportedError(
+                    "compiled_autograd: a backward with create_graph=True is met, expected one "
+                    "whose gradients are not differentiated"
+                ),
+                "Enter compiled_autograd.disable() around it; derivatives of a function that "
+                "al.compile made are compiled in any order. (CAG-16)",
+            )
+        mode, tapes = STATE.grad_mode, STATE.tapes
+        STATE.tapes, STATE.grad_mode = (
+            None,
+            False,
+        )  # hooks that go backward have the engine (CAG-24)
+        try:
+            self.counters.calls += 1
+            if STATE.watch is not None and STATE.watch.anomaly:
+                self.counters.skipped += 1
+                LOG.info("left to the engine: anomaly mode looks at each node")
+                return Run(sinks, False, accumulate, retain, None)(roots)
+            with backward_task():
+                return self._run(roots, sinks, accumulate=accumulate, retain=retain)
+        finally:
+            STATE.grad_mode, STATE.tapes = mode, tapes
+
+    def _run(self, roots: Any, sinks: Any, *, accumulate: bool, retain: bool) -> list[Any]:
+        changes = Changes.count
+        for matcher in self._recent:
+            found = matcher.match(roots, sinks, accumulate, retain)
+            if found is not MISS:
+                self.counters.hits += 1
+                if matcher is not self._recent[0]:
+                    self._note(matcher)
+                if matcher.runs:
+                    return found
+                look = look_again(found, matcher.look)
+                tape = Tape(look, roots, sinks, accumulate, retain, changes)
+                return self._follow(tape, matcher.program)
+        look = look_at(roots, sinks, accumulate=accumulate)
+        tape = Tape(look, roots, sinks, accumulate, retain, changes)
+        program = self._programs.get(look.key)
+        if program is None:
+            return self._capture(tape)
+        self.counters.hits += 1
+        if program not in [matcher.program for matcher in self._recent]:
+            self._note(Matcher(tape, program))
+        return self._follow(tape, program)
+
+    def _follow(self, tape: Tape, program: Program) -> list[Any]:
+        run = TapeRun(tape, self._compile)
+        try:
+            return run.follow(program)
+        finally:
+            if run.branches:
+                self.counters.branches += run.branches
+                self._tell(f"tape {program.number}: what came behind a hook was not seen before")
+
+    def _capture(self, tape: Tape) -> list[Any]:
+        look, number = tape.look, next(_NUMBERS)
+        self.counters.captures += 1
+        self._tell(f"tape {number} of {len(look.nodes)} nodes: {why(look, self._last)}")
+        self._last = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
+        run = TapeRun(tape, self._compile)
+        order = order_of(look, tape.roots)
+        first = run.record(order, 0)
+        programs = self._programs
+        if len(programs) >= _MOST_PROGRAMS:
+            programs.pop(next(iter(programs)), None)
+        programs[look.key] = Program(number, order, first)
+        return run.collected
+
+    def _tell(self, reason: str) -> None:
+        self.reasons.append(reason)
+        LOG.info("captured %s", reason)
+
+    def _note(self, matcher: Matcher) -> None:
+        """The matcher is the first one to ask from now on."""
+        rest = [each for each in self._recent if each is not matcher]
+        self._recent = (matcher, *rest[: _RECENT - 1])
+
+    # --- compiling
+    def _compile(self, graph: Graph) -> tuple[Graph, Any]:
+        """The pure graph of what was recorded, and what calls it."""
+        with collector_paused():
+            self._check("tape", graph, functional=False)
+            simple = simplify(functionalize(graph))
+            self._check("tape, pure", simple)
+            for each in self.options.passes:
+                simple = apply_pass(each, simple)
+                self._check(f"tape, {pass_name(each)}", simple)
+            self.counters.compiles += 1
+            return simple, lower(simple, self.options.backend)
+
+    def _check(self, stage: str, graph: Graph, *, functional: bool = True) -> None:
+        for observer in self._observers:
+            observer(stage, graph)
+        if self.options.verify >= 1:
+            verify(graph, functional=functional, stage=stage)

@@ -1,0 +1,194 @@
+"""What a tape node is to a compiled backward: its form, what it reads, and its twin on fakes.
+
+A node whose formula is known is *open*: what it computes is recorded, and depends on nothing but
+its form and what it reads. Any other node is *closed*: the engine runs it, between two graphs.
+Rules: CAG-3, CAG-6, CAG-7, CAG-11, CAG-12, CAG-20. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+from aotlite.eager.autograd.chain import Chain
+from aotlite.eager.autograd.leaf import AccumulateGrad, collects
+from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.tape import OpNode, SliceAssign, operand_of, result_of
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op
+from aotlite.ir.role import Saved
+from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
+
+Form = tuple[Any, ...]
+"""What tells nodes apart that record different graphs: equal forms, equal graphs (CAG-7)."""
+
+CLOSED = "closed"
+
+
+# ---------------------------------------------------------------------------------------- forms
+def form_of(node: TapeNode) -> Form:
+    """The form of a node, by what it is now; that of a closed one begins with CLOSED."""
+    kind = type(node)
+    if node.extra is not None and (not node.extra.is_idle or node.extra.forms):
+        return (CLOSED, kind, "hooks", *_hooks_of(node))
+    if kind is OpNode:
+        return _form_of_op(node)  # type: ignore[arg-type]
+    if kind is AccumulateGrad:
+        return _form_of_leaf(node)  # type: ignore[arg-type]
+    if kind is SliceAssign:
+        return _form_of_write(node)  # type: ignore[arg-type]
+    if kind is CompiledBackward:
+        return _form_of_compiled(node)  # type: ignore[arg-type]
+    return (CLOSED, kind)
+
+
+def _hooks_of(node: TapeNode) -> Form:
+    """Kinds and numbers of its hooks (CAG-6); the functions themselves may change."""
+    extra: Any = node.extra
+    tensors = tuple([(index, len(hooks)) for index, hooks in extra.tensors.items()])
+    return tensors, tuple(extra.retained), len(extra.pre), len(extra.post)
+
+
+def _form_of_op(node: OpNode) -> Form:
+    plan, op = node.plan, node.op
+    if node.kept is None:
+        return (CLOSED, OpNode, "released")
+    saved: list[Any] = []
+    for position, value in zip(plan.reads, node.kept, strict=True):
+        if type(value) is SavedTensor:
+            saved.append(_meta_of(value))
+        elif type(value) is list:
+            saved.append(tuple(map(_meta_of, value)))
+        elif is_number(op, position, value):
+            saved.append((type(value), repr(value)))
+    saved += [_meta_of(record) for record in node.saved_results.values()]
+    if None in saved or any(type(each) is tuple and None in each for each in saved):
+        return (CLOSED, OpNode, "kept otherwise")
+    return (op, plan, node.key, node.result, tuple(saved))
+
+
+def is_number(op: Op, position: int, value: Any) -> bool:
+    """Whether the key of a node does not tell an argument apart: a number in the place of a tensor,
+    of which it has the type only, or a float, since zeros are equal.
+    """
+    return position in op.mixed or type(value) is float
+
+
+def _meta_of(record: SavedTensor) -> TensorMeta | None:
+    """The meta of a plain tensor that is kept; None where it is packed, or a wrapper."""
+    tensor = record.tensor
+    return tensor.meta if type(tensor) is Tensor else None
+
+
+def _form_of_leaf(node: AccumulateGrad) -> Form:
+    if node.collected:
+        return (CLOSED, AccumulateGrad, "hooks", len(node.collected))
+    leaf = node.leaf
+    if leaf is None:
+        return (AccumulateGrad, None)
+    if type(leaf) is not Tensor:
+        return (CLOSED, AccumulateGrad, "wrapper")
+    if node.edges:
+        return (AccumulateGrad, leaf.meta, _form_of_chain(node.chain))
+    return (AccumulateGrad, leaf.meta, collects(leaf))
+
+
+def _form_of_chain(chain: Chain) -> Hashable:
+    return tuple([(step.op, step.args, step.operand) for step in chain])
+
+
+def _form_of_write(node: SliceAssign) -> Form:
+    written = form_of(node.written) if type(node.written) is OpNode else (CLOSED,)
+    if written[0] == CLOSED:
+        return (CLOSED, SliceAssign)
+    return (SliceAssign, written, _form_of_chain(node.chain), node.root_meta, node.own)
+
+
+def _form_of_compiled(node: CompiledBackward) -> Form:
+    if node.saved is None or not is_inlined(node.plan):
+        return (CLOSED, CompiledBackward, node.plan)
+    return (CompiledBackward, node.plan)
+
+
+def is_inlined(plan: BackwardPlan) -> bool:
+    """Whether a compiled backward is no more than its graph (CAG-11).
+
+    One that raises, has effects, draws, reads memory that others write, or is of wrappers, is
+    called as it is.
+    """
+    parts = (plan.memory, plan.lent, plan.effects, plan.choices, plan.wrappings, plan.errors)
+    simple = not any(parts) and plan.after is None and not plan.apart
+    return simple and plan.variants is not None and not plan.variants.arrivals
+
+
+# ------------------------------------------------------------------------------ what a node reads
+def saver_of(node: Any) -> OpNode | None:
+    """The node of an op that saves what this open node reads; None for other kinds of nodes."""
+    node = node.written if type(node) is SliceAssign else node
+    return node if type(node) is OpNode else None
+
+
+def records_of(node: OpNode) -> Iterator[SavedTensor]:
+    """The records of what a node has saved, in the order of its slots."""
+    for value in node.kept or ():
+        if type(value) is SavedTensor:
+            yield value
+        elif type(value) is list:
+            yield from value
+    yield from node.saved_results.values()
+
+
+def slots_read(saver: OpNode, wanted: Sequence[bool] | None) -> list[int]:
+    """The slots that the formulas of the wanted gradients read, in the order in which they do."""
+    first: dict[Any, range] = {}
+    count = 0
+    for place, value in enumerate(saver.kept or ()):
+        size = len(value) if type(value) is list else int(type(value) is SavedTensor)
+        first[operand_of, place] = range(count, count + size)
+        count += size
+    for place in saver.saved_results:
+        first[result_of, place] = range(count, count + 1)
+        count += 1
+    formulas = saver.plan.formulas
+    chosen = [True] * len(formulas)
+    if wanted is not None and len(wanted) == len(chosen):  # a list has an edge for each part
+        chosen = list(wanted)
+    found: dict[int, None] = {}
+    for (_, fetches), yes in zip(formulas, chosen, strict=True):
+        for fetch in fetches if yes else ():
+            found.update(dict.fromkeys(first.get(fetch, ())))
+    return list(found)
+
+
+def twin_of(node: Any, fakes: Iterator[Tensor]) -> Any:
+    """The node as it runs on fakes, one for each slot, and leaves this one as it is."""
+    if type(node) is SliceAssign:
+        write = copy.copy(node)
+        write.written = twin_of(node.written, fakes)
+        return write
+    if type(node) is not OpNode:
+        return node
+    twin = OpNode(node.op, node.plan, node.key, (), node.edges)
+    twin.kept = tuple([_on_fakes(value, fakes) for value in node.kept or ()])
+    twin.result = node.result
+    twin.saved_results = {k: SavedTensor(next(fakes)) for k in node.saved_results}
+    return twin
+
+
+def _on_fakes(value: Any, fakes: Iterator[Tensor]) -> Any:
+    if type(value) is SavedTensor:
+        return SavedTensor(next(fakes))
+    return [SavedTensor(next(fakes)) for _ in value] if type(value) is list else value
+
+
+def saved_roles(node: CompiledBackward) -> list[Saved]:
+    """The roles of what a compiled call has saved, in the order of its slots."""
+    variants: Any = node.plan.variants
+    return [each.role for each in variants.graph.placeholders if isinstance(each.role, Saved)]
+
+
+def window_of(value: Any) -> tuple[Any, int]:
+    """The window of a value that a compiled call has saved, an array perhaps."""
+    return value if type(value) is tuple else (value, 0)

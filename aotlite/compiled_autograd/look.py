@@ -1,0 +1,89 @@
+"""A look at a tape before it runs: its nodes, numbered, and the key of its structure (CAG-6).
+
+Two tapes of one key have open nodes of the same forms, edges and order, closed nodes and hooks of
+the same kinds at the same places: what is recorded of one is true of the other. Values, the objects
+that hooks are, and the leaves themselves are not in the key.
+Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import attrs
+
+from aotlite.compiled_autograd.forms import CLOSED, Form, form_of
+from aotlite.eager.autograd.node import LAST, Edge, TapeNode
+from aotlite.eager.tensor import Tensor
+
+Roots = Sequence[tuple[Edge | None, Any]]
+
+
+@attrs.frozen(eq=False)
+class Look:
+    """The nodes of a tape, in the order in which edges lead to them, and what they are."""
+
+    nodes: list[TapeNode]
+    number: dict[TapeNode, int]
+    forms: list[Form]
+    key: Hashable
+
+    def is_open(self, number: int) -> bool:
+        """Whether the node is recorded."""
+        return self.forms[number][0] != CLOSED
+
+
+def look_at(roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bool) -> Look:
+    """The nodes that gradients pass from these roots, by the edges as they are now."""
+    number: dict[TapeNode, int] = {}
+    nodes: list[TapeNode] = []
+    for edge, _ in roots:
+        if edge is not None and edge[0] not in number:
+            number[edge[0]] = len(nodes)
+            nodes.append(edge[0])
+    topology = []
+    for node in nodes:  # grows meanwhile
+        leads: list[tuple[int, int] | None] = []
+        for edge in node.edges:
+            if edge is None:
+                leads.append(None)
+                continue
+            target = edge[0]
+            at = number.get(target)
+            if at is None:
+                at = number[target] = len(nodes)
+                nodes.append(target)
+            leads.append((at, edge[1]))
+        topology.append(tuple(leads))
+    forms = [form_of(node) for node in nodes]
+    order = sorted([n for n in nodes if n.sequence != LAST], key=attrgetter("sequence"))
+    key = (
+        _numbered([edge for edge, _ in roots], number),
+        signatures([grad for _, grad in roots]),
+        tuple(forms),
+        tuple(topology),
+        tuple([number[node] for node in order]),
+        None if sinks is None else _numbered(sinks, number),
+        accumulate,
+    )
+    return Look(nodes, number, forms, key)
+
+
+def _numbered(edges: Sequence[Edge | None], number: dict[TapeNode, int]) -> Hashable:
+    """Edges by the numbers of their nodes; a node that no gradient reaches has none."""
+    return tuple([None if e is None else (number.get(e[0]), e[1]) for e in edges])
+
+
+def signatures(values: Sequence[Any]) -> Hashable:
+    """What is recorded of values on their way: layouts, and which of them are one tensor."""
+    first: dict[int, int] = {}
+    found: list[Hashable] = []
+    for value in values:
+        if value is None:
+            found.append(None)
+            continue
+        kind = value.meta if type(value) is Tensor else type(value)
+        found.append((kind, first.setdefault(id(value), len(first))))
+    return tuple(found)

@@ -1,0 +1,48 @@
+"""Why a tape was captured: what tells it from the one that was captured before (CAG-21)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.compiled_autograd.forms import CLOSED, Form
+from aotlite.compiled_autograd.look import Look
+
+
+def why(look: Look, before: Look | None) -> str:
+    """The first difference, in words."""
+    if before is None:
+        return "it is the first one"
+    new, old = look.forms, before.forms
+    for number, (now, then) in enumerate(zip(new, old, strict=False)):
+        if now != then:
+            return f"NodeCall {number} is {_words(now)}, and was {_words(then)}"
+    if len(new) != len(old):
+        return f"it has {len(new)} nodes, and had {len(old)}"
+    key: Any = look.key
+    for part, name in zip(_differing(key, before.key), _PARTS, strict=True):
+        if part:
+            return f"its {name} differ from those before"
+    return "it is known no longer"
+
+
+_PARTS = ("roots", "first gradients", "nodes", "edges", "orders", "inputs", "kinds of backward")
+
+
+def _differing(key: Any, before: Any) -> list[bool]:
+    return [a != b for a, b in zip(key, before, strict=True)]
+
+
+def _words(form: Form) -> str:
+    if form[0] == CLOSED:
+        what = f" with {form[2]}" if len(form) > 2 and isinstance(form[2], str) else ""
+        return f"a {form[1].__name__} that the engine runs{what}"
+    kind = form[0]
+    name = kind.__name__ if isinstance(kind, type) else kind.name
+    metas = [str(each) for part in form[1:] for each in _metas(part)]
+    return f"{name} of {', '.join(dict.fromkeys(metas))}" if metas else name
+
+
+def _metas(part: Any) -> list[Any]:
+    if isinstance(part, tuple):
+        return [meta for each in part for meta in _metas(each)]
+    return [part] if hasattr(part, "stride") else []

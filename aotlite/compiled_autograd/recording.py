@@ -1,0 +1,207 @@
+"""The recorder of a tape: what open nodes compute becomes a graph, what they meet an input of it.
+
+Used by `running`. Each saved value is an input of its own, even if two nodes saved one tensor: the
+next tape may have two. Rules: CAG-2, CAG-4, CAG-22, CAG-23. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.compiled_autograd.forms import records_of, saved_roles, saver_of, slots_read, twin_of
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.tape import OpNode, SliceAssign
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Gradient, Lifted, Output, Saved
+from aotlite.ir.scope import Scope
+from aotlite.stages.absent import without_tangents
+from aotlite.stages.recorder import CaptureRecorder
+from aotlite.stages.s10_backward import NOTHING_ABSENT, CompiledBackward
+from aotlite.stages.wrappings import gradient_of
+
+Place = tuple[Any, ...]
+"""Where an input comes from: ("saved", node, slot), or a place of `running` for gradients."""
+
+
+class TapeRecorder(CaptureRecorder):
+    """Records one stretch of a tape."""
+
+    def __init__(self, place_of: Callable[[Tensor], Place]) -> None:
+        super().__init__(None, [])
+        self.places: list[Place] = []
+        """Of each placeholder."""
+        self.pending: list[tuple[int, Any]] = []
+        """Numbers of the leaves that get a gradient, in order, and the gradients (CAG-10)."""
+        self.place_of = place_of
+        self.kept: dict[int, frozenset[Any]] = {}
+        """Nodes that have saved something, and the results whose gradients are absent there."""
+        self.grads: Any = self
+        self.origin = self.marker = Node("call", None)
+        """Whose scope what is recorded has, and no line: it would be that of `backward`."""
+        self._number = 0
+        """Of the node that runs."""
+
+    # --- inputs
+    def lift(self, place: Place, meta: TensorMeta, name: str) -> Tensor:
+        """The fake of a tensor that the stretch reads."""
+        role = Lifted(len(self.places), name)
+        fake = Tensor(Storage(None, capture=self), meta)
+        node = Node("placeholder", role, meta=meta, role=role, grad_mode=False)
+        fake.value = node
+        self.placeholders.append(node)
+        self.places.append(place)
+        return fake
+
+    def _lift(self, tensor: Tensor) -> Tensor:
+        """The fake of a gradient that arrived, from outside of the stretch."""
+        fake = self.lift(self.place_of(tensor), tensor.meta, f"grad_{len(self.places)}")
+        self._fakes[id(tensor)] = fake
+        self._reals[id(fake)] = tensor
+        self._alive.append(tensor)
+        return fake
+
+    def here(self, tensor: Tensor) -> Tensor:
+        if tensor.storage.capture is self:
+            return tensor
+        known = self._fakes.get(id(tensor))
+        return self._lift(tensor) if known is None else known
+
+    def place_in(self, fake: Tensor) -> Place | None:
+        """The place of a gradient that only passes; None for what is computed here."""
+        real = self._reals.get(id(fake))
+        return None if real is None else self.place_of(real)
+
+    def add(self, leaf: Tensor, grads: list[Any]) -> None:
+        """A gradient arrives at a leaf: the engine's words for it (`recording.Grads`)."""
+        self.pending.append((self._number, grads[0]))
+
+    # --- nodes
+    def run_before(self, node: TapeNode) -> None:
+        """What a node records is said to be its own by `run`."""
+
+    def run(
+        self,
+        node: TapeNode,
+        number: int,
+        grads: list[Any],
+        wanted: Sequence[bool] | None,
+        run: Callable[[TapeNode], Any],
+    ) -> Any:
+        """The gradients that a node gives: what `run` gives for its twin on fakes."""
+        self._number = number
+        self.marker.scope = _scope(node, number)
+        if type(node) is CompiledBackward:
+            return self._pasted(node, number, grads)
+        saver = saver_of(node)
+        if saver is None:
+            return run(node)
+        if saver.plan.operands or saver.saved_results:
+            self.kept[number] = NOTHING_ABSENT
+        if type(node) is SliceAssign:
+            wanted = None  # it runs what was written as a whole
+        return run(twin_of(node, iter(self._saved(saver, number, wanted))))
+
+    def _saved(self, saver: OpNode, number: int, wanted: Sequence[bool] | None) -> list[Tensor]:
+        """Fakes for the slots; those that nothing reads are not unpacked."""
+        name = f"{saver.op.name}_{number}"
+        records = list(records_of(saver))
+        read = slots_read(saver, wanted)
+        for slot in read:
+            records[slot].unpack(saver)
+        return [
+            self.lift(("saved", number, slot), record.tensor.meta, f"{name}_{slot}")
+            if slot in read
+            else Tensor(Storage(None, capture=self), record.tensor.meta)
+            for slot, record in enumerate(records)
+        ]
+
+    def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[Any]:
+        """What the graph of a compiled backward gives, as nodes of this one (CAG-11, CAG-23)."""
+        plan: Any = node.plan
+        if STATE.wrappers:
+            grads = node._dense(grads)
+        absent = node._absent(grads)
+        node.check(absent)
+        self.kept[number] = absent
+        graph = plan.variants.graph
+        if absent:
+            graph = without_tangents(graph, absent)
+        values = self._given(node, number, graph, grads)
+        for each in graph.nodes:
+            if each.op == "get_attr":
+                values[each] = self._constant(each)
+            elif each.op == "call":
+                values[each] = self._copied(each, values)
+        reached = plan.reached(absent)
+        found = []
+        for role, value in graph.outputs_with(Gradient):
+            known = value is not None and gradient_of(role.of) in reached
+            found.append(self._fake(values[value]) if known else None)
+        return found
+
+    def _given(
+        self, node: CompiledBackward, number: int, graph: Graph, grads: list[Any]
+    ) -> dict[Node, Node]:
+        metas = dict(node.plan.tangents)
+        arrived = {role: g for (role, _), g in zip(node.plan.tangents, grads, strict=True)}
+        slots = {role: slot for slot, role in enumerate(saved_roles(node))}
+        found: dict[Node, Any] = {}
+        for each in graph.placeholders:
+            role: Any = each.role
+            meta: Any = each.meta
+            if isinstance(role, Saved):
+                slot = slots[role]
+                name = f"{node.name().lower()}_{number}_{role.name or slot}"
+                fake = self.lift(("saved", number, slot), meta, name)
+            else:
+                of = gradient_of(role.of)
+                fake = self.here(arrived[of])
+                if fake.meta is not metas[of]:
+                    fake = fake.detach().restride(metas[of].stride)
+            found[each] = fake.value
+        return found
+
+    def _copied(self, each: Node, values: dict[Node, Node]) -> Node:
+        copied = each.with_args(map_nodes(each.args, values.__getitem__), each.meta)
+        copied.origin, copied.phase = self.origin, Phase.FORWARD
+        self.nodes.append(copied)
+        return copied
+
+    def _constant(self, each: Node) -> Node:
+        name = f"constant_{len(self.nodes)}"
+        made = Node("get_attr", Constant(name, each.target.value), meta=each.meta)
+        self.nodes.append(made)
+        return made
+
+    def _fake(self, value: Node) -> Tensor:
+        meta: Any = value.meta
+        fake = Tensor(Storage(None, capture=self), meta)
+        fake.value = value
+        return fake
+
+    # --- the end
+    def mark(self) -> tuple[int, int]:
+        """How much is recorded now."""
+        return len(self.nodes), len(self.places)
+
+    def back_to(self, mark: tuple[int, int], number: int) -> None:
+        """Forgets what a node has recorded since, which raised."""
+        self.drop_from(mark[0])
+        del self.places[mark[1] :], self.placeholders[mark[1] :]
+        self.kept.pop(number, None)
+
+    def graph(self, results: Sequence[Tensor], name: str) -> Graph:
+        """What was recorded, as a graph that gives these."""
+        values = [result.value for result in results]
+        closing = output_node(values, [Output(k) for k in range(len(values))])
+        return Graph((*self.placeholders, *self.nodes, closing), name)
+
+
+def _scope(node: TapeNode, number: int) -> Scope:
+    """Whose nodes these are (CAG-22)."""
+    return Scope("", {"node": f"{node.name()} (NodeCall {number})"})

@@ -1,0 +1,358 @@
+"""Runs a backward, and records the stretches of its tape that no compiled code is known of.
+
+A run is a row of pieces: a stretch of open nodes, then a closed node, which the engine runs with
+the hooks that are there. What comes after a closed node is looked up by what is on its way then
+(`State`), so a hook that changes something leads to another piece, not to a wrong one.
+Rules: CAG-1, CAG-3, CAG-6, CAG-8, CAG-9, CAG-12, CAG-18, CAG-24, HOOK-5.
+Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from aotlite.compiled_autograd.forms import form_of
+from aotlite.compiled_autograd.look import Look, Roots, signatures
+from aotlite.compiled_autograd.recording import Place, TapeRecorder
+from aotlite.compiled_autograd.stretch import Stretch, may_share
+from aotlite.eager.autograd.engine import Run, reachable
+from aotlite.eager.autograd.hooks import Changes
+from aotlite.eager.autograd.node import LAST, Edge, TapeNode
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AutogradError
+from aotlite.ir.graph import Graph
+
+Compile = Callable[[Graph], tuple[Graph, Any]]
+"""Makes a recorded graph pure, and callable."""
+
+
+@attrs.define(eq=False)
+class Piece:
+    """A stretch, the closed node behind it, and what may follow."""
+
+    stretch: Stretch | None
+    closed: int | None
+    """Number of the node that the engine runs then; None at the end."""
+    place: int
+    """How many nodes have run before the closed one."""
+    after: dict[Hashable, Piece] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class Program:
+    """What is known of the tapes of one structure."""
+
+    number: int
+    order: tuple[int, ...]
+    """The nodes in the order in which the engine runs them."""
+    first: Piece
+
+    def graphs(self) -> list[Graph]:
+        """Those of its stretches."""
+        found, pieces = [], [self.first]
+        while pieces:
+            piece = pieces.pop()
+            if piece.stretch is not None and piece.stretch.graph is not None:
+                found.append(piece.stretch.graph)
+            pieces += reversed(piece.after.values())
+        return found
+
+
+def order_of(look: Look, roots: Roots) -> tuple[int, ...]:
+    """The order in which the engine runs the nodes, which depends on edges alone (TEN-27)."""
+    starts = [edge[0] for edge, _ in roots if edge is not None]
+    order, waiting = reachable(starts)
+    ready = [n for n in dict.fromkeys(starts) if n.sequence == LAST and not waiting[n]]
+    found = []
+    while ready or order:
+        node = ready.pop() if ready else order.pop()
+        found.append(look.number[node])
+        for edge in node.edges:
+            if edge is not None and edge[0] in waiting:
+                waiting[edge[0]] -= 1
+                if not waiting[edge[0]]:
+                    ready.append(edge[0])
+    return tuple(found)
+
+
+@attrs.define(eq=False)
+class Tape:
+    """One backward: what is asked, and what was seen of the tape."""
+
+    look: Look
+    roots: Roots
+    sinks: Sequence[Edge | None] | None
+    accumulate: bool
+    retain: bool
+    changes: int
+    """Of hooks, when the look was taken."""
+
+    def wanted(self) -> dict[TapeNode, list[tuple[int, int]]]:
+        """For each sink's node: (number of the result, number of the sink)."""
+        found: dict[TapeNode, list[tuple[int, int]]] = {}
+        for i, edge in enumerate(self.sinks or ()):
+            if edge is not None:
+                found.setdefault(edge[0], []).append((edge[1], i))
+        return found
+
+
+class TapeRun(Run):
+    """One backward: an engine that runs pieces, and makes those that are not known."""
+
+    def __init__(self, tape: Tape, compile: Compile) -> None:
+        super().__init__(tape.sinks, False, tape.accumulate, tape.retain, None)
+        self.tape = tape
+        self.compile = compile
+        self.nodes, self.number = tape.look.nodes, tape.look.number
+        self.changed: dict[int, Hashable] = {}
+        """Forms that nodes have now, and had not when the tape was looked at."""
+        self.branches = 0
+        """How many ways on behind a closed node were not known."""
+        self._wanted = tape.wanted()
+        self._begin_roots()
+
+    def _begin_roots(self) -> None:
+        tape = self.tape
+        starts = [edge[0] for edge, _ in tape.roots if edge is not None]
+        if tape.sinks is not None:
+            self.collected = [None] * len(tape.sinks)
+            order, self._waiting = reachable(starts)
+            self._starts = frozenset(starts)
+            self._useful = self._leading_to_sinks(order, ())
+            if self.accumulate:
+                self._useful |= {node for node in self._wanted if node.sequence == LAST}
+            self._waiting = {}
+        for edge, grad in tape.roots:
+            if edge is not None and grad is not None:
+                self._give(edge, grad)
+
+    # --- what is on its way
+    @property
+    def gradients(self) -> dict[TapeNode, list[Any]]:
+        return self._buffers
+
+    @gradients.setter
+    def gradients(self, value: dict[TapeNode, list[Any]]) -> None:
+        self._buffers = value
+
+    def at(self, place: Place) -> Any:
+        if place[0] == "sink":
+            return self.collected[place[1]]
+        return self._buffers[self.nodes[place[1]]][place[2]]
+
+    def _places(self) -> dict[int, Place]:
+        """The first place of each gradient, by its id."""
+        found: dict[int, Place] = {}
+        for node in sorted(self._buffers, key=self.number.__getitem__):
+            for index, grad in enumerate(self._buffers[node]):
+                if grad is not None:
+                    found.setdefault(id(grad), ("at", self.number[node], index))
+        for index, grad in enumerate(self.collected):
+            if grad is not None:
+                found.setdefault(id(grad), ("sink", index))
+        return found
+
+    def _pattern(self, rest: Sequence[int]) -> Hashable:
+        """What the pieces behind a closed node depend on."""
+        tape = self.tape
+        if tape.changes != Changes.count:
+            tape.changes = Changes.count
+            for number in rest:
+                form = form_of(self.nodes[number])
+                if form != tape.look.forms[number]:
+                    tape.look.forms[number] = self.changed[number] = form
+        nodes = sorted(self._buffers, key=self.number.__getitem__)
+        values = [grad for node in nodes for grad in self._buffers[node]]
+        return (
+            tuple([(self.number[node], len(self._buffers[node])) for node in nodes]),
+            signatures([*values, *self.collected]),
+            tuple(sorted(self.changed.items())),
+        )
+
+    # --- running what is known
+    def follow(self, program: Program) -> list[Any]:
+        """Runs the pieces of a program, and adds those that are missing."""
+        piece, order = program.first, program.order
+        start = 0
+        while True:
+            try:
+                if piece.stretch is not None:
+                    piece.stretch.execute(self.nodes, self)
+            except AutogradError:
+                self.record(order, start)  # raises where eager does, and leaves what that leaves
+                raise
+            if piece.closed is None:
+                return self.collected
+            self._step(self.nodes[piece.closed])
+            start = piece.place + 1
+            pattern = self._pattern(order[start:])
+            following = piece.after.get(pattern)
+            if following is None:
+                self.branches += 1
+                piece.after[pattern] = self.record(order, start)
+                return self.collected
+            piece = following
+
+    # --- recording what is not
+    def record(self, order: Sequence[int], start: int) -> Piece:
+        """Runs the nodes from a place on; gives the pieces that do so from now on."""
+        stretch = _Recorded(self)
+        pieces: list[tuple[Hashable, Piece]] = []
+        pattern: Hashable = None
+        for place in range(start, len(order)):
+            number = order[place]
+            if self._is_open(number):
+                stretch.take(number)
+                continue
+            piece = Piece(stretch.end(), number, place)
+            pieces.append((pattern, piece))
+            self._step(self.nodes[number])
+            pattern, stretch = self._pattern(order[place + 1 :]), _Recorded(self)
+        pieces.append((pattern, Piece(stretch.end(), None, len(order))))
+        for (_, before), (pattern, piece) in itertools.pairwise(pieces):
+            before.after[pattern] = piece
+        return pieces[0][1]
+
+    def _is_open(self, number: int) -> bool:
+        grads = self._buffers.get(self.nodes[number], ())
+        plain = all(grad is None or type(grad) is Tensor for grad in grads)
+        return plain and self.tape.look.is_open(number)
+
+    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        if self.recorder is None:
+            return super()._run(node, grads)
+        recorder: Any = self.recorder
+        useful, wanted = self._useful, None
+        if useful is not None:
+            ends = [edge is not None and edge[0] for edge in node.edges]
+            wanted = [bool(e) and (e in useful or e in self._wanted) for e in ends]
+        run = partial(super()._run, grads=grads)
+        found: Sequence[Any] = recorder.run(node, self.number[node], grads, wanted, run)
+        return found
+
+
+class _Recorded:
+    """A stretch that is being recorded."""
+
+    def __init__(self, run: TapeRun) -> None:
+        self.run = run
+        self.numbers: list[int] = []
+        self.before: dict[TapeNode, list[Any]] = {}
+        self.collected: list[Any] = []
+        self.places: dict[int, Place] = {}
+        self.recorder: TapeRecorder | None = None
+
+    def take(self, number: int) -> None:
+        """Records a node more."""
+        run = self.run
+        if self.recorder is None:
+            self.before = {node: list(grads) for node, grads in run.gradients.items()}
+            self.collected = list(run.collected)
+            self.places = run._places()
+            self.recorder = TapeRecorder(self._place_of)
+        retain, mark = run.retain, self.recorder.mark()
+        run.recorder, run.retain = self.recorder, True  # what is saved is read when it runs
+        STATE.recorder = self.recorder
+        try:
+            run._step(run.nodes[number])
+        except Exception:
+            STATE.recorder = run.recorder = None
+            run.retain = retain
+            self.recorder.back_to(mark, number)
+            self.end()  # what the engine had done by then
+            raise
+        finally:
+            STATE.recorder = run.recorder = None
+            run.retain = retain
+        self.numbers.append(number)
+
+    def _place_of(self, tensor: Tensor) -> Place:
+        return self.places[id(tensor)]
+
+    def end(self) -> Stretch | None:
+        """The stretch, which has run."""
+        if self.recorder is None:
+            return None
+        stretch = self._stretch(self.recorder)
+        run = self.run
+        run.gradients, run.collected = self.before, self.collected
+        self.recorder.close()
+        stretch.execute(run.nodes, run)
+        return stretch
+
+    def _stretch(self, recorder: TapeRecorder) -> Stretch:
+        run, number = self.run, self.run.number
+        values = _Values(recorder, self._place_of, run)
+        leaves = tuple([(leaf, values.taken(grad)) for leaf, grad in recorder.pending])
+        leaving = tuple(
+            [
+                (number[node], tuple(map(values.seen, grads)))
+                for node, grads in run.gradients.items()
+            ]
+        )
+        pairs = zip(run.collected, self.collected, strict=True)
+        collected = tuple([Ellipsis if new is old else values.seen(new) for new, old in pairs])
+        results = values.results
+        graph, call = None, None
+        if results:
+            graph, call = run.compile(recorder.graph(results, "tape"))
+        return Stretch(
+            tuple(self.numbers),
+            graph,
+            call,
+            tuple(recorder.places) if results else (),
+            tuple(recorder.kept.items()),
+            leaves,
+            leaving,
+            collected,
+            graph is not None and may_share(graph),
+        )
+
+
+class _Values:
+    """Where the values that leave a stretch come from: what the graph gives, and what passes."""
+
+    def __init__(
+        self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place], run: TapeRun
+    ) -> None:
+        self.recorder = recorder
+        self.place_of = place_of
+        self.results: list[Tensor] = []
+        self._index: dict[int, int] = {}
+        leaving = [grad for grads in run.gradients.values() for grad in grads] + run.collected
+        fakes = {id(g): g for g in leaving if g is not None and g.storage.capture is recorder}
+        self._shared = Counter([id(fake.storage) for fake in fakes.values()])
+        self._alive = fakes
+
+    def taken(self, grad: Tensor) -> Any:
+        """The value of a gradient that a leaf is given: it is copied where others have it, too."""
+        if grad.storage.capture is not self.recorder:
+            return self.place_of(grad)
+        place = self.recorder.place_in(grad)
+        if place is not None:
+            return place
+        index = self._index.get(id(grad))
+        if index is None:
+            index = self._index[id(grad)] = len(self.results)
+            self.results.append(grad)
+        return index
+
+    def seen(self, grad: Any) -> Any:
+        """The value of a gradient on its way, which hooks may write: a view is a view in memory
+        that others have, as in eager.
+        """
+        if grad is None:
+            return None
+        if grad.storage.capture is self.recorder and grad._base is not None:
+            base = grad._base
+            passes = self.recorder.place_in(base) is not None
+            if passes or self._shared[id(grad.storage)] > 1:
+                return ("view", self.taken(base), grad._chain)
+        return self.taken(grad)

@@ -1,0 +1,150 @@
+"""A stretch of a tape: neighbouring open nodes as one compiled graph, and where its values go.
+
+Rules: CAG-1, CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from aotlite.compiled_autograd.forms import records_of, saver_of, window_of
+from aotlite.compiled_autograd.recording import Place
+from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.tape import replay
+from aotlite.eager.tensor import tensors_over
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
+from aotlite.stages.s10_backward import CompiledBackward
+
+
+class State(Protocol):
+    """What is on its way between two stretches."""
+
+    gradients: dict[TapeNode, list[Any]]
+    """What has arrived at nodes that have not run yet."""
+    collected: list[Any]
+    """What has arrived at the sinks."""
+    retain: bool
+
+    def at(self, place: Place) -> Any:
+        """The gradient at a place: ("at", node's number, result's), or ("sink", number)."""
+
+
+@attrs.frozen(eq=False)
+class Stretch:
+    """Open nodes that run one after another.
+
+    A value is an input's place, the number of a result of the graph, or ("view", value, chain).
+    """
+
+    numbers: tuple[int, ...]
+    """The nodes, in the order in which the engine runs them."""
+    graph: Graph | None
+    """What they compute; None where gradients only pass."""
+    run: Callable[[list[Any]], list[Any]] | None
+    places: tuple[Place, ...]
+    """Of the graph's inputs."""
+    kept: tuple[tuple[int, frozenset[Any]], ...]
+    """The nodes that let go of something, and the results whose gradients are absent there."""
+    leaves: tuple[tuple[int, Any], ...]
+    """Leaves that get a gradient, in order, and the value."""
+    leaving: tuple[tuple[int, tuple[Any, ...]], ...]
+    """What is on its way afterwards: for a node the values of its gradients."""
+    collected: tuple[Any, ...]
+    """The values for the sinks; Ellipsis for what the stretch leaves as it is."""
+    shared: bool
+    """Whether a result may lie in memory of an input."""
+
+    def execute(self, nodes: Sequence[TapeNode], state: State) -> None:
+        """Runs the stretch: takes what is on its way, and leaves what is then.
+
+        Raises AutogradError, before anything has changed, for a saved value that was written.
+        """
+        windows = self._windows(nodes, state)
+        metas = [value.meta for value in self.graph.outputs] if self.graph is not None else []
+        if not state.retain:
+            for number, _ in self.kept:
+                nodes[number].release()
+        found: list[Any] = []
+        if self.run is not None:
+            buffers = {id(window[0]) for window in windows} if self.shared else ()
+            results = self.run(windows)
+            if buffers:
+                results = [_apart(r, m, buffers) for r, m in zip(results, metas, strict=True)]
+            found = tensors_over(results, metas)
+            del results
+        self._deliver(nodes, state, found)
+
+    def _windows(self, nodes: Sequence[TapeNode], state: State) -> list[Any]:
+        for number, absent in self.kept:
+            node = nodes[number]
+            if type(node) is CompiledBackward:
+                node.check(absent)
+        saved: dict[int, Any] = {}
+        windows = []
+        for place in self.places:
+            if place[0] != "saved":
+                tensor = state.at(place)
+            else:
+                number = place[1]
+                if number not in saved:
+                    saved[number] = saved_by(nodes[number])
+                value = saved[number][place[2]]
+                if type(value) is not SavedTensor:
+                    windows.append(window_of(value))
+                    continue
+                tensor = value.unpack(nodes[number])
+            windows.append((tensor.storage.buffer, tensor.offset))
+        return windows
+
+    def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Any]) -> None:
+        def value(of: Any) -> Any:
+            if of is None:
+                return None
+            if type(of) is int:
+                return found[of]
+            return replay(of[2], value(of[1])) if of[0] == "view" else state.at(of)
+
+        leaving = {nodes[number]: list(map(value, values)) for number, values in self.leaving}
+        collected = [
+            old if of is Ellipsis else value(of)
+            for of, old in zip(self.collected, state.collected, strict=True)
+        ]
+        leaves = [(number, value(of)) for number, of in self.leaves]
+        state.gradients, state.collected = leaving, collected
+        del leaving, collected
+        found.clear()
+        leaves.reverse()
+        while leaves:
+            number, grad = leaves.pop()
+            given = [grad]
+            del grad
+            nodes[number].run(given)
+
+
+def saved_by(node: TapeNode) -> Sequence[Any]:
+    """What an open node has saved, by slots: records, or values of a compiled call."""
+    saver = saver_of(node)
+    if saver is not None:
+        return list(records_of(saver))
+    compiled: Any = node
+    saved: Sequence[Any] = compiled.saved
+    return saved
+
+
+def _apart(window: Any, meta: Any, buffers: Any) -> Any:
+    """The window of a result, copied if it lies in memory of an input."""
+    if window is None or id(window[0]) not in buffers:
+        return window
+    from aotlite.ir.interpreter import ArrayValue, array_value
+
+    return array_value(ArrayValue(window[0], meta, window[1]).array, meta).buffer, 0
+
+
+def may_share(graph: Graph) -> bool:
+    """Whether a result of the graph may be an input of it, or a view of one."""
+    values = [value for value in graph.outputs if type(value) is Node]
+    return any(storage_root(value).op != "call" for value in values)

@@ -1,0 +1,154 @@
+"""Who compiles the backwards of a thread: `enable` and `disable`, which nest.
+
+Rules: CAG-1, CAG-15. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from aotlite.compiled_autograd.compiler import CompiledAutograd, Counters
+from aotlite.eager.state import STATE
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
+from aotlite.ir.forks import lock
+from aotlite.options import make_options
+
+_MOST_COMPILERS = 64
+
+
+class _Stack(threading.local):
+    """The switches that a thread has entered and not left, the last one at the end."""
+
+    def __init__(self) -> None:
+        self.entered: list[_Switch] = []
+
+
+_STACK = _Stack()
+_KNOWN: dict[Any, CompiledAutograd] = {}
+_LOCK = lock()
+
+
+class _Switch:
+    """A block, or a function, whose backwards are run by `tapes`; None: by the engine.
+
+    One object may be entered again, within itself too.
+    """
+
+    def __init__(self, name: str, tapes: CompiledAutograd | None) -> None:
+        self._name = name
+        self.tapes = tapes
+
+    def __enter__(self) -> CompiledAutograd | None:
+        if STATE.recorder is not None:
+            STATE.recorder.unrecorded = True
+            raise STATE.recorder.refuse(
+                f"compiled_autograd.{self._name}", "enter it around the call of the function"
+            )
+        _STACK.entered.append(self)
+        STATE.tapes = self.tapes
+        return self.tapes
+
+    def __exit__(self, *exc: object) -> None:
+        entered = _STACK.entered
+        last = bool(entered) and entered[-1] is self
+        if self in entered:  # the last time that it was entered
+            del entered[len(entered) - 1 - entered[::-1].index(self)]
+        STATE.tapes = entered[-1].tapes if entered else None
+        if not last:
+            raise noted(
+                UnsupportedError(
+                    f"compiled_autograd: {self._name}() is left while it is not the last one that "
+                    "this thread has entered, expected blocks that nest"
+                ),
+                "Leave what was entered last first, and in the thread that entered it; with blocks "
+                "do. This one is left now. (CAG-15)",
+            )
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return inside
+
+
+def enable(compiler: Any = None, **options: Any) -> Any:
+    """A block in which this thread's backwards are compiled: `with enable(): loss.backward()`.
+
+    `compiler` is a backend as `al.compile` takes it ("auto" if it is None), or the object that an
+    earlier block gave. Options are those of `al.compile` that a graph has: `passes`, `verify`,
+    `observer`, `dump`. What was compiled is kept with the compiler and the options, and used by
+    later blocks with the same ones. Decorates functions, too.
+
+    >>> import aotlite as al
+    >>> w = al.ones(3, requires_grad=True)
+    >>> with al.compiled_autograd.enable("reference") as tapes:
+    ...     for _ in range(3):
+    ...         (w * w).sum().backward()
+    >>> w.grad
+    tensor([6., 6., 6.])
+    >>> tapes.counters.captures, tapes.counters.hits
+    (1, 2)
+    """
+    return _Switch("enable", _compiler_of(compiler, options))
+
+
+def disable() -> Any:
+    """A block in which this thread's backwards are run by the engine; decorates functions, too."""
+    return _Switch("disable", None)
+
+
+def is_enabled() -> bool:
+    """Whether this thread's backwards are compiled now."""
+    return STATE.tapes is not None
+
+
+def counters(compiler: Any = None, **options: Any) -> Counters:
+    """What happened to the backwards that this compiler was given."""
+    return _compiler_of(compiler, options).counters
+
+
+def reset() -> None:
+    """Forgets all that was compiled, and every counter."""
+    with _LOCK:
+        for each in _KNOWN.values():
+            each.forget()
+        _KNOWN.clear()
+
+
+_OPTIONS = ("passes", "verify", "observer", "dump")
+
+
+def _compiler_of(compiler: Any, options: dict[str, Any]) -> CompiledAutograd:
+    if isinstance(compiler, CompiledAutograd):
+        if options:
+            raise ArgumentError(
+                f"compiled_autograd: {next(iter(options))!r} is given beside a compiler that has "
+                "its options, expected one or the other"
+            )
+        return compiler
+    for name in options:
+        if name not in _OPTIONS:
+            raise ArgumentError(
+                f"compiled_autograd: {name!r} is no option, expected {', '.join(_OPTIONS)}"
+            )
+    passes = options.get("passes", ())
+    key = (
+        compiler if isinstance(compiler, str) else id(compiler),
+        tuple(map(id, passes)) if isinstance(passes, (list, tuple)) else id(passes),
+        options.get("verify"),
+        id(options.get("observer")),
+        str(options.get("dump")),
+    )
+    with _LOCK:
+        found = _KNOWN.get(key)
+        if found is None:
+            found = CompiledAutograd(make_options(backend=compiler, **options), compiler)
+            if len(_KNOWN) >= _MOST_COMPILERS:
+                del _KNOWN[next(iter(_KNOWN))]
+            _KNOWN[key] = found
+        return found
