@@ -181,13 +181,14 @@ def test_memory_of_an_array_handed_in_is_not_adopted():
     assert [1, 1] == host.tolist()
 
 
+@pytest.mark.parametrize("how", [lambda grad: grad.detach().numpy(), lambda grad: grad.array])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_gradient_whose_memory_was_handed_out_is_not_adopted(compiled):
+def test_a_gradient_whose_memory_was_handed_out_is_not_adopted(compiled, how):
     """TEN-29: a hook holds the array of the gradient, and nothing that the engine can count."""
     function = al.compile(lambda x: x * 2) if compiled else lambda x: x * 2
     for build in (False, True):
         x, held = leaf(1, 2), []
-        x.register_hook(lambda grad, held=held: held.append(grad.detach().numpy()))
+        x.register_hook(lambda grad, held=held: held.append(how(grad)))
         function(x).backward(al.ones(2, dtype=al.float64), create_graph=build)
         x.grad.detach().add_(7)
         assert held[0].tolist() == [2, 2]

@@ -3,6 +3,7 @@
 Seen by the copies of the class that are not made, and by writes that nobody else may see.
 """
 
+import weakref
 from typing import Any
 
 import pytest
@@ -65,6 +66,12 @@ WAYS = {
     "a hook holds its memory": lambda x, keep: _hooked(
         x * 2.0, x, lambda g: keep.append(g.a.numpy())
     ),
+    "a hook holds its array": lambda x, keep: _hooked(
+        x * 2.0, x, lambda g: keep.append(al.from_numpy(g.a.array))
+    ),
+    "a hook holds its dictionary": lambda x, keep: _hooked(
+        x * 2.0, x, lambda g: keep.append(vars(g))
+    ),
     "a hook gives what it keeps": lambda x, keep: _hooked(x * 2.0, x, lambda g: _kept(g * 1, keep)),
     "one part twice": lambda x, keep: _hooked(x * 2.0, x, lambda g: Counted(g.a, g.a)),
     "two parts of one memory": lambda x, keep: _hooked(x * 2.0, x, _of_one_memory),
@@ -106,7 +113,52 @@ def test_a_write_of_a_gradient_is_seen_by_nobody_else(way: str, part: str) -> No
 
 
 def _dense(held: Any) -> list[Any]:
+    if isinstance(held, dict):
+        return list(held.values())
     return [held.a, held.b] if isinstance(held, Counted) else [held]
+
+
+class Listed(TwoTensor):
+    """Keeps its parts in a list, which an alias of it shares."""
+
+    parts: list[Any]
+
+    def __new__(cls, a: Any, b: Any = None, parts: Any = None) -> Any:
+        made: Any = al.Tensor._make_wrapper_subclass(cls, a.shape, a.stride(), dtype=a.dtype)
+        made.parts = [a, b] if parts is None else parts
+        return made
+
+    a = property(lambda self: self.parts[0])  # type: ignore[assignment]
+    b = property(lambda self: self.parts[1])  # type: ignore[assignment]
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func.__name__ == "detach":
+            return cls(*args[0].parts, parts=args[0].parts)
+        return super().__tensor_dispatch__(func, types, args, kwargs)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_parts_in_a_container_may_be_anybodys(compiled: bool) -> None:
+    """SUB-24: a hook keeps an alias, which has the same list; it is of the first backward."""
+    function = al.compile(lambda x: x * 2) if compiled else lambda x: x * 2
+    kept: list[Any] = []
+    x = Listed(al.ones(4), al.ones(4)).requires_grad_()
+    x.register_hook(lambda grad: kept.append(grad.detach()))
+    for _ in range(2):
+        function(x).backward(Listed(al.ones(4), al.ones(4)))
+    assert kept[0].a.tolist() == [2.0] * 4
+    assert x.grad.a.tolist() == [4.0] * 4
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_gradient_that_somebody_refers_to_weakly_is_copied(dense: bool) -> None:
+    """SUB-24: what a hook saw is gone with it."""
+    kept: list[Any] = []
+    x = al.ones(4).requires_grad_() if dense else pair(requires_grad=True)
+    x.register_hook(lambda grad: kept.append(weakref.ref(grad)))
+    (x * 2).backward(al.ones(4) if dense else pair())
+    assert kept[0]() is not x.grad
 
 
 @given(st.lists(st.sampled_from(["+", "*", "view", "keep"]), max_size=4), st.booleans())

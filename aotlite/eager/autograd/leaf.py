@@ -152,13 +152,19 @@ def _adopted_parts(grads: Gradients, leaf: Tensor) -> Tensor:
 
 
 def _parts_are_ours(grads: Gradients, leaf: Tensor) -> bool:
-    """Whether nobody else holds the wrapper in `grads` or its parts, which lie as the leaf's do."""
+    """Whether nobody else holds the wrapper in `grads` or its parts, which lie as the leaf's do.
+
+    The parts have to be all that it holds: who else knows of a list of them is not known.
+    """
     if sys.getrefcount(grads[0]) > 2 or type(grads[0]) is not type(leaf):
         return False
-    if grads[0]._base is not None or grads[0].requires_grad:
+    if grads[0]._base is not None or grads[0].requires_grad or weakref.getweakrefcount(grads[0]):
         return False
     likes, parts = dense_parts(leaf), dense_parts(grads[0])
-    if likes is None or parts is None:
+    own = getattr(grads[0], "__dict__", None)
+    if likes is None or parts is None or own is None or sys.getrefcount(own) > 3:
+        return False
+    if len(own) != len(parts) or {id(held) for held in own.values()} != set(map(id, parts)):
         return False
     while parts:
         part, like = parts.pop(), likes.pop()
@@ -209,12 +215,22 @@ def _is_ours_alone(holder: list[Any], known: int = 2) -> bool:
 
     getrefcount counts its own argument too. Captured tensors have no data that copying would spare.
     """
-    if sys.getrefcount(holder[0]) > known:
+    if sys.getrefcount(holder[0]) > known or weakref.getweakrefcount(holder[0]):
         return False
     storage = holder[0].storage
     if storage.buffer is None or storage.exported or sys.getrefcount(storage) > 3:
         return False
-    return is_whole(holder[0])
+    return _is_held_once(holder[0]) and is_whole(holder[0])
+
+
+def _is_held_once(tensor: Tensor) -> bool:
+    """Whether nobody else has the array that shows the tensor's memory, nor its buffer."""
+    storage, shown = tensor.storage, 0
+    if tensor._array is not None:
+        shown = int(tensor._array is storage.buffer or tensor._array.base is storage.buffer)
+        if tensor._array is not storage.buffer and sys.getrefcount(tensor._array) > 2:
+            return False
+    return sys.getrefcount(storage.buffer) <= 2 + shown
 
 
 def is_whole(tensor: Tensor) -> bool:
