@@ -25,7 +25,7 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
-from aotlite.options import Options
+from aotlite.options import Options, make_options
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s9_lower import lower
@@ -76,6 +76,11 @@ class CompiledAutograd:
         self._recent: tuple[Matcher, ...] = ()
         self._last: Look | None = None
         """A look at the tape that was captured last, without its nodes."""
+
+    @classmethod
+    def of(cls, compiler: Any = None, **options: Any) -> CompiledAutograd:
+        """A new one, with nothing compiled, for `enable`."""
+        return cls(make_options(backend=compiler, **options), compiler)
 
     def __repr__(self) -> str:
         return f"<CompiledAutograd {self.options.backend.name}: {self.counters}>"

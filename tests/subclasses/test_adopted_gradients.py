@@ -128,13 +128,13 @@ class Listed(TwoTensor):
         made.parts = [a, b] if parts is None else parts
         return made
 
-    a = property(lambda self: self.parts[0])  # type: ignore[assignment]
-    b = property(lambda self: self.parts[1])  # type: ignore[assignment]
+    a = property(lambda self: self.parts[0])
+    b = property(lambda self: self.parts[1])
 
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func.__name__ == "detach":
-            return cls(*args[0].parts, parts=args[0].parts)
+            return cls(args[0].a, args[0].b, args[0].parts)
         return super().__tensor_dispatch__(func, types, args, kwargs)
 
 
