@@ -58,6 +58,7 @@ OTHERS = (
     "TOK",
     "SUB",
     "SEQ",
+    "CAG",
     "GRD",
 )
 SPECS = {"views.md": "- **TEN-5** A hidden alias is a view without a history.\n"}

@@ -27,6 +27,7 @@ AREAS = {
     "TOK": 8,
     "SUB": 24,
     "SEQ": 5,
+    "CAG": 24,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

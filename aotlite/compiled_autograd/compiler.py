@@ -150,7 +150,8 @@ class CompiledAutograd:
         if program is None:
             return self._capture(tape)
         self.counters.hits += 1
-        if program not in [matcher.program for matcher in self._recent]:
+        known = [m.program for m in self._recent if m.is_typed is STATE.wrappers]
+        if program not in known:
             self._note(Matcher(tape, program))
         return self._follow(tape, program)
 
@@ -183,7 +184,7 @@ class CompiledAutograd:
 
     def _note(self, matcher: Matcher) -> None:
         """The matcher is the first one to ask from now on."""
-        rest = [each for each in self._recent if each is not matcher]
+        rest = [each for each in self._recent if each.program is not matcher.program]
         self._recent = (matcher, *rest[: _RECENT - 1])
 
     # --- compiling

@@ -23,7 +23,7 @@ from aotlite.eager.autograd.node import LAST, SavedTensor
 from aotlite.eager.autograd.single import collect
 from aotlite.eager.autograd.tape import NO_RESULTS, OpNode
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import tensors_over
+from aotlite.eager.tensor import Tensor, tensors_over
 from aotlite.ir.op import OPS
 from aotlite.stages.s10_backward import CompiledBackward
 from aotlite.stages.s10_source import Source, listed
@@ -46,6 +46,8 @@ class Matcher:
         self.program = program
         self.look = attrs.evolve(tape.look, nodes=[], number={})
         """Without the nodes that were looked at."""
+        self.is_typed = writer.is_typed
+        """Whether it looks at classes of tensors: it need not where there are no wrappers."""
         self.runs = writer.is_whole
         """Whether it runs the tape, too."""
         self.match, self.source = writer.function(program.number)
@@ -61,6 +63,7 @@ class _Writer:
         self.saved: dict[tuple[int, int], str] = {}
         """The variable of each value that a node has saved."""
         self.numbers: dict[Any, int] = dict(self.look.number)
+        self.is_typed = STATE.wrappers
         self.is_whole = self._is_whole()
         self.read: set[tuple[int, int]] = set()
         """What the one stretch reads of what nodes have saved."""
@@ -70,7 +73,8 @@ class _Writer:
 
     def function(self, number: int) -> tuple[Match, str]:
         source = self.source
-        source.add(f"if STATE.wrappers or accumulate is not {self.tape.accumulate}:")
+        known = "" if self.is_typed else "STATE.wrappers or "
+        source.add(f"if {known}accumulate is not {self.tape.accumulate}:")
         source.add("    return MISS", "try:")
         start = len(source.lines)
         self._roots()
@@ -93,6 +97,13 @@ class _Writer:
     def _test(self, test: str) -> None:
         self.source.add(f"if not ({test}):", "    return MISS")
 
+    def _typed(self, name: str) -> str:
+        """The test that a tensor is no wrapper, where there are such."""
+        if not self.is_typed:
+            return ""
+        self.source.use(Tensor)
+        return f" and type({name}) is Tensor"
+
     # --- where it starts and ends
     def _roots(self) -> None:
         roots, source = self.tape.roots, self.source
@@ -101,7 +112,7 @@ class _Writer:
         signature = source.constant(signatures([grad for _, grad in roots]), "S")
         if len(roots) == 1 and roots[0][1] is not None:
             meta = source.constant(roots[0][1].meta, "M", str(roots[0][1].meta))
-            self._test(f"g0.meta is {meta}")
+            self._test(f"g0.meta is {meta}{self._typed('g0')}")
         else:
             source.use(signatures)
             grads = ", ".join([f"g{k}" for k in range(len(roots))])
@@ -127,6 +138,9 @@ class _Writer:
     def _edges(self, at: int) -> None:
         """All edges of a node at once."""
         edges = self.look.nodes[at].edges
+        if not edges:
+            self._test(f"not n{at}.edges")
+            return
         targets, tests = [], []
         for k, edge in enumerate(edges):
             if edge is None:
@@ -232,7 +246,7 @@ class _Writer:
             variable = f"t{at}_{slot}"
             source.add(f"{variable} = {name}.tensor")
             meta = source.constant(record.tensor.meta, "M", str(record.tensor.meta))
-            tests.append(f"{variable}.meta is {meta}")
+            tests.append(f"{variable}.meta is {meta}{self._typed(variable)}")
             tests.append(f"{variable}.storage.version == {name}.version")
             self.saved[at, slot] = variable
         if tests:
@@ -245,7 +259,7 @@ class _Writer:
         source.add(f"l = {name}._leaf()")
         # A form_of in short: `edges` and `collected` are empty where nothing was done to the leaf.
         self._test(
-            f"l.meta is {meta} and {collects}(l._leaf or l._node is not None) "
+            f"l.meta is {meta}{self._typed('l')} and {collects}(l._leaf or l._node is not None) "
             f"and not {name}.edges and not {name}.collected and {name}.extra is None"
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlite.compiled_autograd.forms import CLOSED, Form
 from aotlite.compiled_autograd.look import Look
+from aotlite.ir.meta import TensorMeta
 
 
 def why(look: Look, before: Look | None) -> str:
@@ -38,11 +39,12 @@ def _words(form: Form) -> str:
         return f"a {form[1].__name__} that the engine runs{what}"
     kind = form[0]
     name = kind.__name__ if isinstance(kind, type) else kind.name
-    metas = [str(each) for part in form[1:] for each in _metas(part)]
-    return f"{name} of {', '.join(dict.fromkeys(metas))}" if metas else name
+    parts = [str(each) for part in form[1:] for each in _telling(part)]
+    return f"{name} of {', '.join(dict.fromkeys(parts))}" if parts else name
 
 
-def _metas(part: Any) -> list[Any]:
+def _telling(part: Any) -> list[Any]:
+    """Layouts and numbers."""
     if isinstance(part, tuple):
-        return [meta for each in part for meta in _metas(each)]
-    return [part] if hasattr(part, "stride") else []
+        return [each for item in part for each in _telling(item)]
+    return [part] if isinstance(part, (TensorMeta, str, int, float)) else []

@@ -86,7 +86,8 @@ def enable(compiler: Any = None, **options: Any) -> Any:
 
     >>> import aotlite as al
     >>> w = al.ones(3, requires_grad=True)
-    >>> with al.compiled_autograd.enable("reference") as tapes:
+    >>> tapes = al.compiled_autograd.CompiledAutograd.of("reference")
+    >>> with al.compiled_autograd.enable(tapes):
     ...     for _ in range(3):
     ...         (w * w).sum().backward()
     >>> w.grad

@@ -48,9 +48,7 @@ class Scene:
         elif kind == "before the node" and tensor.grad_fn is not None:
             tensor.grad_fn.register_prehook(lambda grads: self.note((kind, number), *grads))
         elif kind == "behind the node" and tensor.grad_fn is not None:
-            tensor.grad_fn.register_hook(
-                lambda into, out: self.note((kind, number), *into, *out)
-            )
+            tensor.grad_fn.register_hook(lambda into, out: self.note((kind, number), *into, *out))
         elif kind == "retain":
             tensor.retain_grad()
         elif kind in ("see", "double", "add one", "raise", "write", "remove", "add hook"):
