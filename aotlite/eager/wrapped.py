@@ -39,6 +39,7 @@ from aotlite.eager.wrappers import (
     is_made,
     is_wrapper,
     leaves_of,
+    memory_of,
     refuse_form,
 )
 from aotlite.ir.effects import EffectOp
@@ -392,7 +393,7 @@ def _window(
         raise _wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
     mine, theirs = inner_tensors(source), inner_tensors(out)
     for name, part in theirs.items():
-        if name in mine and part.storage is not mine[name].storage:
+        if name in mine and memory_of(part) is not memory_of(mine[name]):
             raise noted(
                 ProtocolError(
                     f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives a view whose {name!r} "

@@ -221,6 +221,15 @@ def inner_tensors(wrapper: Tensor) -> dict[str, Tensor]:
     return {name: getattr(wrapper, name) for name in flatten(wrapper)[0]}
 
 
+def memory_of(part: Tensor) -> Storage:
+    """The storage of a tensor; in a capture, of one from outside, that of what stands for it."""
+    recorder = STATE.recorder
+    if recorder is None or part.storage.capture is recorder:
+        return part.storage
+    stand_in: Tensor = recorder.here(part)
+    return stand_in.storage
+
+
 def unflatten(
     cls: type[Any],
     inner: Mapping[str, Tensor],

@@ -12,7 +12,8 @@ from typing import Any
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.frozen import CALLED, IN_ALL, MANY, Freezer
+from aotlite.eager.wrappers import flatten, inner_tensors
+from aotlite.stages.frozen import CALLED, IN_ALL, MANY, Freezer, Spec, is_apart
 
 Look = tuple[int, Any, Callable[..., bool] | None, Any]
 """(number of the holder or -1 for the roots, key, what is checked, expected)."""
@@ -99,6 +100,18 @@ def _is_tensor(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -
     return type(value) is expected[0] and value.meta is expected[1]
 
 
+def _is_wrapper(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
+    kind, meta, names, spec = expected
+    if type(value) is not kind or value.meta is not meta:
+        return False
+    found, its = value.__tensor_flatten__()
+    if [*found] != names or Spec(its) != spec:
+        return False
+    holders.append({name: getattr(value, name) for name in names})
+    seen.append(value)
+    return True
+
+
 def _is_long(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
     return type(value) is expected[0] and len(value) == expected[1]
 
@@ -141,6 +154,8 @@ class _Builder:
             self.looks.append((holder, key, None, known))
         elif isinstance(value, Tensor):
             self.has_tensors = True
+            if is_apart(value):
+                return self._wrapper(holder, key, value)
             self._meet(value)
             self.looks.append((holder, key, _is_tensor, (type(value), value.meta)))
         elif isinstance(value, Observed):
@@ -156,6 +171,12 @@ class _Builder:
             # Of what a Module holds, only that it is plain counts.
             self.looks.append((holder, key, _is_plain, value is None))
         return None
+
+    def _wrapper(self, holder: int, key: Any, value: Tensor) -> Items:
+        """What can be read of a wrapper without an op: its spec, and its parts."""
+        parts, spec = inner_tensors(value), Spec(flatten(value)[1])
+        expected = type(value), value.meta, [*parts], spec
+        return self._open(holder, key, value, _is_wrapper, expected, parts.items(), False)
 
     def _meet(self, value: Any) -> None:
         self.met[id(value)] = len(self.met)

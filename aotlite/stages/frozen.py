@@ -20,6 +20,7 @@ import numpy as np
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, kept_spec, same_spec
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
 
@@ -54,6 +55,20 @@ class Same:
 
     def __hash__(self) -> int:
         return id(type(self._thing()))
+
+
+class Spec:
+    """The image of a wrapper's spec, as it is now (SUB-21)."""
+
+    __slots__ = ("_spec",)
+
+    def __init__(self, spec: Any) -> None:
+        self._spec = kept_spec(spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and same_spec(self._spec, other._spec)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Freezer:
@@ -99,8 +114,7 @@ class Freezer:
         if kind in _EXACT:
             return (value is None if inside else (kind, value)), None
         if isinstance(value, Tensor):
-            # Its shape can be read without an op.
-            return (kind, self._number(value)[0], value.meta), None
+            return self._tensor(value)
         if isinstance(value, Observed):
             return self._observed(value)
         if isinstance(value, (list, tuple, dict)):
@@ -115,6 +129,15 @@ class Freezer:
             return known, True
         self.met[id(thing)] = len(self.met)
         return len(self.met) - 1, False
+
+    def _tensor(self, value: Tensor) -> tuple[Any, list[_Item] | None]:
+        """Its shape can be read without an op; of a wrapper, its spec and parts."""
+        kind = type(value)
+        number, known = self._number(value)
+        if known or not self.deep or not is_apart(value):
+            return (kind, number, value.meta), None
+        parts = [(name, part, False) for name, part in inner_tensors(value).items()]
+        return (kind, number, value.meta, Spec(flatten(value)[1])), parts
 
     def _observed(self, value: Observed) -> tuple[Any, list[_Item] | None]:
         if not self.deep:
@@ -136,6 +159,11 @@ class Freezer:
         if isinstance(value, dict):
             return kind, [((type(key), key), item, inside) for key, item in value.items()]
         return kind, [(None, item, inside) for item in value]
+
+
+def is_apart(tensor: Tensor) -> bool:
+    """Whether a tensor is a wrapper that can be asked for its parts: none of a capture's."""
+    return is_wrapper(tensor) and tensor.storage.capture is None
 
 
 _Item = tuple[Any, Any, bool]

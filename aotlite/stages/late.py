@@ -10,7 +10,7 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -55,6 +55,7 @@ from aotlite.stages.facts import (
 from aotlite.stages.noted_run import Turn
 from aotlite.stages.source_place import describe
 from aotlite.stages.streams import Streams
+from aotlite.stages.wrappings import input_wrappings
 
 WHERE = OPS["where"]
 
@@ -81,7 +82,7 @@ class Recorded:
     turns: Sequence[Turn]
     results: Sequence[ResultRole]
     """Those whose gradients `turns` have as bits."""
-    streams: Streams
+    recorder: Any
     """Its draws ask by inputs which gradients arrived (RNG-5)."""
 
 
@@ -127,7 +128,8 @@ class _Settling:
         self.turns = backward.turns
         self.starts = [turn.start for turn in self.turns]
         self.results = backward.results
-        self.streams = backward.streams
+        self.streams: Streams = backward.recorder.streams
+        self.here: Callable[[Tensor], Tensor] = backward.recorder.here
         self.every = (1 << len(self.results)) - 1
         self.sights = Sights(graph)
         self.inputs = {given.placeholder: given for given in inputs}
@@ -212,9 +214,15 @@ class _Settling:
         for value in node.inputs():
             if value.phase is Phase.FORWARD and value.op != "get_attr":
                 if checked is None:
-                    kept = [v for s in turn.node.kept_tensors() for v in _values_of(s.tensor)]
+                    kept = [v for s in turn.node.kept_tensors() for v in self._kept(s.tensor)]
                     checked = {self.root(value) for value in kept}
                 self._read(value, checked)
+
+    def _kept(self, tensor: Tensor) -> list[Node]:
+        """The nodes whose memory a saved tensor is: those of a wrapper's parts."""
+        parts = inner_tensors(tensor).values() if is_wrapper(tensor) else ()
+        found = [value for part in parts for value in self._kept(part)]
+        return found or [self.here(tensor).value]
 
     def _asking(self, turn: Turn) -> int:
         """The results, as bits, whose backward asks for what is computed again in this turn."""
@@ -385,8 +393,9 @@ def widened(captured: Captured, meta: FunctionMeta, both: Joint) -> tuple[Captur
     inputs = [*meta.inputs, *map(_unwritten, both.late_inputs)]
     inputs = [attrs.evolve(i, written_late=True) if i.role in written else i for i in inputs]
     captured = attrs.evolve(captured, inputs=(*captured.inputs, *both.late_inputs))
+    wrappers = {**meta.wrappers, **input_wrappings(captured.recorder, both.late_inputs)}
     bases = (*meta.bases, *both.late_bases)
-    return captured, attrs.evolve(meta, inputs=tuple(inputs), bases=bases)
+    return captured, attrs.evolve(meta, inputs=tuple(inputs), bases=bases, wrappers=wrappers)
 
 
 def _unwritten(given: CapturedInput) -> InputMeta:
@@ -417,12 +426,6 @@ def _refused(node: Node, what: str, advice: str) -> UnsupportedError:
         describe(node.location),
         advice,
     )
-
-
-def _values_of(tensor: Tensor) -> list[Node]:
-    """The nodes whose memory a tensor is: those of a wrapper's parts."""
-    parts = inner_tensors(tensor).values() if is_wrapper(tensor) else ()
-    return [value for part in parts for value in _values_of(part)] or [tensor.value]
 
 
 def _overlapping(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> Iterator[Any]:

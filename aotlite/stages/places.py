@@ -1,8 +1,9 @@
 """Places: where a tensor or object outside the arguments is found again at each call.
 
 A place is a root (an argument of the call, or the compiled function) and a path of steps from it.
-`PlaceIndex` searches a function's closure, globals, defaults and bound object, and the Modules and
-optimizers among these and the arguments, for what a capture meets. Spec: `specs/s1_capture.md`.
+`PlaceIndex` searches a function's closure, globals, defaults and bound object, and the Modules,
+optimizers and wrappers among these and the arguments, for what a capture meets.
+Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
 
 Step = tuple[str, Any]
 
@@ -127,6 +129,7 @@ _STEPS = {
     "module": _module_attribute,
     "grad": _gradient,
     "member": _member,
+    "part": _member,
 }
 
 
@@ -144,6 +147,7 @@ _TEXTS = {
     "module": lambda text, key: f"{text}.{key}",
     "grad": lambda text, key: f"{text}.grad",
     "member": lambda text, key: text if key in ("__func__", "func") else f"{text}.{key}",
+    "part": lambda text, key: f"{text}.{key}",
 }
 
 
@@ -194,6 +198,8 @@ class PlaceIndex:
             argument = not place.path and place.argument is not None
             if isinstance(thing, Observed) or isinstance(thing, Tensor) and not argument:
                 found.setdefault(id(thing), []).append(place)
+            if is_wrapper(thing) and not argument:  # its parts lie wherever it lies
+                queue.extend(_parts_of(thing, place))
             if id(thing) in seen:
                 continue
             seen.add(id(thing))
@@ -208,6 +214,21 @@ class PlaceIndex:
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
 """Things that name others: their variables are guarded."""
 _PLAIN = (int, float, complex, bool, str, type(None), np.generic)
+
+
+def parts_at(wrapper: Tensor, place: Place) -> Iterator[tuple[Tensor, Place]]:
+    """All that a wrapper at a place is made of, at any depth, and where it lies."""
+    for part, at in _parts_of(wrapper, place):
+        yield part, at
+        if is_wrapper(part):
+            yield from parts_at(part, at)
+
+
+def _parts_of(wrapper: Tensor, place: Place) -> Iterator[tuple[Tensor, Place]]:
+    """The inner tensors of a wrapper, which can be asked for them (SUB-1)."""
+    if wrapper.storage.capture is None:
+        for name, part in inner_tensors(wrapper).items():
+            yield part, place.then("part", name)
 
 
 def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:

@@ -42,7 +42,7 @@ from aotlite.stages.guards import (
 )
 from aotlite.stages.histories import passes_outside
 from aotlite.stages.outside_grads import OutsideGrads
-from aotlite.stages.places import NOTHING, Place, PlaceIndex
+from aotlite.stages.places import NOTHING, Place, PlaceIndex, parts_at
 from aotlite.stages.reach import Reach, check_window
 from aotlite.stages.scopes import Scopes, sum_in
 from aotlite.stages.source_place import describe, user_location
@@ -86,6 +86,8 @@ class CaptureRecorder:
         self._real_by_node: dict[Node, Tensor] = {}
         self._storages: dict[int, Storage] = {}
         self._places: dict[int, Place] = {}
+        self._parts: dict[int, Place] = {}
+        """Where the parts of wrappers lie that attributes were read as."""
         self._hidden: list[Place] = []
         """Where the hidden inputs lie, in order."""
         self._guarded: set[tuple[int, str]] = set()
@@ -127,7 +129,7 @@ class CaptureRecorder:
         """Notes that the function reached an argument by another way than as an argument."""
         self._reached.add(id(tensor))
         places = self._index.all_of(tensor)
-        if not places and id(tensor) not in self._places:
+        if not places and self._place_of(tensor) is None:
             raise self._refuse_placeless(tensor)
         self.guards.extend(SamePlace(place, role) for place in places)
 
@@ -347,7 +349,8 @@ class CaptureRecorder:
 
     # --- places and guards
     def _place_of(self, thing: Any) -> Place | None:
-        return self._places.get(id(thing)) or self._index.find(thing)
+        place = self._places.get(id(thing)) or self._index.find(thing)
+        return place or self._parts.get(id(thing))
 
     def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
         """Notes that attribute `name` of a Module or optimizer is read (CAP-5)."""
@@ -386,6 +389,8 @@ class CaptureRecorder:
                 above.discard(id(value))
             elif isinstance(value, (Tensor, Observed)):
                 self._alive.append(value)
+                if isinstance(value, Tensor) and is_wrapper(value):
+                    self._parts.update({id(p): where for p, where in parts_at(value, at)})
                 known = self._places.setdefault(id(value), at)
                 if known is not at and isinstance(value, Tensor):
                     self._same(value, at)
@@ -439,7 +444,7 @@ class CaptureRecorder:
     def place_at(self, role: InputRole) -> Place:
         """Where an input lies."""
         if isinstance(role, Part):
-            return self.place_at(role.of).then("attr", role.attr)  # type: ignore[arg-type]
+            return self.place_at(role.of).then("part", role.attr)  # type: ignore[arg-type]
         is_argument = isinstance(role, Primal)
         return Place(role.index, self.function) if is_argument else self._hidden[role.index]
 
@@ -475,6 +480,7 @@ class CaptureRecorder:
         self.inputs = []
         for table in (self._fakes, self._reals, self._inputs, self._storages, self._places):
             table.clear()
+        self._parts.clear()
         self._created.clear()
         self.wrapped.close()
         self._before.clear()

@@ -401,6 +401,8 @@ class _Guards:
                 return f"{at}[{key!r}]"
             case "grad":
                 return f"{at}._grad"
+            case "part":
+                return f"{at}.{key}"
         return f"take({at}, {kind!r}, {self._key(key)})"
 
     def _key(self, key: Any) -> str:

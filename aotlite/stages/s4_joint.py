@@ -192,7 +192,7 @@ class _Recording:
         if self.run is None:
             return Settled(graph, arrivals=self.recorder.streams.arrivals())
         turns = self.run.turns if self.turns is None else self.turns
-        backward = Recorded(turns, self.ran, self.recorder.streams)
+        backward = Recorded(turns, self.ran, self.recorder)
         return settled(graph, self.meta, self.recorder.inputs, backward, self.wrapped)
 
     def _late_effects(self) -> tuple[LateEffect, ...]:

@@ -7,7 +7,7 @@ Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -28,7 +28,7 @@ from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, IntermediateBase, Output, Part, Piece, Role, Tangent
-from aotlite.stages.facts import Alias, Captured, FunctionMeta, Plain
+from aotlite.stages.facts import Alias, Captured, CapturedInput, FunctionMeta, Plain
 from aotlite.stages.record import Record
 from aotlite.stages.wrapped_values import again
 from aotlite.stages.wrapped_views import check_views
@@ -168,14 +168,18 @@ def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
 
 
 def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, Wrapping]:
-    found: dict[Any, Wrapping]
-    wrapped = captured.recorder.wrapped
-    given = {each.role: each.fake for each in captured.inputs if each.role in wrapped.parts}
-    found = {role: wrapping_of(fake, role, wrapped.parts) for role, fake in given.items()}
+    found = input_wrappings(captured.recorder, captured.inputs)
     for role, wrapper in made.items():
         found[role] = wrapping_of(wrapper, role, {})
         again(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
     return found
+
+
+def input_wrappings(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, Wrapping]:
+    """How those of the inputs are made that are wrappers (SUB-3)."""
+    parts = recorder.wrapped.parts
+    fakes = {each.role: each.fake for each in inputs if each.role in parts}
+    return {role: wrapping_of(fake, role, parts) for role, fake in fakes.items()}
 
 
 # ------------------------------------------------------------------------------ tangents, gradients

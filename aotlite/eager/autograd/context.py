@@ -88,6 +88,7 @@ class FunctionCtx:
         own = [id(each) if getattr(each, "_node", None) is node else None for each in outs]
         known = {id(each) for each in (*args, *outs)}
         self._kept = []
+        recorder = STATE.recorder
         for each in self.to_save:
             if each is None:
                 self._kept.append(None)
@@ -96,7 +97,8 @@ class FunctionCtx:
             inner = id(each) not in known and not each._leaf and each.dtype.is_differentiable
             # A result with its history would hold the node that holds it (TEN-13).
             alone = index is not None or inner
-            record = saved(detached_alias(each) if alone else each)
+            kept = each if recorder is None else recorder.here(each)
+            record = saved(detached_alias(kept) if alone else kept)
             self._kept.append(_Kept(record, index, is_inner=inner))
         self.to_save = ()
         # What is marked may be a result, which holds the node, which holds this.
