@@ -171,7 +171,8 @@ class CompiledAutograd:
         self._last = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
         run = TapeRun(tape, self._compile)
         order = order_of(look, tape.roots)
-        first = run.record(order, 0)
+        with collector_paused():  # all that is made stays
+            first = run.record(order, 0)
         programs = self._programs
         if len(programs) >= _MOST_PROGRAMS:
             programs.pop(next(iter(programs)), None)

@@ -47,4 +47,4 @@ def _telling(part: Any) -> list[Any]:
     """Layouts and numbers."""
     if isinstance(part, tuple):
         return [each for item in part for each in _telling(item)]
-    return [part] if isinstance(part, (TensorMeta, str, int, float)) else []
+    return [part] if isinstance(part, (TensorMeta, str)) else []

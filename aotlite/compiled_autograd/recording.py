@@ -6,7 +6,7 @@ next tape may have two. Rules: CAG-2, CAG-4, CAG-22, CAG-23. Spec: `specs/compil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from aotlite.compiled_autograd.forms import records_of, saved_roles, saver_of, slots_read, twin_of
@@ -110,9 +110,13 @@ class TapeRecorder(CaptureRecorder):
         """Fakes for the slots; those that nothing reads are not unpacked."""
         name = f"{saver.op.name}_{number}"
         records = list(records_of(saver))
-        read = slots_read(saver, wanted)
-        for slot in read:
-            records[slot].unpack(saver)
+        whole = wanted is None or all(wanted)
+        if whole and all(r.tensor.storage.version == r.version for r in records):
+            read: Container[int] = range(len(records))
+        else:
+            read = in_order = slots_read(saver, wanted)
+            for slot in in_order:
+                records[slot].unpack(saver)
         return [
             self.lift(("saved", number, slot), record.tensor.meta, f"{name}_{slot}")
             if slot in read
