@@ -70,6 +70,9 @@ class Tensor(Differentiable):
     """Of wrapper subclasses that need it: `(self)` gives a function that brings any gradient that
     arrives at this tensor to the one form that its gradients have (SHD-15)."""
 
+    _copies_grad: ClassVar[bool] = True
+    """Whether deep copies have the gradient, too."""
+
     storage: Storage
     meta: TensorMeta
     offset: int
@@ -365,8 +368,8 @@ class Tensor(Differentiable):
         if not self.is_leaf:
             raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
         if self.__tensor_dispatch__ is not None:
-            return _wrapper_copies().deeply_copied(self, memo)
-        if self.storage.buffer is None:
+            twin: Tensor = _wrapper_copies().deeply_copied(self, memo)
+        elif self.storage.buffer is None or STATE.recorder is not None:
             twin = self.detach().clone()
         else:  # tensors that share memory share their copies' memory
             twin = Tensor(copy.deepcopy(self.storage, memo), self.meta, self.offset)
@@ -374,6 +377,8 @@ class Tensor(Differentiable):
         twin._leaf = self._leaf
         twin.facts = None
         memo[id(self)] = twin
+        if getattr(self, "_member", type(self))._copies_grad and self.grad is not None:
+            twin.grad = copy.deepcopy(self.grad, memo)
         return twin
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError
 from aotlite.nn import functions as F
 from aotlite.nn.module import Module
 
 
 class _Dropout(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"{type(self).__name__}: p is {p}, expected 0 <= p <= 1")
+        F.check_probability(type(self).__name__, p)
         self.p = p
         self.inplace = inplace
 

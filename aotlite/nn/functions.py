@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from aotlite.eager.functions import rand
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.errors import AotliteError, ArgumentError, ShapeError
 
 Ints = int | Sequence[int]
 
@@ -47,7 +47,7 @@ def _dropped(
     name: str, input: Tensor, drawn: tuple[int, ...], p: float, training: bool, inplace: bool
 ) -> Tensor:
     """`dropout` by one draw of this shape, which broadcasts to the input."""
-    _check_probability(name, p)
+    check_probability(name, p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
@@ -58,9 +58,16 @@ def _dropped(
     return input.mul_(kept).mul_(scale) if inplace else input * kept * scale
 
 
-def _check_probability(name: str, p: float) -> None:
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"{name}: p is {p}, expected 0 <= p <= 1")
+def check_probability(name: str, p: float, argument: str = "p") -> None:
+    """Raises ArgumentError for what is no number from 0 to 1."""
+    try:
+        known = 0 <= p <= 1
+    except TypeError as error:  # of what has no order with numbers
+        if isinstance(error, AotliteError):
+            raise
+        known = False
+    if not known:
+        raise ArgumentError(f"{name}: {argument} is {p!r}, expected 0 <= p <= 1")
 
 
 def dropout1d(
@@ -96,7 +103,7 @@ def alpha_dropout(
 
     Source: Klambauer et al., "Self-normalizing neural networks" (NeurIPS 2017).
     """
-    _check_probability("alpha_dropout", p)
+    check_probability("alpha_dropout", p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:

@@ -11,6 +11,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn import init
 from aotlite.nn.attention import each_once, multi_head_attention_forward
+from aotlite.nn.functions import check_probability
 from aotlite.nn.layers import Linear
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
@@ -142,5 +143,4 @@ def _check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
             f"MultiheadAttention: embed_dim is {embed_dim} with {num_heads} heads, expected a "
             "positive multiple of the heads"
         )
-    if not 0 <= dropout <= 1:
-        raise ArgumentError(f"MultiheadAttention: dropout is {dropout}, expected 0 <= p <= 1")
+    check_probability("MultiheadAttention", dropout, "dropout")

@@ -38,6 +38,7 @@ class Parameter(Tensor, metaclass=_Member):
     """
 
     __slots__ = ()
+    _copies_grad = False
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if is_wrapper(data):

@@ -15,7 +15,7 @@ from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.nn import init
-from aotlite.nn.functions import dropout, linear
+from aotlite.nn.functions import check_probability, dropout, linear
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 
@@ -102,8 +102,7 @@ class _Recurrent(Module):
         for argument, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
             if value < 1:
                 raise ArgumentError(f"{name}: {argument} is {value}, expected at least 1")
-        if not 0 <= dropout <= 1:
-            raise ArgumentError(f"{name}: dropout is {dropout}, expected 0 <= p <= 1")
+        check_probability(name, dropout, "dropout")
 
     def _suffixes(self, layer: int) -> list[str]:
         return [f"l{layer}", f"l{layer}_reverse"][: 1 + self.bidirectional]

@@ -33,13 +33,53 @@ def test_a_copy_lies_as_the_tensor_does(make):
     )  # fmt: skip
 
 
-def test_a_leafs_copy_is_a_leaf_without_gradient():
+def test_a_leafs_copy_is_a_leaf_with_a_copy_of_its_gradient():
+    """Parameters' copies start without, as in PyTorch."""
     x = al.ones(2, requires_grad=True)
     x.sum().backward()
-    twin = copy.deepcopy(x)
-    assert (True, True, None) == (twin.requires_grad, twin.is_leaf, twin.grad)
+    twin, grad = copy.deepcopy([x, x.grad])
+    assert (True, True, [1.0, 1.0]) == (twin.requires_grad, twin.is_leaf, twin.grad.tolist())
+    assert twin.grad is grad is not x.grad
+    weight = al.nn.Parameter(x)
+    weight.sum().backward()
+    assert copy.deepcopy(weight).grad is None
     with pytest.raises(al.AutogradError, match="^deepcopy: the tensor is not a leaf"):
         copy.deepcopy(x * 2)
+
+
+@pytest.mark.rules("CAP-4")
+def test_deep_copies_are_made_in_compiled_functions():
+    """Those of tensors from outside were once refused, as tensors that lie nowhere."""
+    held = al.arange(3.0)
+
+    def function(x):
+        twin, other = copy.deepcopy(x), copy.deepcopy(held)
+        return twin.grad * x.detach(), other.mul_(2), held * 1
+
+    x = al.ones(3, requires_grad=True)
+    (x * 2).sum().backward()
+    expected = [[2.0] * 3, [0.0, 2.0, 4.0], [0.0, 1.0, 2.0]]
+    for run in (function, al.compile(function), al.compile(function, backend="reference")):
+        assert expected == [each.tolist() for each in run(x)]
+
+
+def test_gradients_of_deep_copies_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    found = []
+    for library in (torch, al):
+        x = library.ones(2, requires_grad=True)
+        (x * 3).sum().backward()
+        weight = library.nn.Parameter(library.ones(2))
+        (weight * 3).sum().backward()
+        twin, alone = copy.deepcopy(x), copy.deepcopy(weight)
+        y = library.ones(1, requires_grad=True)
+        (y * y).sum().backward(create_graph=True)
+        try:
+            copy.deepcopy(y)
+        except RuntimeError:
+            found.append(None)
+        found.append((twin.grad.tolist(), twin.grad is x.grad, alone.grad))
+    assert found[:2] == found[2:]
 
 
 def test_a_copy_of_memory_that_may_not_be_written_can_be():

@@ -118,15 +118,17 @@ def test_parts_that_are_one_stay_one(way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_gradient_goes_where_that_of_a_plain_tensor_goes(way: str) -> None:
-    """Copies and pickles keep it, deep copies have none."""
+    """The twin has it."""
     for make in (numbers, pair):
         x = make().requires_grad_()
         (x * 2).backward(make())
         twin = WAYS[way](x)
-        if way == "deepcopy":
-            assert twin.grad is None
-        else:
-            assert repr(twin.grad) == repr(x.grad)
+        assert repr(twin.grad) == repr(x.grad)
+        assert (twin.grad is x.grad) == (way == "copy")
+        if way == "deepcopy":  # a parameter's starts without
+            kept: Any = al.nn.Parameter(x)
+            (kept * 2).backward(make())
+            assert WAYS[way](kept).grad is None
         (twin * 2).backward(make())
         assert twin.grad is not None
 

@@ -1,5 +1,7 @@
 """Layers and their functions: values known exactly, and errors. With PyTorch: test_torch.py."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,24 @@ def test_a_probability_outside_of_0_and_1_is_refused(p):
         F.dropout(al.ones(2), p)
     with pytest.raises(ArgumentError, match=rf"Dropout: p is {p}, expected 0 <= p <= 1"):
         nn.Dropout(p)
+
+
+@pytest.mark.parametrize("p", ["a", None, [0.5], 1j])
+def test_a_probability_that_is_no_number_is_refused(p):
+    """The error is a TypeError too, as PyTorch's is."""
+    refused = {
+        "dropout: p": lambda: F.dropout(al.ones(2), p),
+        "alpha_dropout: p": lambda: F.alpha_dropout(al.ones(2), p, training=False),
+        "dropout2d: p": lambda: F.dropout2d(al.ones(1, 2, 2, 2), p),
+        "Dropout: p": lambda: nn.Dropout(p),
+        "LSTM: dropout": lambda: nn.LSTM(2, 2, dropout=p),
+        "MultiheadAttention: dropout": lambda: nn.MultiheadAttention(2, 1, dropout=p),
+    }
+    for what, run in refused.items():
+        text = re.escape(f"{what} is {p!r}, expected 0 <= p <= 1")
+        with pytest.raises(ArgumentError, match=f"^{text}") as caught:
+            run()
+        assert isinstance(caught.value, TypeError)
 
 
 def test_relu_in_place_writes_its_argument():
