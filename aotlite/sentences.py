@@ -72,7 +72,8 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
     for grad in meta.grads:
-        place = meta.input_of(grad.role).place
+        of = grad.role
+        place = f"result {of.index}" if isinstance(of, Output) else meta.input_of(of).place
         what = "No tensor" if grad.result is None else f"Result {grad.result}"
         yield f"{what} becomes the gradient of {place}."
     if meta.training:

@@ -140,9 +140,9 @@ class ArgumentLeaf(Record):
 
 @attrs.frozen(repr=False)
 class GradWrite(Record):
-    """Each call sets the `.grad` of an input (DBL-3)."""
+    """Each call sets the `.grad` of an input, or of a result that it made (DBL-3)."""
 
-    role: InputRole
+    role: InputRole | Output
     result: int | None
     """To which result; to None without."""
 

@@ -2,7 +2,8 @@
 
 A backward inside the function adds to the gradients of leaves from outside, and `zero_grad` clears
 them. Tensors that are there at the start are hidden inputs, which may be written in place; which
-tensor is there at the end is noted, and set by each call (`GradWrite`).
+tensor is there at the end is noted, and set by each call (`GradWrite`); so are gradients that the
+function's own leaves have which it returns.
 Used by the recorder. Rules: CAP-4, DBL-3. Spec: `specs/gradients_inside.md`.
 """
 
@@ -14,6 +15,7 @@ from aotlite.eager.autograd.leaf import adopted
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.role import Output
 from aotlite.stages.facts import GradWrite
 from aotlite.stages.guards import NoGradient
 
@@ -76,6 +78,15 @@ class OutsideGrads:
             elif real._grad is None or self._recorder.here(real._grad) is not value:
                 found.append(GradWrite(given.role, len(results)))
                 results.append(value)
+        for index, result in enumerate(results):  # grows while it is walked
+            if self._has_own(result):
+                found.append(GradWrite(Output(index), len(results)))
+                results.append(self._recorder.here(result._grad))
         return tuple(found)
+
+    def _has_own(self, result: Any) -> bool:
+        """Whether a result is of the function's own making, and has a gradient."""
+        made = isinstance(result, Tensor) and not self._recorder.is_outside(result)
+        return made and result._grad is not None
 
 

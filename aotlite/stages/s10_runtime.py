@@ -159,7 +159,9 @@ class _Writer:
             keep_forms(self.source, self.plan.backward.memory, self._lasting())
         for each in self.meta.grads:
             value = "None" if each.result is None else self.results.names[each.result]
-            self.source.add(f"{name_of(each.role)}._grad = {value}")
+            of = each.role
+            owner = self.results.names[of.index] if isinstance(of, Output) else name_of(of)
+            self.source.add(f"{owner}._grad = {value}")
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -233,6 +234,63 @@ def test_random_uses_of_gradients_are_eagers(names: list[str], started: bool) ->
             world.append(([seen(a) for a in args], shared, [r.tolist() for r in results]))
         worlds.append(world)
     assert worlds[0] == worlds[1]
+
+
+# ---------------------------------------------------------------------------- leaves of its own
+def put(x: Any) -> Any:
+    own = x.detach().clone().requires_grad_()
+    own.grad = x.detach() * 2
+    return own
+
+
+def put_itself(x: Any) -> Any:
+    own = x.detach().requires_grad_()
+    own.grad = own.detach()
+    return [own, own.grad]
+
+
+def put_on_a_gradient(x: Any) -> Any:
+    own = put(x)
+    own.grad.requires_grad_().grad = x.detach() * 3
+    return own, own
+
+
+def backward_of_its_own(x: Any) -> Any:
+    own = x.detach().clone().requires_grad_()
+    (own * own).sum().backward()
+    return own
+
+
+def put_and_cleared(x: Any) -> Any:
+    own = backward_of_its_own(x)
+    own.grad = None
+    return own
+
+
+@pytest.mark.rules("DBL-3")
+@pytest.mark.parametrize(
+    "function",
+    [put, put_itself, put_on_a_gradient, backward_of_its_own, put_and_cleared, copy.deepcopy],
+)
+def test_leaves_that_are_returned_have_the_gradients_that_they_were_given(function: Call) -> None:
+    """They once had none."""
+
+    def with_gradients(tensor: Any) -> list[Any]:
+        return [] if tensor is None else [tensor, *with_gradients(tensor.grad)]
+
+    worlds = []
+    for called in (function, al.compile(function), al.compile(function, backend="reference")):
+        for _ in range(2):
+            x = leaf(1.0, 2.0)
+            (x * 3).sum().backward()
+            result = called(x)
+            results = result if isinstance(result, (list, tuple)) else [result]
+            found = [each for given in (*results, x) for each in with_gradients(given)]
+            objects = [[a is b for a in found] for b in found]
+            memory = [[a.storage is b.storage for a in found] for b in found]
+            worlds.append(([seen(each) for each in found], objects, memory))
+            assert (results[0].grad is None) == (function is put_and_cleared)
+    assert worlds[1:] == worlds[:-1]
 
 
 # ---------------------------------------------------------------------------------- refusals
