@@ -189,7 +189,9 @@ def _check_names(cls: type[Any], names: Any) -> None:
     for name in names:
         if not name.isidentifier() or iskeyword(name):
             raise _broken(cls, f"flattens to the name {name!r}", "names of attributes")
-    if type(names) in (list, tuple) and (cls in _NAMES or len(_NAMES) < _MOST_NAMES):
+    if type(names) in (list, tuple):
+        if len(_NAMES) >= _MOST_NAMES:  # classes of long ago make room for those of now
+            _NAMES.clear()
         _NAMES[cls] = names[:]
 
 
