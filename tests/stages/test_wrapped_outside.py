@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite import nn
 from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, unflatten
+from aotlite.ir.errors import AotliteError
 from aotlite.sharding import Mesh, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
 from tests.stages import test_wrapped_attacks, wrapped_cases
+from tests.stages.test_wrapped_programs import Program, programs
 from tests.stages.wrapped_cases import Case, dense, nested, two
 from tests.stages.wrapped_worlds import Pictures, world_after
 
@@ -79,6 +84,36 @@ def test_programs_on_wrappers_and_parts_from_outside_leave_eagers_world(name: st
         for _ in range(2):
             assert expected == world_outside(compiled, make, kept)
         assert len(compiled.entries) == 1
+
+
+@pytest.mark.rules("CAP-3", "SUB-3", "SUB-17")
+@settings(max_examples=200)
+@given(programs, st.lists(st.booleans(), min_size=3, max_size=3))
+def test_random_programs_on_wrappers_from_outside_leave_eagers_world(
+    program: Program, passed: list[bool]
+) -> None:
+    """Some of the tensors are passed, the others kept outside: views of one base, and parts."""
+    kept: list[Any] = []
+
+    def function(*args: Any) -> Any:
+        rest = iter(args)
+        pairs = zip(passed, kept, strict=False)
+        return program(*[next(rest) if is_passed else each for is_passed, each in pairs])
+
+    def make() -> tuple[Any, ...]:
+        kept[:] = program.arguments()
+        return tuple(kept)
+
+    def world(call: Callable[..., Any]) -> list[Any]:
+        return world_after(lambda *args: call(*compress(args, passed)), make)
+
+    try:
+        expected = world(function)
+    except AotliteError:
+        return
+    compiled = al.compile(function, backend="reference")
+    assert expected == world(compiled)
+    assert expected == world(compiled)
 
 
 # ------------------------------------------------------------------- what only the backward touches
