@@ -63,8 +63,8 @@ def test_deep_copies_are_made_in_compiled_functions():
         assert expected == [each.tolist() for each in run(x)]
 
 
-def test_gradients_of_deep_copies_are_pytorchs():
-    torch = pytest.importorskip("torch")
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_gradients_of_deep_copies_are_pytorchs(torch):
     found = []
     for library in (torch, al):
         x = library.ones(2, requires_grad=True)
