@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.look import Look, look_at
+from aotlite.compiled_autograd.look import Look, look_at, shares_gradients
 from aotlite.compiled_autograd.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.reasons import why
 from aotlite.compiled_autograd.running import Program, Tape, TapeRun, order_of
@@ -57,7 +57,8 @@ class Counters:
     compiles: int = 0
     """Graphs that were compiled."""
     skipped: int = 0
-    """Backwards in anomaly mode, which the engine runs: it looks at each node (CAG-17)."""
+    """Backwards that the engine runs: in anomaly mode, which looks at each node (CAG-17), and where
+    the tape reads what is a leaf's `.grad`."""
 
 
 class CompiledAutograd:
@@ -145,6 +146,10 @@ class CompiledAutograd:
                 tape = Tape(look, roots, sinks, accumulate, retain, changes)
                 return self._follow(tape, matcher.program)
         look = look_at(roots, sinks, accumulate=accumulate)
+        if accumulate and shares_gradients(look, roots):
+            self.counters.skipped += 1
+            LOG.info("left to the engine: a leaf's .grad is memory that the tape reads")
+            return Run(sinks, False, accumulate, retain, None)._pass(roots)
         tape = Tape(look, roots, sinks, accumulate, retain, changes)
         program = self._programs.get(look.key)
         if program is None:

@@ -32,7 +32,7 @@ def form_of(node: TapeNode) -> Form:
     """The form of a node, by what it is now; that of a closed one begins with CLOSED."""
     kind = type(node)
     if node.extra is not None and (not node.extra.is_idle or node.extra.forms):
-        return (CLOSED, kind, "hooks", *_hooks_of(node))
+        return (*_closed(node, "hooks"), *_hooks_of(node))
     if kind is OpNode:
         return _form_of_op(node)  # type: ignore[arg-type]
     if kind is AccumulateGrad:
@@ -41,20 +41,31 @@ def form_of(node: TapeNode) -> Form:
         return _form_of_write(node)  # type: ignore[arg-type]
     if kind is CompiledBackward:
         return _form_of_compiled(node)  # type: ignore[arg-type]
-    return (CLOSED, kind)
+    return _closed(node)
+
+
+def _closed(node: TapeNode, why: str = "") -> Form:
+    """What is asked of a node that the engine runs: how many gradients it takes."""
+    what = (getattr(node, name, None) for name in ("op", "plan")) if _has_plan(node) else ()
+    return (CLOSED, type(node), why, node.results(), *what)
+
+
+def _has_plan(node: TapeNode) -> bool:
+    return type(node) in (OpNode, CompiledBackward)
 
 
 def _hooks_of(node: TapeNode) -> Form:
     """Kinds and numbers of its hooks (CAG-6); the functions themselves may change."""
     extra: Any = node.extra
     tensors = tuple([(index, len(hooks)) for index, hooks in extra.tensors.items()])
-    return tensors, tuple(extra.retained), len(extra.pre), len(extra.post)
+    forms = tuple(extra.forms)
+    return tensors, tuple(extra.retained), len(extra.pre), len(extra.post), forms
 
 
 def _form_of_op(node: OpNode) -> Form:
     plan, op = node.plan, node.op
     if node.kept is None:
-        return (CLOSED, OpNode, "released")
+        return _closed(node, "values released")
     saved: list[Any] = []
     for position, value in zip(plan.reads, node.kept, strict=True):
         if type(value) is SavedTensor:
@@ -65,7 +76,7 @@ def _form_of_op(node: OpNode) -> Form:
             saved.append((type(value), repr(value)))
     saved += [_meta_of(record) for record in node.saved_results.values()]
     if None in saved or any(type(each) is tuple and None in each for each in saved):
-        return (CLOSED, OpNode, "kept otherwise")
+        return _closed(node, "packed values")
     return (op, plan, node.key, node.result, tuple(saved))
 
 
@@ -79,17 +90,30 @@ def is_number(op: Op, position: int, value: Any) -> bool:
 def _meta_of(record: SavedTensor) -> TensorMeta | None:
     """The meta of a plain tensor that is kept; None where it is packed, or a wrapper."""
     tensor = record.tensor
-    return tensor.meta if type(tensor) is Tensor else None
+    return tensor.meta if tensor is not None and is_plain(tensor) else None
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether its ops are those of its memory; parameters are plain, wrappers are not."""
+    return tensor.__tensor_dispatch__ is None and tensor.__tensor_function__ is None
+
+
+def is_released(node: TapeNode) -> bool:
+    """Whether an open node has let go of what it had saved, since it was looked at."""
+    if type(node) is CompiledBackward:
+        return node.saved is None
+    saver = saver_of(node)
+    return saver is not None and saver.kept is None
 
 
 def _form_of_leaf(node: AccumulateGrad) -> Form:
     if node.collected:
-        return (CLOSED, AccumulateGrad, "hooks", len(node.collected))
+        return (*_closed(node, "hooks"), len(node.collected))
     leaf = node.leaf
     if leaf is None:
         return (AccumulateGrad, None)
-    if type(leaf) is not Tensor:
-        return (CLOSED, AccumulateGrad, "wrapper")
+    if not is_plain(leaf):
+        return _closed(node, "a wrapper")
     if node.edges:
         return (AccumulateGrad, leaf.meta, _form_of_chain(node.chain))
     return (AccumulateGrad, leaf.meta, collects(leaf))
@@ -102,13 +126,13 @@ def _form_of_chain(chain: Chain) -> Hashable:
 def _form_of_write(node: SliceAssign) -> Form:
     written = form_of(node.written) if type(node.written) is OpNode else (CLOSED,)
     if written[0] == CLOSED:
-        return (CLOSED, SliceAssign)
+        return (*_closed(node), written)
     return (SliceAssign, written, _form_of_chain(node.chain), node.root_meta, node.own)
 
 
 def _form_of_compiled(node: CompiledBackward) -> Form:
     if node.saved is None or not is_inlined(node.plan):
-        return (CLOSED, CompiledBackward, node.plan)
+        return _closed(node)
     return (CompiledBackward, node.plan)
 
 

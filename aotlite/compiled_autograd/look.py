@@ -14,9 +14,19 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import CLOSED, Form, form_of
+from aotlite.compiled_autograd.forms import (
+    CLOSED,
+    Form,
+    form_of,
+    is_plain,
+    records_of,
+    saver_of,
+    window_of,
+)
+from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.stages.s10_backward import CompiledBackward
 
 Roots = Sequence[tuple[Edge | None, Any]]
 
@@ -84,6 +94,29 @@ def signatures(values: Sequence[Any]) -> Hashable:
         if value is None:
             found.append(None)
             continue
-        kind = value.meta if type(value) is Tensor else type(value)
+        kind = value.meta if is_plain(value) else type(value)
         found.append((kind, first.setdefault(id(value), len(first))))
     return tuple(found)
+
+
+def shares_gradients(look: Look, roots: Roots) -> bool:
+    """Whether the `.grad` of a leaf is memory that a node has saved, or of a gradient at the start.
+
+    A stretch adds to it at its end, when all is read; the engine does when the leaf's turn comes.
+    """
+    leaves = [node.leaf for node in look.nodes if type(node) is AccumulateGrad]
+    grads = [leaf._grad for leaf in leaves if leaf is not None and leaf._grad is not None]
+    written = {id(grad.storage.buffer) for grad in grads if not is_wrapper(grad)}
+    if not written:
+        return False
+    read = [grad for _, grad in roots if grad is not None and is_plain(grad)]
+    for node in look.nodes:
+        if type(node) is CompiledBackward:
+            if any(id(window_of(value)[0]) in written for value in node.saved or ()):
+                return True
+            if any(id(storage.buffer) in written for storage, _ in node.links):
+                return True
+        saver = saver_of(node)
+        if saver is not None:
+            read += [r.tensor for r in records_of(saver) if r.tensor is not None]
+    return any(id(tensor.storage.buffer) in written for tensor in read if is_plain(tensor))

@@ -10,12 +10,13 @@ Spec: `specs/compiled_autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import attrs
 
 from aotlite.backends.values import is_read, travels_as_array
-from aotlite.compiled_autograd.forms import CLOSED, form_of, is_number, window_of
+from aotlite.compiled_autograd.forms import CLOSED, form_of, is_number, is_plain, window_of
 from aotlite.compiled_autograd.look import Look, signatures
 from aotlite.compiled_autograd.running import Program, Tape
 from aotlite.eager.autograd.leaf import AccumulateGrad
@@ -23,7 +24,7 @@ from aotlite.eager.autograd.node import LAST, SavedTensor
 from aotlite.eager.autograd.single import collect
 from aotlite.eager.autograd.tape import NO_RESULTS, OpNode
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor, tensors_over
+from aotlite.eager.tensor import tensors_over
 from aotlite.ir.op import OPS
 from aotlite.stages.s10_backward import CompiledBackward
 from aotlite.stages.s10_source import Source, listed
@@ -101,8 +102,8 @@ class _Writer:
         """The test that a tensor is no wrapper, where there are such."""
         if not self.is_typed:
             return ""
-        self.source.use(Tensor)
-        return f" and type({name}) is Tensor"
+        self.source.use(is_plain)
+        return f" and is_plain({name})"
 
     # --- where it starts and ends
     def _roots(self) -> None:
@@ -257,10 +258,12 @@ class _Writer:
         meta = source.constant(form[1], "M", str(form[1]))
         collects = "" if form[2] else "not "
         source.add(f"l = {name}._leaf()")
+        source.use(held_once)
         # A form_of in short: `edges` and `collected` are empty where nothing was done to the leaf.
         self._test(
             f"l.meta is {meta}{self._typed('l')} and {collects}(l._leaf or l._node is not None) "
-            f"and not {name}.edges and not {name}.collected and {name}.extra is None"
+            f"and not {name}.edges and not {name}.collected and {name}.extra is None "
+            "and (l._grad is None or held_once(l))"
         )
 
     # --- running
@@ -297,9 +300,23 @@ class _Writer:
         else:
             source.add("found = run(values)")
         metas = [value.meta for value in stretch.graph.outputs]
+        repeats, leaves = [], []
+        seen: set[Any] = set()
+        for number, of in stretch.leaves:
+            if (
+                of in seen
+            ):  # one gradient of several leaves: they share a storage, and so are copied
+                repeats.append(of)
+                of = len(metas) + len(repeats) - 1
+            seen.add(of)
+            leaves.append((number, of))
+        if repeats:
+            again = ", ".join([f"found[{of}]" for of in repeats])
+            source.add(f"found = [*found, {again}]")
+            metas += [metas[of] for of in repeats]
         source.use(tensors_over, collect)
         source.add(f"found = tensors_over(found, {source.constant(metas, 'R', 'metas')})")
-        self._deliver(stretch)
+        self._deliver(stretch, leaves)
 
     def _value(self, meta: Any, place: Any) -> str:
         source = self.source
@@ -334,10 +351,10 @@ class _Writer:
         if lines:
             self.source.add("if not retain:", *[f"    {line}" for line in lines])
 
-    def _deliver(self, stretch: Any) -> None:
+    def _deliver(self, stretch: Any, leaves: list[tuple[int, int]]) -> None:
         source = self.source
-        if stretch.leaves:  # `collect` takes the last one first
-            reverse = stretch.leaves[::-1]
+        if leaves:  # `collect` takes the last one first
+            reverse = leaves[::-1]
             numbers = [of for _, of in reverse]
             names = [f"n{number}" for number, _ in reverse]
             if numbers == list(range(len(numbers))) and not self.tape.sinks:
@@ -369,6 +386,11 @@ class _Slots:
         name = f"r{self.at}_{len(self.records)}"
         self.records.append((name, record))
         return name
+
+
+def held_once(leaf: Any) -> bool:
+    """Whether nothing but the leaf has its `.grad`: what the tape has saved is other memory."""
+    return getrefcount(leaf._grad) <= 2 and getrefcount(leaf._grad.storage) <= 2
 
 
 def _says_the_result(node: OpNode) -> bool:

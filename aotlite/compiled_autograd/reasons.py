@@ -35,7 +35,7 @@ def _differing(key: Any, before: Any) -> list[bool]:
 
 def _words(form: Form) -> str:
     if form[0] == CLOSED:
-        what = f" with {form[2]}" if len(form) > 2 and isinstance(form[2], str) else ""
+        what = f" with {form[2]}" if form[2] else ""
         return f"a {form[1].__name__} that the engine runs{what}"
     kind = form[0]
     name = kind.__name__ if isinstance(kind, type) else kind.name

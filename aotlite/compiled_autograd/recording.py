@@ -15,8 +15,10 @@ from aotlite.eager.autograd.tape import OpNode, SliceAssign
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.effects import EffectOp
 from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op, RandomOp
 from aotlite.ir.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.scope import Scope
 from aotlite.stages.absent import without_tangents
@@ -26,6 +28,17 @@ from aotlite.stages.wrappings import gradient_of
 
 Place = tuple[Any, ...]
 """Where an input comes from: ("saved", node, slot), or a place of `running` for gradients."""
+
+
+class Closed(BaseException):
+    """A node does what no graph does: its formula draws, or has an effect."""
+
+
+class _NoStreams:
+    """Stands for the generator, of which formulas of ops know nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Closed
 
 
 class TapeRecorder(CaptureRecorder):
@@ -40,6 +53,7 @@ class TapeRecorder(CaptureRecorder):
         self.place_of = place_of
         self.kept: dict[int, frozenset[Any]] = {}
         """Nodes that have saved something, and the results whose gradients are absent there."""
+        self.streams: Any = _NoStreams()
         self.grads: Any = self
         self.origin = self.marker = Node("call", None)
         """Whose scope what is recorded has, and no line: it would be that of `backward`."""
@@ -81,6 +95,11 @@ class TapeRecorder(CaptureRecorder):
         self.pending.append((self._number, grads[0]))
 
     # --- nodes
+    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        if isinstance(op, (EffectOp, RandomOp)):
+            raise Closed
+        return super().record(op, args, meta)
+
     def run_before(self, node: TapeNode) -> None:
         """What a node records is said to be its own by `run`."""
 

@@ -10,19 +10,19 @@ Spec: `specs/compiled_autograd.md`.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import form_of
+from aotlite.compiled_autograd.forms import form_of, is_plain, is_released
 from aotlite.compiled_autograd.look import Look, Roots, signatures
-from aotlite.compiled_autograd.recording import Place, TapeRecorder
+from aotlite.compiled_autograd.recording import Closed, Place, TapeRecorder
 from aotlite.compiled_autograd.stretch import Stretch, may_share
 from aotlite.eager.autograd.engine import Run, reachable
 from aotlite.eager.autograd.hooks import Changes
+from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
@@ -150,7 +150,7 @@ class TapeRun(Run):
     def _places(self) -> dict[int, Place]:
         """The first place of each gradient, by its id."""
         found: dict[int, Place] = {}
-        for node in sorted(self._buffers, key=self.number.__getitem__):
+        for node in self._arrived():
             for index, grad in enumerate(self._buffers[node]):
                 if grad is not None:
                     found.setdefault(id(grad), ("at", self.number[node], index))
@@ -159,16 +159,25 @@ class TapeRun(Run):
                 found.setdefault(id(grad), ("sink", index))
         return found
 
+    def _arrived(self) -> list[TapeNode]:
+        """Nodes that gradients have arrived at, by number; a hook may have led to a new one."""
+        for node in self._buffers:
+            if node not in self.number:
+                self.number[node] = len(self.nodes)
+                self.nodes.append(node)
+        return sorted(self._buffers, key=self.number.__getitem__)
+
     def _pattern(self, rest: Sequence[int]) -> Hashable:
         """What the pieces behind a closed node depend on."""
         tape = self.tape
-        if tape.changes != Changes.count:
-            tape.changes = Changes.count
-            for number in rest:
-                form = form_of(self.nodes[number])
+        moved, tape.changes = tape.changes != Changes.count, Changes.count
+        for number in rest:
+            node = self.nodes[number]
+            if moved or node.sequence == LAST:  # a leaf may have died, or need no gradient now
+                form = form_of(node)
                 if form != tape.look.forms[number]:
                     tape.look.forms[number] = self.changed[number] = form
-        nodes = sorted(self._buffers, key=self.number.__getitem__)
+        nodes = self._arrived()
         values = [grad for node in nodes for grad in self._buffers[node]]
         return (
             tuple([(self.number[node], len(self._buffers[node])) for node in nodes]),
@@ -208,8 +217,7 @@ class TapeRun(Run):
         pattern: Hashable = None
         for place in range(start, len(order)):
             number = order[place]
-            if self._is_open(number):
-                stretch.take(number)
+            if self._is_open(number) and stretch.take(number):
                 continue
             piece = Piece(stretch.end(), number, place)
             pieces.append((pattern, piece))
@@ -221,9 +229,16 @@ class TapeRun(Run):
         return pieces[0][1]
 
     def _is_open(self, number: int) -> bool:
-        grads = self._buffers.get(self.nodes[number], ())
-        plain = all(grad is None or type(grad) is Tensor for grad in grads)
-        return plain and self.tape.look.is_open(number)
+        node = self.nodes[number]
+        if not self.tape.look.is_open(number) or is_released(node):
+            return False
+        if not STATE.wrappers:
+            return True
+        arrived = [self._buffers.get(node, ())]
+        arrived += [self._buffers.get(edge[0], ()) for edge in node.edges if edge is not None]
+        if not all(grad is None or is_plain(grad) for grads in arrived for grad in grads):
+            return False
+        return not any(edge is not None and _is_formed(edge[0]) for edge in node.edges)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         if self.recorder is None:
@@ -238,6 +253,14 @@ class TapeRun(Run):
         return found
 
 
+def _is_formed(node: TapeNode) -> bool:
+    """Whether gradients that arrive are made wrappers (SUB-24)."""
+    if node.extra is not None and node.extra.forms:
+        return True
+    leaf = node.leaf if type(node) is AccumulateGrad else None
+    return leaf is not None and not is_plain(leaf)
+
+
 class _Recorded:
     """A stretch that is being recorded."""
 
@@ -249,9 +272,12 @@ class _Recorded:
         self.places: dict[int, Place] = {}
         self.recorder: TapeRecorder | None = None
 
-    def take(self, number: int) -> None:
-        """Records a node more."""
+    def take(self, number: int) -> bool:
+        """Records a node more; False for one that is found to be closed."""
         run = self.run
+        node = run.nodes[number]
+        grads = run.gradients.get(node)
+        arrived = None if grads is None else list(grads)
         if self.recorder is None:
             self.before = {node: list(grads) for node, grads in run.gradients.items()}
             self.collected = list(run.collected)
@@ -261,7 +287,12 @@ class _Recorded:
         run.recorder, run.retain = self.recorder, True  # what is saved is read when it runs
         STATE.recorder = self.recorder
         try:
-            run._step(run.nodes[number])
+            run._step(node)
+        except Closed:
+            self.recorder.back_to(mark, number)
+            if arrived is not None:
+                run.gradients[node] = arrived
+            return False
         except Exception:
             STATE.recorder = run.recorder = None
             run.retain = retain
@@ -272,6 +303,7 @@ class _Recorded:
             STATE.recorder = run.recorder = None
             run.retain = retain
         self.numbers.append(number)
+        return True
 
     def _place_of(self, tensor: Tensor) -> Place:
         return self.places[id(tensor)]
@@ -289,7 +321,7 @@ class _Recorded:
 
     def _stretch(self, recorder: TapeRecorder) -> Stretch:
         run, number = self.run, self.run.number
-        values = _Values(recorder, self._place_of, run)
+        values = _Values(recorder, self._place_of)
         leaves = tuple([(leaf, values.taken(grad)) for leaf, grad in recorder.pending])
         leaving = tuple(
             [
@@ -307,7 +339,7 @@ class _Recorded:
             tuple(self.numbers),
             graph,
             call,
-            tuple(recorder.places) if results else (),
+            tuple(recorder.places),
             tuple(recorder.kept.items()),
             leaves,
             leaving,
@@ -319,17 +351,12 @@ class _Recorded:
 class _Values:
     """Where the values that leave a stretch come from: what the graph gives, and what passes."""
 
-    def __init__(
-        self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place], run: TapeRun
-    ) -> None:
+    def __init__(self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place]) -> None:
         self.recorder = recorder
         self.place_of = place_of
         self.results: list[Tensor] = []
         self._index: dict[int, int] = {}
-        leaving = [grad for grads in run.gradients.values() for grad in grads] + run.collected
-        fakes = {id(g): g for g in leaving if g is not None and g.storage.capture is recorder}
-        self._shared = Counter([id(fake.storage) for fake in fakes.values()])
-        self._alive = fakes
+        self._views: dict[int, Any] = {}
 
     def taken(self, grad: Tensor) -> Any:
         """The value of a gradient that a leaf is given: it is copied where others have it, too."""
@@ -345,14 +372,11 @@ class _Values:
         return index
 
     def seen(self, grad: Any) -> Any:
-        """The value of a gradient on its way, which hooks may write: a view is a view in memory
-        that others have, as in eager.
-        """
+        """The value of a gradient on its way, which hooks may write: a view is one, as in eager."""
         if grad is None:
             return None
-        if grad.storage.capture is self.recorder and grad._base is not None:
-            base = grad._base
-            passes = self.recorder.place_in(base) is not None
-            if passes or self._shared[id(grad.storage)] > 1:
-                return ("view", self.taken(base), grad._chain)
-        return self.taken(grad)
+        if grad.storage.capture is not self.recorder or grad._base is None:
+            return self.taken(grad)
+        if id(grad) not in self._views:
+            self._views[id(grad)] = ("view", self.taken(grad._base), grad._chain)
+        return self._views[id(grad)]

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import attrs
 
-from aotlite.compiled_autograd.forms import records_of, saver_of, window_of
+from aotlite.compiled_autograd.forms import is_released, records_of, saver_of, window_of
 from aotlite.compiled_autograd.recording import Place
-from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.node import SavedTensor, TapeNode, released
 from aotlite.eager.autograd.tape import replay
 from aotlite.eager.tensor import tensors_over
 from aotlite.ir.graph import Graph, Node
@@ -81,6 +81,8 @@ class Stretch:
     def _windows(self, nodes: Sequence[TapeNode], state: State) -> list[Any]:
         for number, absent in self.kept:
             node = nodes[number]
+            if is_released(node):
+                raise released(node.name())
             if type(node) is CompiledBackward:
                 node.check(absent)
         saved: dict[int, Any] = {}
@@ -101,21 +103,15 @@ class Stretch:
         return windows
 
     def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Any]) -> None:
-        def value(of: Any) -> Any:
-            if of is None:
-                return None
-            if type(of) is int:
-                return found[of]
-            return replay(of[2], value(of[1])) if of[0] == "view" else state.at(of)
-
-        leaving = {nodes[number]: list(map(value, values)) for number, values in self.leaving}
+        values = _Delivered(found, state)
+        leaving = {nodes[number]: [values.at(of) for of in row] for number, row in self.leaving}
         collected = [
-            old if of is Ellipsis else value(of)
+            old if of is Ellipsis else values.at(of)
             for of, old in zip(self.collected, state.collected, strict=True)
         ]
-        leaves = [(number, value(of)) for number, of in self.leaves]
+        leaves = [(number, values.at(of)) for number, of in self.leaves]
         state.gradients, state.collected = leaving, collected
-        del leaving, collected
+        del leaving, collected, values
         found.clear()
         leaves.reverse()
         while leaves:
@@ -123,6 +119,26 @@ class Stretch:
             given = [grad]
             del grad
             nodes[number].run(given)
+
+
+class _Delivered:
+    """The values that leave a stretch, each made once."""
+
+    def __init__(self, found: list[Any], state: State) -> None:
+        self.found = found
+        self.state = state
+        self.views: dict[int, Any] = {}
+
+    def at(self, of: Any) -> Any:
+        if of is None:
+            return None
+        if type(of) is int:
+            return self.found[of]
+        if of[0] != "view":
+            return self.state.at(of)
+        if id(of) not in self.views:
+            self.views[id(of)] = replay(of[2], self.at(of[1]))
+        return self.views[id(of)]
 
 
 def saved_by(node: TapeNode) -> Sequence[Any]:

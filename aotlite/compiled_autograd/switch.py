@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
+from inspect import isgeneratorfunction
 from typing import Any
 
 from aotlite.compiled_autograd.compiler import CompiledAutograd, Counters
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, resumed
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import lock
 from aotlite.options import make_options
@@ -23,7 +24,8 @@ class _Stack(threading.local):
     """The switches that a thread has entered and not left, the last one at the end."""
 
     def __init__(self) -> None:
-        self.entered: list[_Switch] = []
+        self.entered: list[tuple[_Switch, Any]] = []
+        """With what was there before."""
 
 
 _STACK = _Stack()
@@ -47,16 +49,19 @@ class _Switch:
             raise STATE.recorder.refuse(
                 f"compiled_autograd.{self._name}", "enter it around the call of the function"
             )
-        _STACK.entered.append(self)
+        _STACK.entered.append((self, STATE.tapes))
         STATE.tapes = self.tapes
         return self.tapes
 
     def __exit__(self, *exc: object) -> None:
         entered = _STACK.entered
-        last = bool(entered) and entered[-1] is self
-        if self in entered:  # the last time that it was entered
-            del entered[len(entered) - 1 - entered[::-1].index(self)]
-        STATE.tapes = entered[-1].tapes if entered else None
+        own = [place for place, (switch, _) in enumerate(entered) if switch is self]
+        last = bool(own) and own[-1] == len(entered) - 1
+        if last:
+            STATE.tapes = entered.pop()[1]
+        elif own:  # what was entered behind it goes back to what was there before it
+            _, before = entered.pop(own[-1])
+            entered[own[-1]] = (entered[own[-1]][0], before)
         if not last:
             raise noted(
                 UnsupportedError(
@@ -73,7 +78,11 @@ class _Switch:
             with self:
                 return function(*args, **kwargs)
 
-        return inside
+        @wraps(function)
+        def inside_generator(*args: Any, **kwargs: Any) -> Any:
+            return resumed(lambda: _Switch(self._name, self.tapes), function(*args, **kwargs))
+
+        return inside_generator if isgeneratorfunction(function) else inside
 
 
 def enable(compiler: Any = None, **options: Any) -> Any:

@@ -146,12 +146,12 @@ class _Mode:
 
         @wraps(function)
         def inside_generator(*args: Any, **kwargs: Any) -> Any:
-            return _resumed(self._again, function(*args, **kwargs))
+            return resumed(self._again, function(*args, **kwargs))
 
         return inside_generator if isgeneratorfunction(function) else inside  # type: ignore[return-value]
 
 
-def _resumed(mode: Callable[[], _Mode], generator: Any) -> Iterator[Any]:
+def resumed(mode: Callable[[], Any], generator: Any) -> Iterator[Any]:
     """What a generator yields, where each of its stretches runs in the mode."""
     try:
         with mode():

@@ -64,7 +64,7 @@ def towers(case: Case, function: Callable[..., Any]) -> Any:
             results = function(*[setup[i] for i in call.inputs])
         except REFUSED:
             raise
-        except al.AotliteError as error:
+        except (al.AotliteError, IndexError) as error:  # a view of fewer parts is another program
             found.append(type(error).__name__)
         else:
             found.append(tower(results, leaves))
@@ -104,7 +104,7 @@ def check_programs(count: int, backend: str) -> Counter[str]:
             seen["refused"] += 1
             return
         assert close(eager, compiled), f"{case}\n{eager}\n{compiled}"
-        seen["third order"] += any(len(each) == ORDERS for each in eager)
+        seen["third order"] += any(type(each) is list and len(each) == ORDERS for each in eager)
 
     check()
     return seen

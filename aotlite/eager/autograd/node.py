@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from aotlite.eager.autograd.hooks import Extra, RemovableHandle
+from aotlite.eager.autograd.hooks import Changes, Extra, RemovableHandle
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import alias_of, is_wrapper
@@ -91,6 +91,7 @@ class SavedTensor:
             raise AutogradError(
                 "register_hooks: the saved tensor has hooks already, expected one without"
             )
+        Changes.count += 1
         self.packed = Packed.of(self.tensor, pack_hook, unpack_hook)
         self.tensor = None  # type: ignore[assignment]
 
