@@ -25,6 +25,7 @@ from aotlite.eager.autograd.single import collect
 from aotlite.eager.autograd.tape import NO_RESULTS, OpNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import tensors_over
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.stages.s10_backward import CompiledBackward
 from aotlite.stages.s10_source import Source, listed
@@ -324,9 +325,7 @@ class _Writer:
             edges = [edge and (self.look.number[edge[0]], edge[1]) for edge, _ in self.tape.roots]
             name = f"g{edges.index((place[1], place[2]))}"
         elif type(self.look.nodes[place[1]]) is CompiledBackward:
-            value = f"n{place[1]}.saved[{place[2]}]"
-            source.use(window_of)
-            return value if self.compact else f"window_of({value})"
+            return self._compiled_value(meta, place)
         else:
             name = self.saved[place[1], place[2]]
         if not (self.compact and travels_as_array(meta)):
@@ -334,6 +333,19 @@ class _Writer:
         source.add(f"x{name} = {name}._array", f"if x{name} is None:")
         source.add(f"    x{name} = {name}.array")
         return f"x{name}"
+
+    def _compiled_value(self, meta: Any, place: Any) -> str:
+        """What a compiled call has saved: an array, or a window, as its own backward takes it."""
+        source = self.source
+        node: Any = self.look.nodes[place[1]]
+        value = f"n{place[1]}.saved[{place[2]}]"
+        if not (self.compact and travels_as_array(meta)):
+            source.use(window_of)
+            return f"window_of({value})"
+        if node.plan.is_compact:
+            return value
+        source.use(array_of)
+        return f"array_of({value}, {source.constant(meta, 'M', str(meta))})"
 
     def _release(self, stretch: Any) -> None:
         """What was saved is let go of, as by each node that has run."""
@@ -386,6 +398,12 @@ class _Slots:
         name = f"r{self.at}_{len(self.records)}"
         self.records.append((name, record))
         return name
+
+
+def array_of(window: Any, meta: TensorMeta) -> Any:
+    """The array over a window."""
+    buffer, start = window
+    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
 
 
 def held_once(leaf: Any) -> bool:

@@ -92,6 +92,19 @@ def test_compiled_functions_on_the_tape(name: str, backend: str) -> None:
     assert tapes.counters.captures == 1
 
 
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("fast", [False, True])
+def test_saved_values_travel_as_their_own_backward_has_them(backend: str, fast: bool) -> None:
+    """As windows where a compiled function takes the general ways."""
+    function = al.compile(
+        lambda x, w, b: (x @ w.t() + b).sin() * x[0], backend="reference", fast_paths=fast
+    )
+    expected = grads_of(function, None)
+    tapes = CompiledAutograd.of(backend)
+    for _ in range(4):
+        assert close(grads_of(function, tapes), expected)
+
+
 def test_graphs_are_pasted_and_their_ops_joined() -> None:
     """No call of the compiled backward is left, and each occurrence has values of its own."""
     tapes = CompiledAutograd.of("reference")
