@@ -72,6 +72,8 @@ def _form_of_op(node: OpNode) -> Form:
             saved.append(_meta_of(value))
         elif type(value) is list:
             saved.append(tuple(map(_meta_of, value)))
+        elif _has_tensors(value):
+            saved.append(None)
         elif is_number(op, position, value):
             saved.append((type(value), repr(value)))
     saved += [_meta_of(record) for record in node.saved_results.values()]
@@ -85,6 +87,12 @@ def is_number(op: Op, position: int, value: Any) -> bool:
     of which it has the type only, or a float, since zeros are equal.
     """
     return position in op.mixed or type(value) is float
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether a value that should be a plain argument is a tensor, whose writes nobody counts."""
+    several = value if type(value) is tuple else (value,)
+    return any(isinstance(each, Tensor) for each in several)
 
 
 def _meta_of(record: SavedTensor) -> TensorMeta | None:

@@ -26,7 +26,7 @@ from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AutogradError
+from aotlite.ir.errors import AutogradError, UnsupportedError
 from aotlite.ir.graph import Graph
 
 Compile = Callable[[Graph], tuple[Graph, Any]]
@@ -213,20 +213,15 @@ class TapeRun(Run):
     def record(self, order: Sequence[int], start: int) -> Piece:
         """Runs the nodes from a place on; gives the pieces that do so from now on."""
         stretch = _Recorded(self)
-        pieces: list[tuple[Hashable, Piece]] = []
-        pattern: Hashable = None
+        pieces = _Pieces(self, order)
         for place in range(start, len(order)):
             number = order[place]
             if self._is_open(number) and stretch.take(number):
                 continue
-            piece = Piece(stretch.end(), number, place)
-            pieces.append((pattern, piece))
-            self._step(self.nodes[number])
-            pattern, stretch = self._pattern(order[place + 1 :]), _Recorded(self)
-        pieces.append((pattern, Piece(stretch.end(), None, len(order))))
-        for (_, before), (pattern, piece) in itertools.pairwise(pieces):
-            before.after[pattern] = piece
-        return pieces[0][1]
+            pieces.add(pieces.ended(stretch, place), number, place)
+            stretch = _Recorded(self)
+        pieces.add(pieces.ended(stretch, len(order)), None, len(order))
+        return pieces.linked()
 
     def _is_open(self, number: int) -> bool:
         node = self.nodes[number]
@@ -261,6 +256,40 @@ def _is_formed(node: TapeNode) -> bool:
     return leaf is not None and not is_plain(leaf)
 
 
+class _Pieces:
+    """The pieces of a tape that is being recorded."""
+
+    def __init__(self, run: TapeRun, order: Sequence[int]) -> None:
+        self.run = run
+        self.order = order
+        self.found: list[tuple[Hashable, Piece]] = []
+        self.pattern: Hashable = None
+
+    def add(self, stretch: Stretch | None, closed: int | None, place: int) -> None:
+        """A stretch that has run, and the closed node behind it, which runs now."""
+        self.found.append((self.pattern, Piece(stretch, closed, place)))
+        if closed is not None:
+            self.run._step(self.run.nodes[closed])
+            self.pattern = self.run._pattern(self.order[place + 1 :])
+
+    def ended(self, recorded: _Recorded, place: int) -> Stretch | None:
+        """The stretch before this place, which has run; None where no graph can do it (CAG-4)."""
+        try:
+            return recorded.end()
+        except UnsupportedError:
+            recorded.give_up()
+        first = place - len(recorded.numbers)
+        for at in range(first, place):
+            self.add(None, self.order[at], at)
+        return None
+
+    def linked(self) -> Piece:
+        """The first piece; each leads to the next one."""
+        for (_, before), (pattern, piece) in itertools.pairwise(self.found):
+            before.after[pattern] = piece
+        return self.found[0][1]
+
+
 class _Recorded:
     """A stretch that is being recorded."""
 
@@ -288,7 +317,7 @@ class _Recorded:
         STATE.recorder = self.recorder
         try:
             run._step(node)
-        except Closed:
+        except (Closed, UnsupportedError):  # the engine raises it, if it is eager's
             self.recorder.back_to(mark, number)
             if arrived is not None:
                 run.gradients[node] = arrived
@@ -313,11 +342,15 @@ class _Recorded:
         if self.recorder is None:
             return None
         stretch = self._stretch(self.recorder)
-        run = self.run
-        run.gradients, run.collected = self.before, self.collected
-        self.recorder.close()
-        stretch.execute(run.nodes, run)
+        self.give_up()
+        stretch.execute(self.run.nodes, self.run)
         return stretch
+
+    def give_up(self) -> None:
+        """What is on its way is what was before the stretch."""
+        assert self.recorder is not None
+        self.run.gradients, self.run.collected = self.before, self.collected
+        self.recorder.close()
 
     def _stretch(self, recorder: TapeRecorder) -> Stretch:
         run, number = self.run, self.run.number

@@ -359,3 +359,41 @@ def test_a_generator_has_the_mode_while_it_runs() -> None:
         (True, False),
         (True, False),
     ]
+
+
+@pytest.mark.rules("CAG-4")
+def test_what_no_stage_can_do_is_run_by_the_engine() -> None:
+    """A stage refuses; nothing has run by then, and nothing is lost."""
+
+    def refuse(graph: Any) -> Any:
+        raise al.UnsupportedError("no graph is good enough")
+
+    tapes = CompiledAutograd.of("reference", passes=[refuse])
+    for _ in range(3):
+        x, y = P(1, 2), P(3, 4)
+        seen: list[Any] = []
+        middle = x.sin() * y
+        middle.register_hook(lambda grad, seen=seen: seen.append(grad.tolist()))
+        with enable(tapes):
+            (middle.exp() * 2 + x).sum().backward()
+        with disable():
+            other, another = P(1, 2), P(3, 4)
+            ((other.sin() * another).exp() * 2 + other).sum().backward()
+        assert x.grad.tolist() == other.grad.tolist()
+        assert y.grad.tolist() == another.grad.tolist()
+        assert len(seen) == 1
+    assert tapes.counters.captures == 1
+    assert tapes.graphs == []
+
+
+def test_writes_through_views_of_another_dtype() -> None:
+    """Such windows are none of a recorded value's: the engine runs them."""
+
+    def program(number: int) -> Any:
+        leaf = al.tensor([3 - 3j, 1 + 1j], requires_grad=True)
+        y = leaf.mul(1)
+        y.imag.expand((2, 2)).unflatten(0, (-1, 2))[0, 1].mul_(3)
+        y.imag.sum().backward()
+        return leaf.grad
+
+    same(program)
