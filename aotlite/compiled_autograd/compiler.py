@@ -35,6 +35,8 @@ LOG = logging.getLogger("aotlite.compiled_autograd")
 
 _NUMBERS = itertools.count(1)
 """Tapes are numbered through the process, as compilations are (GEN-9)."""
+_GRAPHS = itertools.count(1)
+"""So are their graphs, as observers and dumps see them."""
 _RECENT = 8
 """So many structures are asked for before a tape is looked at."""
 _MOST_PROGRAMS = 256
@@ -117,10 +119,7 @@ class CompiledAutograd:
                 "al.compile made are compiled in any order. (CAG-16)",
             )
         mode, tapes = STATE.grad_mode, STATE.tapes
-        STATE.tapes, STATE.grad_mode = (
-            None,
-            False,
-        )  # hooks that go backward have the engine (CAG-24)
+        STATE.tapes, STATE.grad_mode = None, False  # backwards of hooks have the engine (CAG-24)
         try:
             self.counters.calls += 1
             if STATE.watch is not None and STATE.watch.anomaly:
@@ -197,12 +196,16 @@ class CompiledAutograd:
     def _compile(self, graph: Graph) -> tuple[Graph, Any]:
         """The pure graph of what was recorded, and what calls it."""
         with collector_paused():
-            self._check("tape", graph, functional=False)
+            number = next(_GRAPHS)
+            for observer in self._observers:
+                if hasattr(observer, "number"):
+                    observer.number = number
+            self._check("1 capture", graph, functional=False)
             simple = simplify(functionalize(graph))
-            self._check("tape, pure", simple)
+            self._check("7 simplify", simple)
             for each in self.options.passes:
                 simple = apply_pass(each, simple)
-                self._check(f"tape, {pass_name(each)}", simple)
+                self._check(pass_name(each), simple)
             self.counters.compiles += 1
             return simple, lower(simple, self.options.backend)
 

@@ -3,7 +3,7 @@
 A run is a row of pieces: a stretch of open nodes, then a closed node, which the engine runs with
 the hooks that are there. What comes after a closed node is looked up by what is on its way then
 (`State`), so a hook that changes something leads to another piece, not to a wrong one.
-Rules: CAG-1, CAG-3, CAG-6, CAG-8, CAG-9, CAG-12, CAG-18, CAG-24, HOOK-5.
+Rules: CAG-1, CAG-3, CAG-6, CAG-8, CAG-9, CAG-12, CAG-18, CAG-24.
 Spec: `specs/compiled_autograd.md`.
 """
 

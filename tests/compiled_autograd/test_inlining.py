@@ -124,7 +124,7 @@ def test_nodes_say_of_which_tape_node_they_are() -> None:
     with enable("reference", observer=lambda stage, graph: shown.setdefault(stage, graph)) as tapes:
         x = leaf(3)
         (x.sin() * x).sum().backward()
-    tags = [node.tags.get("node") for node in shown["tape"].calls if not node.is_sum]
+    tags = [node.tags.get("node") for node in shown["1 capture"].calls if not node.is_sum]
     assert "SinBackward (NodeCall 2)" in tags
     assert "MulBackward (NodeCall 1)" in tags
     assert None not in tags
