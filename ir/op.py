@@ -84,6 +84,8 @@ class Op:
     tensor's place."""
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
     """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
+    calls: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
+    """What tape nodes of calls with a key share (`eager.autograd.tape.Calls`), by key. As many."""
     _binder: Binder = attrs.field(init=False)
 
     writes: ClassVar[bool] = False
@@ -257,8 +259,8 @@ class PureOp(Op):
     )
     """What the eager engine found for a key: the result's meta; the function that computes on the
     operands' arrays; how to adopt what it gives, None where that is new memory which lies as the
-    meta says; how many of the arguments it takes, None for all; and the key itself, which the
-    tape nodes of all such calls share."""
+    meta says; how many of the arguments it takes, None for all; and what the tape nodes of all
+    such calls share."""
     expands: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """What the op is in simpler ops: a function of its parameters, in operand methods. It may give
     NotImplemented for operands for which there is nothing simpler."""

@@ -93,11 +93,6 @@ class CompiledAutograd:
         """The pure graphs of all stretches, in the order in which they were captured."""
         return [graph for program in list(self._programs.values()) for graph in program.graphs()]
 
-    @property
-    def sources(self) -> list[str]:
-        """The functions that match the structures of late, as Python."""
-        return [matcher.source for matcher in self._recent]
-
     def forget(self) -> None:
         """Drops what was compiled; counters begin at 0."""
         self._programs, self._recent, self._last = {}, (), None
@@ -139,7 +134,7 @@ class CompiledAutograd:
                 self.counters.hits += 1
                 if matcher is not self._recent[0]:
                     self._note(matcher)
-                if matcher.runs:
+                if matcher.whole is not None:
                     return found
                 look = look_again(found, matcher.look)
                 tape = Tape(look, roots, sinks, accumulate, retain, changes)

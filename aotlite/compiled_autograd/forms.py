@@ -202,9 +202,8 @@ def twin_of(node: Any, fakes: Iterator[Tensor]) -> Any:
         return write
     if type(node) is not OpNode:
         return node
-    twin = OpNode(node.op, node.plan, node.key, (), node.edges)
+    twin = OpNode(node.call, (), node.edges)
     twin.kept = tuple([_on_fakes(value, fakes) for value in node.kept or ()])
-    twin.result = node.result
     twin.saved_results = {k: SavedTensor(next(fakes)) for k in node.saved_results}
     return twin
 

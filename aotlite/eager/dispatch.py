@@ -214,7 +214,6 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
         write_result(functional, key, result, args)
     target.storage.version += 1
     if node is not None:
-        node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
     return target

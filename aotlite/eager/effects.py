@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.eager.autograd.tape import calls_of
 from aotlite.eager.pure import (
     fakes,
     link_results,
@@ -33,7 +34,7 @@ def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -
         values = recorder.record(op, args, metas)
         outs = fakes(recorder, (values,) if single else values, (metas,) if single else metas)
     if op.vjp is not None and STATE.grad_mode:
-        node = link_results(op, op.vjp, args, op.key(args), outs, metas)
+        node = link_results(op, op.vjp, args, calls_of(op, op.key(args)), outs, metas)
         if node is not None:
             note_origin(node, outs[0].value if outs else None, recorder)
     return outs[0] if single else outs

@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlite.eager.autograd.history import edges_of
 from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.autograd.tape import OpNode, new_node, plan_of
+from aotlite.eager.autograd.tape import Calls, OpNode, calls_of, new_call, new_node
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -43,13 +43,13 @@ def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
         out = Tensor(Storage(None, capture=recorder), meta)
         out.value = recorder.record(op, args, meta)
     if op.vjp is not None and STATE.grad_mode:
-        link_result(op, op.vjp, args, key, out)
+        link_result(op, op.vjp, args, calls_of(op, key), out)
     return out
 
 
 def _called(op: PureOp, args: tuple[Any, ...], shortcut: Any) -> Tensor:
     """The result on arguments of a key that was met before."""
-    meta, compute, adopt, count, known = shortcut
+    meta, compute, adopt, count, calls = shortcut
     operands: list[Any] = []
     plain = True
     for a in args if count is None else args[:count]:
@@ -75,7 +75,7 @@ def _called(op: PureOp, args: tuple[Any, ...], shortcut: Any) -> Tensor:
     else:
         out = Tensor(Storage(adopt(array, meta)), meta)
     if not plain and op.vjp is not None and STATE.grad_mode:
-        link_result(op, op.vjp, args, known, out)  # nodes of equal keys share one
+        link_result(op, op.vjp, args, calls, out)
     return out
 
 
@@ -86,7 +86,7 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
     result = compute(*operands_of(op, args[:count], arrays))
     buffer = arrays.adopt(result, meta)
     if buffer is result and count is not None:
-        op.shortcuts[key] = meta, compute, None, count, key
+        op.shortcuts[key] = meta, compute, None, count, calls_of(op, key)
     return Tensor(Storage(buffer), meta)
 
 
@@ -102,19 +102,18 @@ def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
     if len(op.shortcuts) >= CACHE_LIMIT:
         op.shortcuts.clear()
     compute = arrays.quieted(function)
-    op.shortcuts[key] = meta, compute, arrays.adopt, count, key
+    op.shortcuts[key] = meta, compute, arrays.adopt, count, calls_of(op, key)
     return compute, count
 
 
 def link_result(
-    op: PureOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], key: Any, out: Tensor
+    op: PureOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], calls: Calls, out: Tensor
 ) -> None:
     """Gives the result its tape node, if an operand requires grad."""
-    node = _tape_node(op, vjp, args, key)
+    node = _tape_node(op, vjp, args, calls, out.meta)
     if node is None:
         return
-    node.result = out.meta
-    if node.plan.results:
+    if node.call.plan.results:
         node.save_results((out,))
     recorder = STATE.recorder
     if recorder is not None:
@@ -133,25 +132,29 @@ def _pure_of_several(
     else:
         outs = fakes(recorder, recorder.record(op, args, metas), metas)
     if op.vjp is not None and STATE.grad_mode:
-        node = link_results(op, op.vjp, args, key, outs, metas)
+        node = link_results(op, op.vjp, args, calls_of(op, key), outs, metas)
         if node is not None:
             note_origin(node, outs[0].value, recorder)
     return outs
 
 
 def link_results(
-    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], key: Any, outs: Any, metas: Any
+    op: PureOp | DataOp | EffectOp,
+    vjp: Vjp,
+    args: tuple[Any, ...],
+    calls: Calls,
+    outs: Any,
+    metas: Any,
 ) -> TapeNode | None:
     """Gives the results their tape node, if an operand requires grad."""
-    node = _tape_node(op, vjp, args, key)
+    node = _tape_node(op, vjp, args, calls, metas)
     if node is not None:
-        _link_each(node, outs, metas)
+        _link_each(node, outs)
     return node
 
 
-def _link_each(node: OpNode, outs: tuple[Tensor, ...], metas: Any) -> None:
+def _link_each(node: OpNode, outs: tuple[Tensor, ...]) -> None:
     """Gives each result that can have a gradient its place at the tape node."""
-    node.result = metas
     node.save_results(outs)
     for k, out in enumerate(outs):
         if out.meta.dtype.is_differentiable:
@@ -172,20 +175,23 @@ def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> An
     metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
     outs = _adopted(results, metas, arrays)
     if op.vjp is not None and STATE.grad_mode:
-        link_results(op, op.vjp, args, op.key(args), outs, metas[0] if single else metas)
+        calls = calls_of(op, op.key(args))
+        link_results(op, op.vjp, args, calls, outs, metas[0] if single else metas)
     return outs[0] if single else outs
 
 
 def _tape_node(
-    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], key: Any
+    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], calls: Calls, result: Any
 ) -> OpNode | None:
-    """The node of a call of `op`; None if no operand requires grad."""
+    """The node of a call of `op` that gives this meta; None if no operand requires grad."""
     found = edges_of(vjp, args)
     if found is None:
         return None
     needed, edges = found
-    plan = vjp.plans.get(needed) or plan_of(vjp, needed)
-    return new_node(op, plan, key, args, edges)
+    call = calls.get(needed)
+    if call is None or call.result is not result:
+        call = new_call(op, vjp, calls, needed, result)
+    return new_node(call, args, edges)
 
 
 def note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:

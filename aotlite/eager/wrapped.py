@@ -24,6 +24,7 @@ from aotlite.eager.autograd.history import (
     plan_write,
     rewrite,
 )
+from aotlite.eager.autograd.tape import calls_of
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.protocol import DEEP, check_end, told
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
@@ -233,7 +234,8 @@ def _pure(
         if recorder is not None:
             _note(op, args, cls, outs, recorder)
         if op.vjp is not None and STATE.grad_mode:
-            node = link_results(op, op.vjp, args, key, outs, tuple([out.meta for out in outs]))
+            metas = tuple([out.meta for out in outs])
+            node = link_results(op, op.vjp, args, calls_of(op, key), outs, metas)
             if node is not None:
                 note_origin(node, outs[0].value, recorder)
                 _keep_forms(outs)
@@ -242,7 +244,7 @@ def _pure(
     if recorder is not None:
         _note(op, args, cls, (out,), recorder)
     if op.vjp is not None and STATE.grad_mode:
-        link_result(op, op.vjp, args, key, out)
+        link_result(op, op.vjp, args, calls_of(op, key), out)
         keep_form(out)
     return out
 
@@ -264,7 +266,7 @@ def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | 
     if op.vjp is not None and STATE.grad_mode:
         metas = tuple([out.meta for out in outs])
         shown: Any = metas[0] if single else metas
-        link_results(op, op.vjp, args, op.key(args), outs, shown)
+        link_results(op, op.vjp, args, calls_of(op, op.key(args)), outs, shown)
         _keep_forms(outs)
     return outs[0] if single else outs
 
@@ -469,7 +471,6 @@ def _inplace(
         (target.value,) = recorder.record_wrapped(op, args, (target,), target.meta)
     if node is not None:
         note_origin(node, target.value, recorder)
-        node.result = target.meta
         node.save_results((target,))
         rewrite(target, node, base_edge)
     return target

@@ -25,7 +25,7 @@ from aotlite.eager.autograd.history import (
     view_node,
 )
 from aotlite.eager.autograd.node import TapeNode, next_sequence
-from aotlite.eager.autograd.tape import OpNode
+from aotlite.eager.autograd.tape import Call, OpNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
@@ -181,12 +181,12 @@ class QuickView:
         return cls(view.chain, steps, steps[-1].result, start, kind, nodes)
 
 
-TapeNodeParts = tuple[Any, Any, tuple[Any, ...], Any, TensorMeta]
+TapeNodeParts = tuple[Call, Any]
 _NOWHERE: Any = (None, 0)
 
 
 def _node_parts(node: OpNode) -> TapeNodeParts:
-    return node.op, node.plan, node.key, node.kept, node.result
+    return node.call, node.kept
 
 
 def plain_view(source: Tensor, how: QuickView) -> Tensor:
@@ -206,9 +206,8 @@ def linked_view(source: Tensor, how: QuickView) -> Tensor:
     """RT-6: `plain_view` of a source that requires grad, with the tape nodes of its steps."""
     edge = edge_of(source)
     out = plain_view(source, how)
-    for op, plan, key, kept, result in how.nodes:
-        node = OpNode(op, plan, key, kept, (edge,))
-        node.result = result
+    for call, kept in how.nodes:
+        node = OpNode(call, kept, (edge,))
         if STATE.watch is not None:
             STATE.watch.made(node)
         edge = node, 0

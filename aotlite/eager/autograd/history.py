@@ -19,7 +19,7 @@ from aotlite.eager.autograd.hooks import move_retained
 from aotlite.eager.autograd.leaf import AccumulateGrad, new_accumulator
 from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
 from aotlite.eager.autograd.shorter_chains import shorter
-from aotlite.eager.autograd.tape import OpNode, SliceAssign, new_node, plan_of
+from aotlite.eager.autograd.tape import OpNode, SliceAssign, calls_of, new_call, new_node
 from aotlite.eager.autograd.windows import window_on
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
@@ -233,16 +233,14 @@ def view_node(step: Step, edge: Edge | None) -> OpNode:
     vjp = step.op.vjp
     assert vjp is not None
     needed, edges = ((), ()) if edge is None else ((0,), (edge,))
-    plan = plan_of(vjp, needed)
-    if plan.operands:
-        raise GraphError(
-            f"{step.op.name}: its gradient reads the operand's values, expected that of a view to "
-            "read its geometry only"
-        )
-    args = (None, *step.args)
-    node = new_node(step.op, plan, (step.operand, *step.args), args, edges)
-    node.result = step.result
-    return node
+    calls = calls_of(step.op, (step.operand, *step.args))
+    call = calls.get(needed)
+    if call is None or call.result is not step.result:
+        call = new_call(step.op, vjp, calls, needed, step.result)
+        if call.plan.operands:
+            expected = "expected that of a view to read its geometry only"
+            raise GraphError(f"{step.op.name}: its gradient reads the operand's values, {expected}")
+    return new_node(call, (None, *step.args), edges)
 
 
 def link_view(
@@ -358,11 +356,12 @@ def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
     found = edges_of(vjp, args)
     if found is None:
         return None
-    plan = plan_of(vjp, found[0])
     first, *rest = args
-    old = _old_value(first) if 0 in plan.operands else first
+    calls = calls_of(functional, functional.key(args))
+    call = new_call(functional, vjp, calls, found[0], first.meta)
+    old = _old_value(first) if 0 in call.plan.operands else first
     others = [_beside(value, first) if isinstance(value, Tensor) else value for value in rest]
-    return new_node(functional, plan, functional.key(args), (old, *others), found[1])
+    return new_node(call, (old, *others), found[1])
 
 
 def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:

@@ -17,6 +17,7 @@ from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_over
 from aotlite.ir.arrays import copied
+from aotlite.ir.meta import TensorMeta
 
 Leaves = list[AccumulateGrad | None]
 
@@ -102,6 +103,23 @@ def collect(found: list[Any], leaves: Leaves) -> None:
                     _add(leaf, found, i)
     finally:
         STATE.grad_mode = mode
+
+
+def collect_windows(
+    leaves: Sequence[Tensor],
+    windows: Sequence[tuple[Any, int]],
+    layouts: Sequence[tuple[TensorMeta, int]],
+) -> None:
+    """`collect`, in this order, for results of kernels that no tensor shows, each in memory of its
+    own. With the metas of the results comes how many bytes the buffer has that a leaf may take; it
+    is -1 where the leaf lies otherwise.
+    """
+    with gradient_lock():
+        for leaf, (buffer, offset), (meta, size) in zip(leaves, windows, layouts, strict=True):
+            if leaf._grad is None and not offset and buffer.nbytes == size:
+                leaf._grad = tensor_over(buffer, meta)
+            else:
+                _add(leaf, [tensor_over(buffer, meta, offset)], 0)
 
 
 def _add(leaf: Tensor, found: list[Any], i: int) -> None:

@@ -28,11 +28,12 @@ from aotlite.eager.autograd.node import (
     released,
     saved,
 )
+from aotlite.eager.autograd.saved_names import name_saved
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import GradientForm, whole
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, Op, Source, Vjp
+from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
 
 
 @attrs.frozen(eq=False)
@@ -51,11 +52,12 @@ class Plan:
     """Numbers of the results that some formula reads."""
 
 
-def plan_of(vjp: Vjp, needed: tuple[int, ...]) -> Plan:
-    """The plan for these operands, made once."""
+def plan_of(op: Op, vjp: Vjp, needed: tuple[int, ...]) -> Plan:
+    """The plan of an op with these formulas for these operands, made once."""
     found: Plan | None = vjp.plans.get(needed)
     if found is None:
         found = vjp.plans[needed] = _make_plan(vjp, needed)
+        name_saved(OpNode, op)
     return found
 
 
@@ -81,28 +83,91 @@ def name_of(op: str) -> str:
     return "".join([part.capitalize() for part in op.split("_")]) + "Backward"
 
 
+@attrs.frozen(eq=False)
+class Call:
+    """What the nodes of all calls have in common that have one key and gradients of the same
+    operands.
+    """
+
+    op: Op
+    plan: Plan
+    key: tuple[Any, ...]
+    """What the op's meta rule saw."""
+    result: Any
+    """The meta of the result, or a tuple of metas."""
+
+
+class Calls(dict[Any, Call]):
+    """The calls of an op with one key, by the positions of the operands whose gradients are asked
+    for; those whose result has another meta than it had first, by it, too.
+    """
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        self.key = key
+
+
+def calls_of(op: Op, key: tuple[Any, ...]) -> Calls:
+    """The calls of an op with this key: one object where the key is known."""
+    found: Calls | None = op.calls.get(key)
+    if found is None:
+        found = Calls(key)
+        if key in op.results:  # none with symbolic sizes is
+            if len(op.calls) >= CACHE_LIMIT:
+                op.calls.clear()
+            op.calls[key] = found
+    return found
+
+
+def new_call(op: Op, vjp: Vjp, calls: Calls, needed: tuple[int, ...], result: Any) -> Call:
+    """One of the calls, made if it is not there."""
+    first = calls.get(needed)
+    where = needed if first is None or first.result == result else (needed, result)
+    found = calls.get(where)
+    if found is None:
+        found = calls[where] = Call(op, plan_of(op, vjp, needed), calls.key, result)
+    return found
+
+
 class OpNode(TapeNode):
     """The node of a pure op or a view, with what its gradient formulas read.
 
-    `key` is what the op's meta rule saw; `kept` are the arguments at `plan.reads`, None once they
-    are released; `result` is the meta of the result, or a tuple of metas.
+    `kept` are the arguments at `plan.reads`, None once they are released.
     """
 
-    __slots__ = ("kept", "key", "op", "plan", "result", "saved_results")
+    __slots__ = ("call", "kept", "saved_results")
 
-    def __init__(self, op: Op, plan: Plan, key: tuple[Any, ...], kept: Any, edges: Any) -> None:
-        self.op = op
-        self.plan = plan
-        self.key = key
+    def __init__(self, call: Call, kept: Any, edges: Any) -> None:
+        self.call = call
         self.kept: tuple[Any, ...] | None = kept
         self.edges = edges
-        self.result: Any = None
         self.saved_results: Mapping[int, SavedTensor] = NO_RESULTS
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
 
     def name(self) -> str:
-        return name_of(self.op.name)
+        return name_of(self.call.op.name)
+
+    @property
+    def op(self) -> Op:
+        """The op that was called."""
+        return self.call.op
+
+    @property
+    def plan(self) -> Plan:
+        """How the node runs."""
+        return self.call.plan
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the op's meta rule saw."""
+        return self.call.key
+
+    @property
+    def result(self) -> Any:
+        """The meta of the result, or a tuple of metas."""
+        return self.call.result
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -110,7 +175,8 @@ class OpNode(TapeNode):
         return self.plan.needed
 
     def results(self) -> int:
-        return len(self.result) if type(self.result) is tuple else 1
+        result = self.call.result
+        return len(result) if type(result) is tuple else 1
 
     def formed(self, index: int, grad: Any) -> Any:
         form = None if self.extra is None else self.extra.forms.get(index)
@@ -118,7 +184,7 @@ class OpNode(TapeNode):
 
     def save_results(self, outs: tuple[Tensor, ...]) -> None:
         """Saves those of the results that the formulas read."""
-        results = self.plan.results
+        results = self.call.plan.results
         if results:
             keep = SavedTensor if STATE.watch is None else saved
             self.saved_results = {k: keep(detached_alias(outs[k])) for k in results}
@@ -127,8 +193,8 @@ class OpNode(TapeNode):
         if self.kept is None:
             raise released(self.name())
         found: list[Any] = []
-        key = self.key
-        for position, (function, fetches) in zip(self.plan.needed, self.plan.formulas, strict=True):
+        key, plan = self.call.key, self.call.plan
+        for position, (function, fetches) in zip(plan.needed, plan.formulas, strict=True):
             grad = function(*[fetch(self, grads, i) for fetch, i in fetches])
             meta = key[position]
             if type(meta) is tuple:
@@ -179,22 +245,8 @@ class OpNode(TapeNode):
                 found += kept
         return found
 
-    def __getattr__(self, name: str) -> Any:
-        """What was saved, by the name of the formula's parameter: `_saved_self`, `_saved_result`.
-
-        `_raw_saved_self` is the record that holds it, on which hooks can be registered.
-        """
-        prefix = "_raw_saved_" if name.startswith("_raw") else "_saved_"
-        kept = self._kept_by_name(name[len(prefix) :]) if name.startswith(prefix) else NO_RESULTS
-        if kept is NO_RESULTS:
-            raise AttributeError(f"{self.name()} has no attribute {name!r}")
-        if prefix != "_saved_":
-            return kept
-        if type(kept) is list:
-            return tuple([each.unpack(self) for each in kept])
-        return kept.unpack(self) if type(kept) is SavedTensor else kept
-
-    def _kept_by_name(self, name: str) -> Any:
+    def kept_by_name(self, name: str) -> Any:
+        """What was saved of a parameter of the op, or of its result. AttributeError for nothing."""
         if name == "result" and self.plan.results:
             if not self.saved_results:
                 raise released(self.name())
@@ -204,19 +256,20 @@ class OpNode(TapeNode):
                 if self.kept is None:
                     raise released(self.name())
                 return self.kept[place]
-        return NO_RESULTS
+        raise AttributeError(f"{self.name()} has saved nothing of the name {name!r}")
 
     def release(self) -> None:
-        if self.plan.operands or self.saved_results:
+        if self.call.plan.operands or self.saved_results:
             self.kept = None
             self.saved_results = NO_RESULTS
 
 
-def new_node(op: Op, plan: Plan, key: tuple[Any, ...], args: tuple[Any, ...], edges: Any) -> OpNode:
+def new_node(call: Call, args: tuple[Any, ...], edges: Any) -> OpNode:
     """The node of a call with these arguments, of which it saves what the plan reads."""
+    plan = call.plan
     if STATE.watch is None:
-        return OpNode(op, plan, key, kept_of(plan, args) if plan.reads else (), edges)
-    node = OpNode(op, plan, key, kept_of(plan, args, saved), edges)
+        return OpNode(call, kept_of(plan, args) if plan.reads else (), edges)
+    node = OpNode(call, kept_of(plan, args, saved), edges)
     STATE.watch.made(node)
     return node
 
@@ -276,7 +329,7 @@ def _constant(node: OpNode, grads: Gradients, place: int) -> Any:
 
 
 def _operand_meta(node: OpNode, grads: Gradients, index: int) -> Any:
-    return node.key[index]
+    return node.call.key[index]
 
 
 def result_of(node: OpNode, grads: Gradients, index: int) -> Tensor:
@@ -289,7 +342,8 @@ def result_of(node: OpNode, grads: Gradients, index: int) -> Tensor:
 
 
 def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
-    return node.result[index] if type(node.result) is tuple else node.result
+    result = node.call.result
+    return result[index] if type(result) is tuple else result
 
 
 _FETCH: dict[Source, Fetch] = {

@@ -1,0 +1,169 @@
+"""Whether what the nodes of a tape have saved is as expected: tables for a few short loops.
+
+Used by `matcher`. A value is to have the meta that it had when the structure was recorded, and to
+be as it was saved: a tape with a value that was written is another way's, which raises what eager
+raises. Rules: CAG-6, CAG-7. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.compiled_autograd.forms import CLOSED, is_number, is_plain
+from aotlite.compiled_autograd.look import Look
+from aotlite.eager.autograd.node import SavedTensor
+from aotlite.eager.autograd.tape import OpNode
+from aotlite.ir.meta import TensorMeta
+
+Slot = tuple[int, int]
+"""A number of a node, and one of those of `records_of` it."""
+CHECKED, ARRAY, WINDOW = range(3)
+"""What becomes of a value: it is only checked, or travels as an array, or as a window."""
+
+
+@attrs.frozen(eq=False)
+class Records:
+    """Where records of saved tensors are found. A node's row is its place among `Way.numbers`."""
+
+    whole: tuple[tuple[int, int], ...]
+    """Of each value that is saved as it is: the node's row, its place in `kept`."""
+    listed: tuple[tuple[int, int, int], ...]
+    """Of each one in a list: the row, the list's place in `kept`, the place there."""
+    results: tuple[tuple[int, int], ...]
+    """Of each result that is saved: the row, the number of the result."""
+    metas: tuple[TensorMeta, ...]
+    """What the tensors are, in this order."""
+    uses: tuple[int, ...]
+    """What becomes of them: CHECKED, ARRAY or WINDOW."""
+    slots: tuple[Slot, ...]
+    """The slots of those that travel."""
+
+    def of(self, nodes: Sequence[Any]) -> list[Any]:
+        """The records. Raises what taking apart a node of another form raises."""
+        found = [nodes[row].kept[k] for row, k in self.whole]
+        if self.listed:
+            found += [nodes[row].kept[k][i] for row, k, i in self.listed]
+        if self.results:
+            found += [nodes[row].saved_results[k] for row, k in self.results]
+        return found
+
+
+@attrs.frozen(eq=False)
+class Kept:
+    """What is asked of the values that the nodes of one structure have saved."""
+
+    arrays: Records
+    """Of values that travel as arrays."""
+    others: Records
+    numbers: tuple[tuple[int, int, type, Any], ...]
+    """Of each number: the row, its place in `kept`, its type, and itself; how it is written, where
+    another one may be equal."""
+    rest: tuple[int, ...]
+    """The rows of nodes of which nothing is asked, and which are to have what they saved."""
+
+    @property
+    def given(self) -> tuple[Slot, ...]:
+        """The slots of `values`."""
+        return self.arrays.slots + self.others.slots
+
+    def values(self, nodes: Sequence[Any], *, typed: bool) -> list[Any] | None:
+        """What travels; None if something is not as expected.
+
+        Raises what taking apart a node of another form raises.
+        """
+        arrays, others = self.arrays.of(nodes), self.others.of(nodes)
+        if typed and not all(is_plain(record.tensor) for record in (*arrays, *others)):
+            return None
+        found: list[Any] = []
+        for record, meta in zip(arrays, self.arrays.metas, strict=True):
+            tensor = record.tensor
+            if tensor.meta is not meta or tensor.storage.version != record.version:
+                return None
+            array = tensor._array
+            found.append(tensor.array if array is None else array)
+        for record, meta, use in zip(others, self.others.metas, self.others.uses, strict=True):
+            tensor = record.tensor
+            if tensor.meta is not meta or tensor.storage.version != record.version:
+                return None
+            if use == WINDOW:
+                found.append((tensor.storage.buffer, tensor.offset))
+        for row, k, kind, same in self.numbers:
+            value = nodes[row].kept[k]
+            if type(value) is not kind or same != (value if type(same) is kind else repr(value)):
+                return None
+        return None if any(nodes[row].kept is None for row in self.rest) else found
+
+
+def kept_of(look: Look, numbers: Sequence[int], uses: Mapping[Slot, int] | None) -> Kept:
+    """The tables of a look, whose nodes have these numbers.
+
+    `uses` says what becomes of each slot that is read; None: every one is checked.
+    """
+    tables = _Tables(look, uses)
+    for row, number in enumerate(numbers):
+        node: Any = look.nodes[number]
+        if type(node) is OpNode and look.forms[number][0] != CLOSED and node.extra is None:
+            tables.add(row, number, node)
+    return Kept(
+        tables.records(lambda use: use == ARRAY),
+        tables.records(lambda use: use != ARRAY),
+        tuple(tables.numbers),
+        tuple(tables.rest),
+    )
+
+
+@attrs.frozen(eq=False)
+class _Row:
+    """One record: in which of the tables it is, where, and what is asked of it."""
+
+    table: str
+    where: Any
+    meta: TensorMeta
+    use: int
+    slot: Slot
+
+
+class _Tables:
+    def __init__(self, look: Look, uses: Mapping[Slot, int] | None) -> None:
+        self.look = look
+        self.uses = uses
+        self.rows: list[_Row] = []
+        self.numbers: list[Any] = []
+        self.rest: list[int] = []
+
+    def add(self, row: int, number: int, node: OpNode) -> None:
+        """Enters a node."""
+        found: list[tuple[str, Any, SavedTensor]] = []
+        for k, (position, value) in enumerate(zip(node.plan.reads, node.kept or (), strict=True)):
+            if type(value) is SavedTensor:
+                found.append(("whole", (row, k), value))
+            elif type(value) is list:
+                found += [("listed", (row, k, i), each) for i, each in enumerate(value)]
+            elif is_number(node.op, position, value):
+                exact = type(value) in (bool, int, float) and value == value and value != 0
+                self.numbers.append((row, k, type(value), value if exact else repr(value)))
+        found += [("results", (row, k), each) for k, each in node.saved_results.items()]
+        before = len(self.rows)
+        for slot, (table, where, record) in enumerate(found):
+            use = CHECKED if self.uses is None else self.uses.get((number, slot))
+            if use is not None:
+                self.rows.append(_Row(table, where, record.tensor.meta, use, (number, slot)))
+        if found and len(self.rows) == before:
+            self.rest.append(row)
+
+    def records(self, chosen: Callable[[int], bool]) -> Records:
+        """The tables of those that have such a use."""
+        names = ("whole", "listed", "results")
+        rows = [r for name in names for r in self.rows if r.table == name and chosen(r.use)]
+        whole, listed, results = [[r.where for r in rows if r.table == name] for name in names]
+        return Records(
+            tuple(whole),
+            tuple(listed),
+            tuple(results),
+            tuple([r.meta for r in rows]),
+            tuple([r.use for r in rows]),
+            tuple([r.slot for r in rows if r.use != CHECKED]),
+        )

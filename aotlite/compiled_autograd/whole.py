@@ -1,0 +1,204 @@
+"""Runs a known tape that is one stretch, in which values do nothing unusual.
+
+Used by `matcher`, which has seen that every node is as it was and what it saved is to be had.
+Rules: CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from aotlite.backends.values import is_read, travels_as_array
+from aotlite.compiled_autograd.forms import window_of
+from aotlite.compiled_autograd.kept import ARRAY, CHECKED, WINDOW, Kept, Slot
+from aotlite.compiled_autograd.look import Roots
+from aotlite.compiled_autograd.running import Program, Tape
+from aotlite.compiled_autograd.stretch import Stretch
+from aotlite.compiled_autograd.way import Reached, Way
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.single import collect, collect_windows
+from aotlite.eager.autograd.tape import NO_RESULTS, OpNode
+from aotlite.eager.tensor import tensors_over
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.stages.s10_backward import CompiledBackward
+
+
+def is_whole(tape: Tape, program: Program) -> bool:
+    """Whether a tape can be run so."""
+    first = program.first
+    stretch = first.stretch
+    if first.closed is not None or stretch is None or stretch.run is None or stretch.shared:
+        return False
+    edges = [edge for edge, _ in tape.roots]
+    if len(set(edges)) != len(edges) or None in edges:
+        return False
+    plain = all(type(of) is int for _, of in stretch.leaves)
+    plain = plain and all(of is Ellipsis or type(of) is int for of in stretch.collected)
+    known = {OpNode, AccumulateGrad, CompiledBackward}
+    return plain and all(type(node) in known and not node.extra for node in tape.look.nodes)
+
+
+def uses_of(stretch: Stretch) -> list[int]:
+    """What becomes of each input of a stretch."""
+    compact = hasattr(stretch.run, "compact")
+    assert stretch.graph is not None
+    found = []
+    for node, read in zip(stretch.graph.placeholders, is_read(stretch.graph), strict=True):
+        meta: Any = node.meta
+        as_array = compact and travels_as_array(meta)
+        found.append(ARRAY if as_array and read else WINDOW if read or not compact else CHECKED)
+    return found
+
+
+def saved_places(stretch: Stretch) -> dict[Slot, int]:
+    """The slots that a stretch reads, and what becomes of what is there."""
+    pairs = zip(stretch.places, uses_of(stretch), strict=True)
+    return {place[1:]: use for place, use in pairs if place[0] == "saved"}
+
+
+def picker(places: Sequence[int], count: int) -> Callable[[Any], Sequence[Any]]:
+    """A function of a list of so many that gives what is at these places, in this order."""
+    if list(places) == list(range(count)):
+        return list
+    return itemgetter(*places) if len(places) > 1 else lambda values: [values[k] for k in places]
+
+
+def _layout(meta: TensorMeta, leaf: TensorMeta | None) -> tuple[TensorMeta, int]:
+    """The meta of a gradient, and the size of a buffer that its leaf takes; -1: it takes none."""
+    fits = meta is leaf and meta.contiguous
+    return meta, meta.span * meta.dtype.itemsize if fits else -1
+
+
+class WholeRun:
+    """What a matcher does when a tape is as expected. A node's row is as in `kept`."""
+
+    def __init__(self, tape: Tape, stretch: Stretch, way: Way, kept: Kept) -> None:
+        self.call: Any = stretch.run
+        """The kernels."""
+        self.is_compact = hasattr(stretch.run, "compact")
+        rows = {number: row for row, number in enumerate(way.numbers)}
+        self._take_inputs(tape, stretch, rows, kept)
+        self._take_kept(tape, stretch, rows)
+        self._take_results(tape, stretch, way)
+
+    def _take_inputs(self, tape: Tape, stretch: Stretch, rows: dict[int, int], kept: Kept) -> None:
+        number = tape.look.number
+        roots = [edge and (number[edge[0]], edge[1]) for edge, _ in tape.roots]
+        known: dict[Any, int] = {("saved", *slot): k for k, slot in enumerate(kept.given)}
+        order = []
+        self.starts: list[tuple[int, int]] = []
+        """Of each gradient at the start that is read: the root's number, how it travels."""
+        self.compiled: list[tuple[int, int, int, TensorMeta]] = []
+        """Of each value that a compiled call has saved: the node's row, the value's place, how it
+        travels, its meta."""
+        others: list[Any] = []
+        assert stretch.graph is not None
+        uses = uses_of(stretch)
+        for node, place, use in zip(stretch.graph.placeholders, stretch.places, uses, strict=True):
+            if use == CHECKED:
+                continue
+            if place not in known:
+                others.append(place)
+                if place[0] == "at":
+                    self.starts.append((roots.index(place[1:]), use))
+                else:
+                    meta: Any = node.meta
+                    self.compiled.append((rows[place[1]], place[2], use, meta))
+            order.append(place)
+        # `_values` has what `kept` gives, then the starts, then what compiled calls have saved.
+        others.sort(key=lambda place: place[0] != "at")
+        known.update({place: len(known) + k for k, place in enumerate(others)})
+        places = [known[place] for place in order]
+        self.arrange = picker(places, len(known))
+        """Puts the values into the order of the graph's inputs."""
+
+    def _take_kept(self, tape: Tape, stretch: Stretch, rows: dict[int, int]) -> None:
+        nodes: Any = tape.look.nodes
+        of_ops = [k for k, _ in stretch.kept if type(nodes[k]) is OpNode]
+        self.ops = [rows[k] for k in of_ops]
+        """Nodes of ops that have saved something."""
+        self.results = [rows[k] for k in of_ops if nodes[k].saved_results]
+        """Those of them that have saved a result."""
+        self.calls = [rows[k] for k, _ in stretch.kept if type(nodes[k]) is not OpNode]
+        """Compiled calls."""
+
+    def _take_results(self, tape: Tape, stretch: Stretch, way: Way) -> None:
+        assert stretch.graph is not None
+        self.metas: list[Any] = [value.meta for value in stretch.graph.outputs]
+        ends = {number: k for k, number in enumerate(way.end_numbers)}
+        leaves, values = [ends[number] for number, _ in stretch.leaves], []
+        self.repeats: list[int] = []
+        """Results that another leaf is given, too: they share a storage, and so are copied."""
+        for _, of in stretch.leaves:
+            if of in values:
+                self.repeats.append(of)
+                of = len(self.metas) + len(self.repeats) - 1
+            values.append(of)
+        self.metas += [self.metas[of] for of in self.repeats]
+        self.of = values
+        """The numbers of the gradients that leaves get, in order."""
+        self.pick = picker(values, len(self.metas))
+        """These gradients."""
+        self.pick_leaves = picker(leaves, len(way.ends))
+        """The leaves that get them."""
+        self.ends = [way.ends[k][0] for k in leaves]
+        """The places of the leaves' nodes."""
+        pairs = zip(leaves, values, strict=True)
+        self.layouts = [_layout(self.metas[of], way.ends[k][1]) for k, of in pairs]
+        """Of each gradient the meta, and the size of a buffer that its leaf may take."""
+        sinks = tape.sinks is not None
+        self.collected = list(stretch.collected) if sinks else None
+        roots = [storage_root(value) for value in stretch.graph.outputs]
+        apart = len(set(roots)) == len(roots)
+        self.is_new = apart and not sinks and not self.repeats
+        """Whether each result is memory of its own, and all are for leaves."""
+
+    # --- running
+    def run(self, roots: Roots, reached: Reached, values: list[Any], *, retain: bool) -> list[Any]:
+        """The gradients at the sinks; those of leaves are added to theirs."""
+        nodes: Any = reached.nodes
+        values = self._values(roots, nodes, values)
+        if not retain:
+            for row in self.ops:
+                nodes[row].kept = None
+            for row in self.results:
+                nodes[row].saved_results = NO_RESULTS
+            for row in self.calls:
+                nodes[row].release()
+        found = NUMPY.quiet(self.call.compact, values) if self.is_compact else self.call(values)
+        if self.is_new:
+            leaves, windows = self.pick_leaves(reached.leaves), self.pick(found)
+            del found
+            collect_windows(leaves, windows, self.layouts)
+            return []
+        found = [*found, *[found[of] for of in self.repeats]]
+        found = tensors_over(found, self.metas)
+        edges = reached.edges
+        ends = [edges[place][0] for place in reversed(self.ends)]  # `collect` takes the last first
+        given = [found[of] for of in reversed(self.of)]
+        collected = self.collected or ()
+        kept = [None if of is Ellipsis else found[of] for of in collected]
+        del found
+        collect(given, ends)
+        return kept
+
+    def _values(self, roots: Roots, nodes: Any, values: list[Any]) -> list[Any]:
+        for number, use in self.starts:
+            grad = roots[number][1]
+            values.append(grad.array if use == ARRAY else (grad.storage.buffer, grad.offset))
+        for row, place, use, meta in self.compiled:
+            value = nodes[row].saved[place]
+            if use == WINDOW:
+                value = window_of(value)
+            elif type(value) is tuple:
+                value = meta.device.arrays.strided(
+                    value[0], meta.dtype, meta.shape, meta.stride, value[1]
+                )
+            values.append(value)
+        given = list(self.arrange(values))
+        values.clear()  # the kernels let go of what is read no more
+        return given

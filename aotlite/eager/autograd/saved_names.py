@@ -1,0 +1,44 @@
+"""What users call what a tape node of an op has saved: `_saved_self`, `_raw_saved_result`.
+
+Rules: TEN-42. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.ir.op import Op
+
+
+class _SavedValue:
+    """`_saved_<name>`: what a node has saved of a parameter of its op, or of its result."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, node: Any, owner: type[TapeNode]) -> Any:
+        if node is None:
+            return self
+        kept = node.kept_by_name(self.name)
+        if type(kept) is list:
+            return tuple([each.unpack(node) for each in kept])
+        return kept.unpack(node) if type(kept) is SavedTensor else kept
+
+
+class _SavedRecord(_SavedValue):
+    """`_raw_saved_<name>`: the record that holds it, on which hooks can be registered."""
+
+    def __get__(self, node: Any, owner: type[TapeNode]) -> Any:
+        return self if node is None else node.kept_by_name(self.name)
+
+
+def name_saved(nodes: type[TapeNode], op: Op) -> None:
+    """Gives a class of nodes the attributes by which users ask for what those of an op have saved.
+
+    With a `__getattr__` instead, Python would look up every attribute of a node the slow way.
+    """
+    for name in ("result", *[parameter.name for parameter in op.schema.parameters]):
+        if not hasattr(nodes, f"_saved_{name}"):
+            setattr(nodes, f"_saved_{name}", _SavedValue(name))
+            setattr(nodes, f"_raw_saved_{name}", _SavedRecord(name))
