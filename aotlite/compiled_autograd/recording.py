@@ -6,11 +6,19 @@ next tape may have two. Rules: CAG-2, CAG-4, CAG-22, CAG-23. Spec: `specs/compil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from aotlite.compiled_autograd.forms import records_of, saved_roles, saver_of, slots_read, twin_of
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.compiled_autograd.forms import (
+    Form,
+    records_of,
+    saved_roles,
+    saver_of,
+    slots_read,
+    twin_of,
+)
+from aotlite.compiled_autograd.fragments import Fragment, fragment_of, key_of
+from aotlite.eager.autograd.node import SavedTensor, TapeNode
 from aotlite.eager.autograd.tape import OpNode, SliceAssign
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -59,17 +67,20 @@ class TapeRecorder(CaptureRecorder):
         """Whose scope what is recorded has, and no line: it would be that of `backward`."""
         self._number = 0
         """Of the node that runs."""
+        self._fragments: dict[Hashable, Fragment | None] = {}
+        """What nodes have recorded, by `key_of`; None where it cannot be copied."""
 
     # --- inputs
     def lift(self, place: Place, meta: TensorMeta, name: str) -> Tensor:
         """The fake of a tensor that the stretch reads."""
+        return self._fake(self._input(place, meta, name))
+
+    def _input(self, place: Place, meta: TensorMeta, name: str) -> Node:
         role = Lifted(len(self.places), name)
-        fake = Tensor(Storage(None, capture=self), meta)
-        node = Node("placeholder", role, meta=meta, role=role, grad_mode=False)
-        fake.value = node
+        node = Node("placeholder", role, (), meta, role, False)
         self.placeholders.append(node)
         self.places.append(place)
-        return fake
+        return node
 
     def _lift(self, tensor: Tensor) -> Tensor:
         """The fake of a gradient that arrived, from outside of the stretch."""
@@ -109,9 +120,12 @@ class TapeRecorder(CaptureRecorder):
         number: int,
         grads: list[Any],
         wanted: Sequence[bool] | None,
+        form: Form,
         run: Callable[[TapeNode], Any],
     ) -> Any:
-        """The gradients that a node gives: what `run` gives for its twin on fakes."""
+        """The gradients that a node gives: what `run` gives for its twin on fakes, or copies of
+        what a node of the same form has recorded.
+        """
         self._number = number
         self.marker.scope = _scope(node, number)
         if type(node) is CompiledBackward:
@@ -121,21 +135,73 @@ class TapeRecorder(CaptureRecorder):
             return run(node)
         if saver.plan.operands or saver.saved_results:
             self.kept[number] = NOTHING_ABSENT
+        records = list(records_of(saver))
         if type(node) is SliceAssign:
             wanted = None  # it runs what was written as a whole
-        return run(twin_of(node, iter(self._saved(saver, number, wanted))))
+        is_whole = wanted is None or all(wanted)
+        for record in records:
+            is_whole = is_whole and record.tensor.storage.version == record.version
+        if not is_whole:
+            return run(twin_of(node, iter(self._some_saved(saver, number, wanted, records))))
+        inputs = self._saved(saver, number, records)
+        if type(node) is OpNode:
+            return self._of_form(node, grads, form, inputs, run)
+        return run(twin_of(node, iter(map(self._fake, inputs))))
 
-    def _saved(self, saver: OpNode, number: int, wanted: Sequence[bool] | None) -> list[Tensor]:
-        """Fakes for the slots; those that nothing reads are not unpacked."""
+    def _of_form(
+        self,
+        node: OpNode,
+        grads: list[Any],
+        form: Form,
+        inputs: list[Node],
+        run: Callable[[TapeNode], Any],
+    ) -> Sequence[Any]:
+        """What a node gives whose values are as they were saved, and of whose form another may have
+        been recorded.
+        """
+        key = key_of(node, form, grads, inputs)
+        fragment = None if key is None else self._fragments.get(key)
+        if fragment is not None:
+            return self._copied_fragment(fragment, grads, inputs)
+        arrived, start = list(grads), len(self.nodes)
+        found: Sequence[Any] = run(twin_of(node, iter(map(self._fake, inputs))))
+        if key is not None and key not in self._fragments:
+            new = self.nodes[start:]
+            self._fragments[key] = fragment_of(new, arrived, inputs, found)
+        return found
+
+    def _copied_fragment(
+        self, fragment: Fragment, grads: list[Any], inputs: list[Node]
+    ) -> list[Any]:
+        values: list[Any] = [None if grad is None else grad.value for grad in grads]
+        values += inputs
+        self.nodes += fragment.copied(values, self.marker)
+        made = {k: self._fake(values[k]) for k in fragment.made}
+        for view in fragment.views:
+            source = made[view.source] if view.source in made else grads[view.source]
+            made[view.number] = view.of(source, values)
+        return [None if k is None else made[k] if k in made else grads[k] for k in fragment.results]
+
+    def _saved(self, saver: OpNode, number: int, records: list[SavedTensor]) -> list[Node]:
+        """Inputs for the slots."""
         name = f"{saver.op.name}_{number}"
-        records = list(records_of(saver))
-        whole = wanted is None or all(wanted)
-        if whole and all(r.tensor.storage.version == r.version for r in records):
-            read: Container[int] = range(len(records))
-        else:
-            read = in_order = slots_read(saver, wanted)
-            for slot in in_order:
-                records[slot].unpack(saver)
+        return [
+            self._input(("saved", number, slot), record.tensor.meta, f"{name}_{slot}")
+            for slot, record in enumerate(records)
+        ]
+
+    def _some_saved(
+        self,
+        saver: OpNode,
+        number: int,
+        wanted: Sequence[bool] | None,
+        records: list[SavedTensor],
+    ) -> list[Tensor]:
+        """Fakes for the slots; those that nothing reads are not unpacked, and no inputs."""
+        read = slots_read(saver, wanted)
+        for slot in read:
+            records[slot].unpack(saver)
+        name = f"{saver.op.name}_{number}"
         return [
             self.lift(("saved", number, slot), record.tensor.meta, f"{name}_{slot}")
             if slot in read

@@ -243,8 +243,9 @@ class TapeRun(Run):
         if useful is not None:
             ends = [edge is not None and edge[0] for edge in node.edges]
             wanted = [bool(e) and (e in useful or e in self._wanted) for e in ends]
-        run = partial(super()._run, grads=grads)
-        found: Sequence[Any] = recorder.run(node, self.number[node], grads, wanted, run)
+        number = self.number[node]
+        run, form = partial(super()._run, grads=grads), self.tape.look.forms[number]
+        found: Sequence[Any] = recorder.run(node, number, grads, wanted, form, run)
         return found
 
 

@@ -1,0 +1,201 @@
+"""What the nodes of one form record, copied for each after the first: formulas run once a form.
+
+Used by `recording`. Nodes of equal forms record equal graphs (CAG-7), so a deep network records
+each of its layers' ops once. Rules: CAG-2, CAG-7. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.compiled_autograd.forms import Form
+from aotlite.eager.autograd.history import link_view
+from aotlite.eager.autograd.tape import OpNode
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.graph import Node
+from aotlite.ir.op import PureOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM, ResultOp
+from aotlite.ir.ops.views import AS_STRIDED
+
+
+def key_of(
+    node: OpNode, form: Form, grads: Sequence[Any], inputs: Sequence[Node]
+) -> Hashable | None:
+    """What the fragment of a node depends on; None where it is not to be known.
+
+    `form` is what the node was when the tape was looked at: users' Python may have run since.
+    """
+    present = [grad for grad in grads if grad is not None]
+    values = {grad.value for grad in present}
+    if None in values or len(values) != len(present):
+        return None
+    arrived = [None if grad is None else (grad.meta, grad.offset) for grad in grads]
+    return node.call, form[-1], (*arrived,), (*[value.meta for value in inputs],)
+
+
+@attrs.frozen(eq=False)
+class _Step:
+    """One recorded op: its arguments, with numbers of values at some places."""
+
+    node: Node
+    args: tuple[Any, ...]
+    places: tuple[tuple[int, int], ...]
+    """(place of an argument, number of the value)."""
+    lists: tuple[tuple[int, tuple[int | None, ...]], ...]
+    """(place of a list, numbers of its values; None for what is no value)."""
+
+
+@attrs.frozen(eq=False)
+class View:
+    """A gradient that is a view of another, or of what was computed."""
+
+    number: int
+    source: int
+    steps: tuple[tuple[Any, tuple[Any, ...], Any, int, int], ...]
+    """For each view: the op, its arguments after the operand, the meta, where it starts, and the
+    number of the value."""
+
+    def of(self, source: Tensor, values: Sequence[Any]) -> Tensor:
+        """The view of this tensor."""
+        for op, args, meta, start, number in self.steps:
+            out = Tensor(source.storage, meta, source.offset + start)
+            out.value = values[number]
+            link_view(out, source, op, args)
+            source = out
+        return source
+
+
+@attrs.frozen(eq=False)
+class Fragment:
+    """What a node has recorded. Its values are the gradients that arrived, what was saved, and
+    then what the steps give.
+    """
+
+    steps: tuple[_Step, ...]
+    results: tuple[int | None, ...]
+    """For each edge the number of the value."""
+    made: tuple[int, ...]
+    """The values among these that are new tensors, or of which one is a view."""
+    views: tuple[View, ...]
+    """Those that are views, as which hooks see them."""
+
+    def copied(self, values: list[Any], origin: Node) -> list[Node]:
+        """The steps on other values, to which theirs are added, in the scope of `origin`."""
+        start = len(values)
+        for step in self.steps:
+            args = list(step.args)
+            for place, number in step.places:
+                args[place] = values[number]
+            for place, numbers in step.lists:
+                given = zip(args[place], numbers, strict=True)
+                args[place] = tuple([x if k is None else values[k] for x, k in given])
+            like = step.node
+            values.append(
+                Node(
+                    "call",
+                    like.target,
+                    tuple(args),
+                    like.meta,
+                    None,
+                    like.grad_mode,
+                    like.phase,
+                    like.sequence,
+                    None,
+                    origin,
+                    like.recompute,
+                    origin.scope,
+                )
+            )
+        return values[start:]
+
+
+def fragment_of(
+    nodes: Sequence[Node], grads: Sequence[Any], inputs: Sequence[Node], found: Sequence[Any]
+) -> Fragment | None:
+    """The fragment of a node that has recorded these nodes and found these gradients; None where
+    there is more to it.
+    """
+    values = [None if grad is None else grad.value for grad in grads] + list(inputs)
+    numbers = {value: k for k, value in enumerate(values) if value is not None}
+    steps: list[_Step] = []
+    for node in nodes:
+        known = node.op == "call" and isinstance(node.target, (PureOp, ViewOp, ResultOp))
+        if not known or any(value not in numbers for value in node.inputs()):
+            return None
+        steps.append(_step_of(node, numbers))
+        numbers[node] = len(values) + len(steps) - 1
+    results = _Results(grads, numbers)
+    if not all(each is None or results.add(each) for each in found):
+        return None
+    order = [None if each is None else numbers[each.value] for each in found]
+    views = [view for _, view in results.views.values()]
+    return Fragment(tuple(steps), tuple(order), tuple(results.made), tuple(views))
+
+
+class _Results:
+    """The gradients that a node has found, told by how they are made again."""
+
+    def __init__(self, grads: Sequence[Any], numbers: dict[Node, int]) -> None:
+        self.arrived = {grad.value: grad for grad in grads if grad is not None}
+        self.numbers = numbers
+        self.made: dict[int, Tensor] = {}
+        self.views: dict[int, tuple[Tensor, View]] = {}
+
+    def add(self, grad: Tensor) -> bool:
+        """Whether it passed, is new, or is a view of such a one."""
+        value = grad.value
+        if value not in self.numbers:
+            return False
+        if self.arrived.get(value) is grad:
+            return True
+        return self._is_made(grad) if grad._base is None else self._is_view(grad)
+
+    def _is_made(self, tensor: Tensor) -> bool:
+        """Whether it is what a pure op gave, on memory of its own, and the only tensor there."""
+        value = tensor.value
+        made = value.args[0] if value.target is GETITEM else value
+        if value not in self.numbers or type(made.target) is not PureOp or tensor.offset:
+            return False
+        return self.made.setdefault(self.numbers[value], tensor) is tensor
+
+    def _is_view(self, grad: Tensor) -> bool:
+        path: list[Node] = []
+        node: Any = grad.value
+        while node not in self.arrived and isinstance(node.target, ViewOp):
+            op, operand = node.target, node.args[0]
+            if op is AS_STRIDED or op.cuts_history or operand.meta.dtype is not node.meta.dtype:
+                return False
+            path.append(node)
+            node = operand
+        source, base = self.arrived.get(node), grad._base
+        assert base is not None
+        if source is not None:
+            before = len(source._chain)
+            is_of = base is (source if source._base is None else source._base)
+        else:
+            before = 0
+            is_of = base.value is node and base._base is None and self._is_made(base)
+        if not is_of or len(grad._chain) != before + len(path):
+            return False
+        numbers = self.numbers
+        steps = [
+            (each.target, each.args[1:], each.meta, each.target.start(each.args), numbers[each])
+            for each in reversed(path)
+        ]
+        number = numbers[grad.value]
+        view = View(number, numbers[node], tuple(steps))
+        return self.views.setdefault(number, (grad, view))[0] is grad
+
+
+def _step_of(node: Node, numbers: dict[Any, int]) -> _Step:
+    places, lists = [], []
+    for place, value in enumerate(node.args):
+        if type(value) is Node:
+            places.append((place, numbers[value]))
+        elif type(value) is tuple and any(type(item) is Node for item in value):
+            each = [numbers[item] if type(item) is Node else None for item in value]
+            lists.append((place, tuple(each)))
+    return _Step(node, node.args, tuple(places), tuple(lists))
