@@ -63,7 +63,8 @@ def _hooks_of(node: TapeNode) -> Form:
 
 
 def _form_of_op(node: OpNode) -> Form:
-    plan, op = node.plan, node.op
+    call = node.call
+    plan, op = call.plan, call.op
     if node.kept is None:
         return _closed(node, "values released")
     saved: list[Any] = []
@@ -79,7 +80,7 @@ def _form_of_op(node: OpNode) -> Form:
     saved += [_meta_of(record) for record in node.saved_results.values()]
     if None in saved or any(type(each) is tuple and None in each for each in saved):
         return _closed(node, "packed values")
-    return (op, plan, node.key, node.result, tuple(saved))
+    return (op, plan, call.key, call.result, tuple(saved))
 
 
 def is_number(op: Op, position: int, value: Any) -> bool:
