@@ -263,9 +263,16 @@ def _broadcast_vjp(grads: Sequence[Any], source: int) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------------------- ops
-def _collective(schema: str, meta: Any, kernel: Any, vjp: Any) -> PureOp:
+def _collective(
+    schema: str, meta: Any, kernel: Any, vjp: Any, *, is_linear: bool = True
+) -> PureOp:
     return pure(
-        f"{schema} -> Tensor[]", meta=meta, kernel=kernel, vjp={"tensors": vjp}, cost=Cost.OPAQUE
+        f"{schema} -> Tensor[]",
+        meta=meta,
+        kernel=kernel,
+        vjp={"tensors": vjp},
+        cost=Cost.OPAQUE,
+        linear=(("tensors",),) if is_linear else (),
     )
 
 
@@ -280,6 +287,7 @@ ALL_REDUCE_NONLINEAR = _collective(
     _reduce_rule("all_reduce_nonlinear", NONLINEAR),
     _all_reduce,
     lambda grads, tensors, op: _of_nonlinear(tensors, waited("all_reduce", grads, "sum"), op),
+    is_linear=False,
 )
 ALL_GATHER = _collective(
     "all_gather(Tensor[] tensors, int dim=0)",
@@ -298,6 +306,7 @@ REDUCE_SCATTER_NONLINEAR = _collective(
     _scatter_rule("reduce_scatter_nonlinear", NONLINEAR),
     _reduce_scatter,
     lambda grads, tensors, dim, op: _of_nonlinear(tensors, waited("all_gather", grads, dim), op),
+    is_linear=False,
 )
 ALL_TO_ALL = _collective(
     "all_to_all(Tensor[] tensors, int split_dim=0, int concat_dim=0)",

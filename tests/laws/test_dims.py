@@ -109,9 +109,9 @@ def test_a_linear_op_of_a_sum_is_the_sum_of_the_results(name: str) -> None:
                 first = (operand * (k + 2)).sin() if inside else operand
                 halves[0].append(first)
                 halves[1].append(operand - first if inside else operand)
-            (whole,) = run(op, args)
-            (a,), (b,) = (run(op, with_operands(op, args, half)) for half in halves)
-            assert_close(whole, a + b, f"{name}{sample} {group}", exact=False)
+            parts = [run(op, with_operands(op, args, half)) for half in halves]
+            for whole, a, b in zip(run(op, args), *parts, strict=True):
+                assert_close(whole, a + b, f"{name}{sample} {group}", exact=False)
             tried += 1
     assert tried, f"{name}: no sample shows it"
 
