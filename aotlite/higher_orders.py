@@ -20,11 +20,20 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Kept, Saved
 from aotlite.stages.facts import Joint
 from aotlite.stages.higher import Differentiated, Taped, differentiated
-from aotlite.stages.kept_values import Numbering, fed, with_kept
+from aotlite.stages.kept_values import Numbering, Reads, fed, with_kept
+from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
-from aotlite.stages.s10_backward import BackwardPlan, plan_backward
+from aotlite.stages.s5_desugar import without_wrappers
+from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward, plan_backward
 from aotlite.stages.s10_higher import Arriving, Order, Orders
+from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import with_bases
+
+NOT_LINEAR = (
+    "What users' Python or a class of wrappers computes in its backward is not linear in the "
+    "gradient."
+)
+"""Why gradients of a call have to arrive at one of its tape nodes."""
 
 
 @attrs.frozen(eq=False)
@@ -34,58 +43,67 @@ class HigherOrders:
     journey: Any
     bases: Sequence[Any]
     """The synthetic bases of its convention."""
-    changed: bool
-    """Passes have made other ops of what was recorded, or users' Python runs in the backward."""
+    reads: Reads
+    """What is known of what derivatives read."""
     is_compact: bool
     """Saved values travel as arrays (`backends.values`)."""
     numbering: Numbering = attrs.field(init=False, factory=Numbering)
     _lock: Any = attrs.field(init=False, factory=lock)
 
-    def of(self, taped: Taped, partition: Partition, given: Mapping[Any, int]) -> Orders:
+    def of(
+        self, taped: Taped, partition: Partition, given: Mapping[Any, int], *, splits: bool
+    ) -> Orders:
         """The backward of a partition as something to differentiate.
 
-        `given` has the numbers of the forward's inputs that are no inputs of the function.
+        `given` has the numbers of the forward's inputs that are no inputs of the function;
+        `splits` says whether gradients may arrive at all earlier orders in parts.
         """
-        return Orders(partial(self._order, taped, _Values(self, partition, given)), taped.incoming)
+        values = _Values(self, partition, given, splits)
+        return Orders(partial(self._order, taped, values), taped.incoming)
 
     def _order(self, taped: Taped, values: _Values, arriving: Arriving) -> Order:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
             made = differentiated(taped, arriving)
-            graph = self._fed(made, taped, values.saved, arriving)
-            return self._lowered(made, graph, values.saved)
+            graph = self._fed(made, taped, values.saved)
+            splits = values.splits and (not made.runs_user_code or is_linear(graph))
+            return self._lowered(made, graph, values.saved, splits=splits)
 
-    def _fed(
-        self, made: Differentiated, taped: Taped, saved: Any, arriving: Arriving
-    ) -> Graph:
+    def _fed(self, made: Differentiated, taped: Taped, saved: Any) -> Graph:
         """The pure joint graph, whose inputs are saved values and gradients that arrive."""
         journey, stage = self.journey, self.journey.stage
-        whole = with_bases(made.graph, self.bases)
-        journey._check(f"4 joint, order {taped.order + 1}", whole)
+        order = f"order {taped.order + 1}"
+        plain = without_wrappers(made.graph, made.taped.wrapped)
+        whole = with_bases(plain, self.bases)
+        journey._check(f"4 joint, {order}", whole)
         pure = stage["functionalize"](whole)
         simple = stage["simplify"](journey._decomposed(pure))
         for each in journey.options.passes:
             simple = journey._apply(each, simple)
         simple = journey._opened(simple)
-        roles = {taped.incoming(role) for role in arriving}
+        roles = set(made.incoming)
         roles.update([node.role for node in simple.placeholders if node.phase.name == "BACKWARD"])
         graph = fed(simple, self.numbering.of(simple, {}), saved, roles)
-        journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
+        journey._check(f"7 simplify, {order}", graph, functional=True)
         return graph
 
-    def _lowered(self, made: Differentiated, graph: Graph, saved: Any) -> Order:
+    def _lowered(
+        self, made: Differentiated, graph: Graph, saved: Any, *, splits: bool
+    ) -> Order:
         journey, options = self.journey, self.journey.options
         partition = journey._partition(graph)
-        partition = with_kept(partition, lambda role: False, everything=self.changed)
+        partition = with_kept(partition, lambda role: False, reads=self.reads)
         compiler = journey._told(options.backward_backend(), partition)
         lowering = journey.stage["lower"]
         run = lowering(partition.forward, compiler)
         given: dict[Any, int] = {Kept(k): number for k, (number, _) in enumerate(saved)}
-        plan = self._plan(made, graph, partition, partial(lowering, backend=compiler), given)
+        lower = partial(lowering, backend=compiler)
+        plan = self._plan(made, graph, partition, lower, given, splits=splits)
         count = iter(range(len(made.gradients)))
         results = tuple(
             [(role, None if meta is None else next(count)) for role, meta in made.gradients]
         )
-        return Order(partition.forward, run, plan, results)
+        kind = CompiledBackward if splits and not made.taped.memory else WholeBackward
+        return Order(partition.forward, run, plan, results, made.wrappings, kind, made.why)
 
     def _plan(
         self,
@@ -94,6 +112,8 @@ class HigherOrders:
         partition: Partition,
         lower: Any,
         given: Mapping[Any, int],
+        *,
+        splits: bool,
     ) -> BackwardPlan | None:
         if partition.backward is None:
             return None
@@ -102,7 +122,11 @@ class HigherOrders:
             made.errors,
             made.reach,
             made.reads,
+            arrivals=made.second.arrivals,
             layouts={start.role: start.meta for start in made.taped.starts},
+            wrappings=made.wrappings,
+            apart=made.second.apart,
+            choices=made.second.choices,
         )
         return plan_backward(
             partition.backward,
@@ -112,7 +136,9 @@ class HigherOrders:
             (),
             is_compact=self.is_compact,
             lent=partition.lent,
-            orders=self.of(made.taped, partition, given),
+            orders=self.of(made.taped, partition, given, splits=splits),
+            why="" if splits else NOT_LINEAR,
+            splits=splits,
         )
 
 
@@ -123,6 +149,7 @@ class _Values:
     orders: HigherOrders
     partition: Partition
     given: Mapping[Any, int]
+    splits: bool
 
     @cached_property
     def saved(self) -> list[tuple[int, TensorMeta]]:

@@ -27,7 +27,7 @@ import attrs
 
 from aotlite.eager.state import outside_regions
 from aotlite.eager.tensor import Tensor
-from aotlite.higher_orders import HigherOrders
+from aotlite.higher_orders import NOT_LINEAR, HigherOrders
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError
@@ -40,7 +40,7 @@ from aotlite.stages.closing_copies import with_closing_copies
 from aotlite.stages.decompose import decompose
 from aotlite.stages.facts import Captured, FunctionMeta, Joint
 from aotlite.stages.inlined_hooks import with_inlined_hooks
-from aotlite.stages.kept_values import with_kept
+from aotlite.stages.kept_values import Reads, with_kept
 from aotlite.stages.late import widened
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
@@ -119,8 +119,8 @@ class _Journey:
         self.options = options
         self.number = next(_NUMBERS)
         self.runner = StageRunner() if options.verify >= 2 else None
-        self.changed = bool(options.decompositions)
-        """Other ops are compiled than were recorded, or users' Python runs in the backward."""
+        self.reads = Reads.OPERANDS if options.decompositions else Reads.FORMULAS
+        """What derivatives of the backward may read."""
         self.linear = True
         self.stage = {**_STAGES, **options.stages}
         self.observers = [o for o in (options.observer, _dumper(options)) if o is not None]
@@ -174,11 +174,15 @@ class _Journey:
         if meta.training and not _is_spent(both):
             told = attrs.evolve(self._opened(simple), exported=_exported(captured))
             partition = self._partition(told)
-            self.changed |= both.runs_user_code or told.nodes != plain.nodes
-            self.linear = not both.runs_user_code or is_linear(plain)
+            if both.runs_user_code or told.nodes != plain.nodes:
+                self.reads = Reads.OPERANDS
+            if captured.recorder.wrapped or both.memory:
+                self.reads = Reads.ANYTHING
+            users = both.runs_user_code or captured.recorder.wrapped
+            self.linear = not users or is_linear(plain)
             if both.taped is not None:
                 requires = {each.role for each in meta.inputs if each.requires_grad}
-                keep = partial(with_kept, everything=self.changed)
+                keep = partial(with_kept, reads=self.reads)
                 partition = keep(partition, requires.__contains__, told.exported)
             partition = self._packed(partition)
         else:
@@ -331,14 +335,13 @@ class _Journey:
             return {}
         if self.options.saved_hooks is not None:
             return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
-        if not self.linear:
-            return {"why": "Users' Python in its backward is not linear in the gradient."}
         if both.taped is None:
-            return {"why": "It has effects, draws, writes memory, or is of wrapper subclasses."}
+            return {"why": "Its backward has effects, draws, or writes memory."}
         alone = copy.copy(self)
         alone.runner = None  # which compares with the first order
-        higher = HigherOrders(alone, calling.bases, self.changed, is_compact)
-        return {"orders": higher.of(both.taped, partition, {})}
+        higher = HigherOrders(alone, calling.bases, self.reads, is_compact)
+        orders = higher.of(both.taped, partition, {}, splits=self.linear)
+        return {"orders": orders, "splits": self.linear, "why": "" if self.linear else NOT_LINEAR}
 
     # --- checking and showing
     def _shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:

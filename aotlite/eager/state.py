@@ -16,7 +16,6 @@ import attrs
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.node import TapeNode
-    from aotlite.eager.checkpoint import Region
     from aotlite.eager.random import Noting, Refusing, Replaying
     from aotlite.eager.recording import Recorder
 
@@ -30,6 +29,13 @@ class Tapes(Protocol):
         self, roots: Any, sinks: Any, accumulate: bool, retain: bool, create_graph: bool
     ) -> list[Any]:
         """What `run_backward` does."""
+
+
+class Ended(Protocol):
+    """What is told when a backward ends."""
+
+    def forget(self) -> None:
+        """Lets go what was kept for the backward."""
 
 
 class State(threading.local):
@@ -50,8 +56,8 @@ class State(threading.local):
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     in_region: bool = False
     """Inside of `checkpoint`: what happens here happens again in the backward (CKP-7)."""
-    task: list[Region] | None = None
-    """The regions that the backward which runs has computed again (CKP-2)."""
+    task: list[Ended] | None = None
+    """What is told when the backward ends: regions that it has computed again (CKP-2)."""
     watch: Watch | None = None
     """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
     tapes: Tapes | None = None

@@ -22,16 +22,28 @@ from aotlite.eager.autograd.tape import InputNode
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError
+from aotlite.eager.wrappers import gradient_form, is_wrapper, leaves_of
+from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import DETACH
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, Incoming, Output, Role, Tangent
-from aotlite.stages.facts import Captured, CapturedFamily, SavedOf
+from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent
+from aotlite.stages.facts import Captured, CapturedFamily, LateMemory, SavedOf
 from aotlite.stages.histories import passed
+from aotlite.stages.late_effects import what_happens
+from aotlite.stages.noted_run import runs_user_code
 from aotlite.stages.record import Record
 from aotlite.stages.sinks import sinks_of, sum_at_entry
+from aotlite.stages.wrapped_choices import check_is_eagers
+from aotlite.stages.wrapped_orders import Root, Second, wrapped_second
+from aotlite.stages.wrappings import (
+    FakeTangent,
+    Wrapping,
+    dense_all_through,
+    fake_tangent,
+    stand_in,
+    wrapping_of,
+)
 
 
 @attrs.frozen(repr=False)
@@ -51,6 +63,8 @@ class Start(Record):
     role: Any
     edge: Edge | None
     meta: TensorMeta
+    like: Tensor | None = None
+    """A gradient of this form, where they are wrappers."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -58,7 +72,8 @@ class IncomingInput(Record):
     """A gradient that arrived at an earlier order, which is an input of the later ones."""
 
     role: Incoming
-    placeholder: Node
+    placeholders: tuple[Node, ...]
+    """Its own; of a wrapper those of its parts, and its own behind them."""
     fake: Tensor
 
     @property
@@ -81,6 +96,10 @@ class Taped(Record):
     starts: tuple[Start, ...]
     owners: Mapping[Storage, Any]
     """Whose memory each storage is that somebody else may write."""
+    wrapped: Mapping[Node, Tensor | None]
+    """Nodes that stand for wrappers (`WrapperValues.nodes`)."""
+    memory: tuple[SavedOf, ...]
+    """What users' Python reads of memory that somebody else may write, and no tape node saves."""
     order: int = 1
     """Of the derivatives that a backward through it gives."""
 
@@ -93,21 +112,36 @@ class Taped(Record):
 
 
 def taped(
-    captured: Captured, roots: Sequence[tuple[Any, Edge | None, Tensor]], owners: Mapping[Any, Any]
+    captured: Captured,
+    roots: Sequence[Root],
+    owners: Mapping[Any, Any],
+    memory: Sequence[LateMemory],
 ) -> Taped:
-    """What is kept of a captured function: `roots` as stage 4 ran its backward from them."""
+    """What is kept of a captured function: `roots` as stage 4 ran its backward from them.
+
+    The backward reads `memory`, and does not write it.
+    """
     recorder = captured.recorder
     return Taped(
         recorder,
         captured.graph.name,
         tuple([node for node in recorder.nodes if node.phase is Phase.FORWARD]),
-        (*recorder.placeholders, *recorder.streams.placeholders()),
+        (*recorder.placeholders, *recorder.streams.inputs.values()),
         (
             *[given for given in captured.inputs if given.entries],
             *[_alone(family) for family in captured.families if family.entries],
         ),
-        tuple([Start(role, edge, tangent.meta) for role, edge, tangent in roots]),
+        starts_of(roots),
         owners,
+        dict(recorder.wrapped.nodes),
+        tuple([SavedOf(each.owner, each.meta) for each in memory]),
+    )
+
+
+def starts_of(roots: Sequence[Root]) -> tuple[Start, ...]:
+    """The roots without their tangents, of which the form is kept."""
+    return tuple(
+        [Start(role, edge, t.meta, t if is_wrapper(t) else None) for role, edge, t in roots]
     )
 
 
@@ -116,13 +150,22 @@ class Differentiated(Record):
     """A backward as a function that has a backward itself."""
 
     graph: Graph
-    """The joint graph: its results are the gradients."""
+    """The joint graph: its results are the gradients. With wrappers beside their parts."""
+    incoming: frozenset[Any]
+    """The roles of its inputs that are gradients which arrive, or parts of such."""
     gradients: tuple[tuple[Any, TensorMeta | None], ...]
     """For each source of the earlier order the meta of its gradient, None where none comes."""
     errors: dict[Any, Exception]
     reach: dict[Any, frozenset[Any]]
     reads: dict[Any, tuple[SavedOf, ...]]
     taped: Taped
+    wrappings: Mapping[Any, Wrapping]
+    """How results, tangents and gradients that are wrappers are made, by role."""
+    second: Second
+    runs_user_code: bool
+    """Users' Python, or a class of wrappers, has computed its gradients."""
+    why: str
+    """Why its results cannot be differentiated, where they cannot."""
 
 
 def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated:
@@ -132,14 +175,27 @@ def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated
     """
     recorder = taped.recorder
     outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
-    before = recorder.nodes, recorder.sequence
+    before = recorder.nodes, recorder.sequence, recorder.wrapped.nodes
+    state = recorder.streams.state
+    recorder.wrapped.nodes = dict(taped.wrapped)
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, True, None
     try:
         return _Recording(taped, arriving).run()
     finally:
         STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
-        recorder.nodes, recorder.sequence = before
-        recorder.origin, recorder.phase = None, Phase.FORWARD
+        recorder.nodes, recorder.sequence, recorder.wrapped.nodes = before
+        recorder.origin, recorder.phase, recorder.streams.state = None, Phase.FORWARD, state
+
+
+def refused(why: str) -> Exception:
+    """The error for what is not differentiated (DBL-1)."""
+    return noted(
+        AutogradError(
+            "backward: a gradient computed by a compiled function is differentiated, expected "
+            "first derivatives only"
+        ),
+        f"{why} Differentiate the eager function for derivatives of higher order. (DBL-1)",
+    )
 
 
 class _Recording:
@@ -150,55 +206,93 @@ class _Recording:
         self.arriving = arriving
         self.errors: dict[Any, Exception] = {}
         self.owners = {storage: earlier(owner) for storage, owner in taped.owners.items()}
+        self.memory = tuple(
+            [attrs.evolve(each, owner=earlier(each.owner)) for each in taped.memory]
+        )
+        self.wrappings: dict[Any, Wrapping] = {}
+        self.user_code = bool(self.recorder.wrapped)
+        self.state = self.recorder.streams.state
 
     def run(self) -> Differentiated:
         incoming = [self._incoming(start) for start in self._arrived()]
         sources = (*self.taped.sources, *[i for i in incoming if i.fake._node is not None])
+        start = len(self.recorder.nodes)
         gradients = self._gradients(incoming)
-        given = [grad for grad in gradients if grad is not None]
-        results = {Output(k): grad for k, grad in enumerate(given)}
-        outputs: list[tuple[Role, Any]] = [(r, self._read(grad)) for r, grad in results.items()]
-        nodes = tuple(self.recorder.nodes)
-        inputs = (*self.taped.inputs, *[i.placeholder for i in incoming])
-        starts = tuple([Start(r, edge_of(g), _dense(g.meta)) for r, g in results.items()])
-        starts = tuple([start for start in starts if start.edge is not None])
-        for role, grad in results.items():
-            self.owners.setdefault(grad.storage, role)
-        taped = Taped(
+        refusal = self._refusal(start)
+        if refusal:
+            raise refused(refusal)
+        there = [grad for grad in gradients if grad is not None]
+        results = {Output(k): grad for k, grad in enumerate(there)}
+        outputs = [pair for role, grad in results.items() for pair in self._read(role, grad)]
+        inputs = (*self.taped.inputs, *[node for i in incoming for node in i.placeholders])
+        tangents = {role: self._tangent(role, grad) for role, grad in results.items()}
+        roots = [(role, edge_of(grad), tangents[role].tensor) for role, grad in results.items()]
+        roots = [root for root in roots if root[1] is not None]
+        given = [node for role, _, _ in roots for node in tangents[role].inputs]
+        taped = self._taped(inputs, sources, roots)
+        reach, reads = self._look_behind(taped)
+        second, why = self._second(taped, roots), self._refusal(len(taped.nodes))
+        if why:
+            second, given = Second([]), []
+        self.wrappings |= second.wrappings
+        outputs += second.outputs
+        closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
+        nodes = (*inputs, *given, *second.flags, *self.recorder.nodes, closing)
+        pairs = zip(self.taped.sources, gradients, strict=True)
+        return Differentiated(
+            Graph(nodes, f"{taped.name}_backward"),
+            frozenset([node.role for each in incoming for node in each.placeholders]),
+            tuple([(s.role, None if g is None else g.meta) for s, g in pairs]),
+            self.errors,
+            reach,
+            reads,
+            attrs.evolve(taped, wrapped=dict(self.recorder.wrapped.nodes)),
+            self.wrappings,
+            second,
+            self.user_code,
+            why,
+        )
+
+    def _refusal(self, start: int) -> str:
+        """Why what was recorded from there on cannot be run; it is forgotten then."""
+        what = what_happens(self.recorder.nodes, start)
+        if self.recorder.streams.state is not self.state:
+            what = "draws"
+        if what:
+            self.recorder.drop_from(start)
+        return what and f"Its backward {what} at order {self.taped.order + 1}."
+
+    def _taped(
+        self, inputs: tuple[Node, ...], sources: tuple[Any, ...], roots: Sequence[Root]
+    ) -> Taped:
+        return Taped(
             self.recorder,
             self.taped.name,
-            nodes,
+            tuple(self.recorder.nodes),
             inputs,
             sources,
-            starts,
+            starts_of(roots),
             self.owners,
+            self.taped.wrapped,
+            self.memory,
             self.taped.order + 1,
         )
-        reach, reads = self._look_behind(taped)
-        tangents = [_tangent(self.recorder, Tangent(s.role), s.meta) for s in starts]
-        found = self._second(taped, tangents, reach)
-        outputs += [
-            (Gradient(s.role), None if g is None else g.value)
-            for s, g in zip(sources, found, strict=True)
-        ]
-        closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
-        placeholders = (*inputs, *[t.value for t in tangents])
-        graph = Graph((*placeholders, *self.recorder.nodes, closing), f"{taped.name}_backward")
-        pairs = zip(self.taped.sources, gradients, strict=True)
-        metas = tuple([(s.role, None if g is None else g.meta) for s, g in pairs])
-        return Differentiated(graph, metas, self.errors, reach, reads, taped)
 
     # --- the backward itself
     def _arrived(self) -> list[Start]:
         return [start for start in self.taped.starts if start.role in self.arriving]
 
     def _incoming(self, start: Start) -> IncomingInput:
-        role = self.taped.incoming(start.role)
-        fake = _tangent(self.recorder, role, start.meta)
+        given = stand_in(self.recorder, start.role, self.taped.incoming, start.meta, start.like)
+        fake, role = given.tensor, self.taped.incoming(start.role)
         if self.arriving[start.role]:
-            fake._node = InputNode()
+            fake._node = InputNode(gradient_form(fake))
         self.owners[fake.storage] = role
-        return IncomingInput(role, fake.value, fake)
+        if given.wrapping is not None:
+            leaves = zip(given.wrapping.leaves(), leaves_of(fake), strict=True)
+            for (_, of), leaf in leaves:
+                self.owners[leaf.storage] = self.taped.incoming(of)
+        return IncomingInput(role, given.inputs, fake)
 
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
         pairs = zip(self._arrived(), incoming, strict=True)
@@ -226,7 +320,24 @@ class _Recording:
             STATE.grad_mode = True
             self.recorder.origin = None
 
-    def _read(self, grad: Tensor) -> Node:
+    def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
+        """The outputs that a gradient is, and whose its memory is."""
+        self.owners.setdefault(grad.storage, role)
+        if not is_wrapper(grad):
+            return [(role, self._value(grad))]
+        roles = [of for _, of in wrapping_of(grad, role, {}).leaves()]
+        for of, leaf in zip(roles, leaves_of(grad), strict=True):
+            self.owners.setdefault(leaf.storage, of)
+        STATE.grad_mode = False
+        try:
+            whole = dense_all_through(self.recorder, grad)
+        finally:
+            STATE.grad_mode = True
+        self.wrappings[role] = wrapping_of(whole, role, {})
+        leaves = [self.recorder.here(leaf) for leaf in leaves_of(whole)]
+        return [(of, self._value(leaf)) for of, leaf in zip(roles, leaves, strict=True)]
+
+    def _value(self, grad: Tensor) -> Node:
         value: Any = grad.value
         self.recorder.origin, STATE.grad_mode = value, False
         node: Node = self.recorder._add(DETACH, (value,), grad.meta)
@@ -242,8 +353,10 @@ class _Recording:
                 sinks[edge[0]] = source.role
         roles = [start.role for start in taped.starts]
         reach: dict[Any, set[Any]] = {role: set() for role in roles}
-        reads: dict[Any, dict[SavedOf, None]] = {role: {} for role in roles}
-        for node, bits in passed([start.edge for start in taped.starts]).items():
+        reads: dict[Any, dict[SavedOf, None]] = {role: dict.fromkeys(self.memory) for role in roles}
+        way = passed([start.edge for start in taped.starts])
+        self.user_code = self.user_code or runs_user_code(way)
+        for node, bits in way.items():
             of = [role for k, role in enumerate(roles) if bits >> k & 1]
             for role in of:
                 if node in sinks:
@@ -269,35 +382,42 @@ class _Recording:
             for result in results:
                 self.errors.setdefault(result, error)
 
-    def _second(self, taped: Taped, tangents: list[Tensor], reach: Any) -> list[Any]:
+    def _tangent(self, role: Output, grad: Tensor) -> FakeTangent:
+        like = grad if is_wrapper(grad) else None
+        tangent = fake_tangent(self.recorder, role, grad.meta, like)
+        if tangent.wrapping is not None:
+            self.wrappings[Tangent(role)] = tangent.wrapping
+        return tangent
+
+    def _second(self, taped: Taped, roots: Sequence[Root]) -> Second:
         """The gradients of the sources; a result whose backward fails is left out (JNT-15)."""
         self.recorder.phase = Phase.BACKWARD
-        pairs = list(zip(taped.starts, tangents, strict=True))
+        if self.recorder.wrapped:
+            return wrapped_second(self.recorder, taped.sources, roots, self.errors)
+        found = self._healthy(taped, roots)
+        pairs = zip(taped.sources, found, strict=True)
+        return Second([(Gradient(s.role), None if g is None else g.value) for s, g in pairs])
+
+    def _healthy(self, taped: Taped, roots: Sequence[Root]) -> list[Any]:
         start = len(self.recorder.nodes)
         try:
-            return self._of_healthy(taped, pairs)
+            return self._of_healthy(taped, roots)
         except AutogradError as error:
-            _check_is_eagers(error)
+            check_is_eagers(error)
         self.recorder.drop_from(start)
-        for pair in pairs:
-            if pair[0].role not in self.errors:
+        for root in roots:
+            if root[0] not in self.errors:
                 try:
-                    self._of_healthy(taped, [pair])
+                    self._of_healthy(taped, [root])
                 except AutogradError as error:
-                    _check_is_eagers(error)
-                    self.errors[pair[0].role] = error
+                    check_is_eagers(error)
+                    self.errors[root[0]] = error
                 self.recorder.drop_from(start)
-        return self._of_healthy(taped, pairs)
+        return self._of_healthy(taped, roots)
 
-    def _of_healthy(self, taped: Taped, pairs: list[tuple[Start, Tensor]]) -> list[Any]:
-        roots = [(s.edge, tangent) for s, tangent in pairs if s.role not in self.errors]
-        return self._through(roots, taped.sources, create_graph=False)
-
-
-def _check_is_eagers(error: Exception) -> None:
-    if isinstance(error, (UnsupportedError, GraphError)):
-        raise error
-    error.__traceback__ = error.__context__ = None
+    def _of_healthy(self, taped: Taped, roots: Sequence[Root]) -> list[Any]:
+        healthy = [(edge, tangent) for role, edge, tangent in roots if role not in self.errors]
+        return self._through(healthy, taped.sources, create_graph=False)
 
 
 def _alone(family: CapturedFamily) -> CapturedFamily:
@@ -308,17 +428,5 @@ def _alone(family: CapturedFamily) -> CapturedFamily:
 
 def earlier(owner: Any) -> Any:
     """The owner of memory as a later order names it."""
-    return Earlier(owner) if isinstance(owner, (Output, Earlier)) else owner
-
-
-def _dense(meta: TensorMeta) -> TensorMeta:
-    return meta.as_contiguous() if has_internal_overlap(meta.shape, meta.stride) else meta
-
-
-def _tangent(recorder: Any, role: Any, meta: TensorMeta) -> Tensor:
-    fake = Tensor(Storage(None, capture=recorder), _dense(meta))
-    phase = Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
-    fake.value = Node(
-        "placeholder", role, meta=fake.meta, role=role, phase=phase, grad_mode=False
-    )
-    return fake
+    whole = owner.whole if isinstance(owner, Part) else owner
+    return Earlier(owner) if isinstance(whole, (Output, Earlier)) else owner

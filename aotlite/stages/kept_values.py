@@ -11,7 +11,8 @@ Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import attrs
@@ -37,6 +38,7 @@ from aotlite.ir.role import (
     Role,
     Saved,
     SyntheticBase,
+    Token,
     is_given,
 )
 from aotlite.stages.partition_facts import Partition, SavedValue
@@ -45,26 +47,38 @@ _REASON = "derivatives of the backward read it, or what it is computed from"
 
 
 # --------------------------------------------------------------------------- what is saved besides
+class Reads(Enum):
+    """What is known of the values that derivatives of a backward read."""
+
+    FORMULAS = 1
+    """What the declarations of the ops say."""
+    OPERANDS = 2
+    """Users' Python runs, or passes have made other ops of those that were recorded: operands of
+    any op that a gradient passes."""
+    ANYTHING = 3
+    """Classes of wrappers compute: whatever follows from the inputs."""
+
+
 def with_kept(
     partition: Partition,
     requires: Callable[[Any], bool],
     exported: Container[Any] = (),
     *,
-    everything: bool,
+    reads: Reads,
 ) -> Partition:
     """The partition whose forward also saves what derivatives of its backward may read.
 
     `requires` says of an input's role whether it requires grad; the memory of those in `exported`
-    may be written unnoticed. With `everything` it is not known what is read: users' Python runs,
-    or passes have made other ops of those that were recorded.
+    may be written unnoticed.
     """
     if partition.backward is None:
         return partition
     forward = partition.forward
     saved = [value for _, value in forward.outputs_with(Saved)]
     missing = _Missing(forward, saved, requires)
-    found = [node for node in missing.reads(everything=everything) if node not in saved]
-    return _extended(partition, found, exported) if found else partition
+    wanted = missing.inputs() if reads is Reads.ANYTHING else missing.values(reads)
+    found = [node for node in wanted if node not in saved]
+    return _extended(partition, found, exported, missing.written) if found else partition
 
 
 class _Missing:
@@ -84,7 +98,17 @@ class _Missing:
             if node.role in written or isinstance(node.role, SyntheticBase)
         }
 
-    def reads(self, *, everything: bool) -> list[Node]:
+    def inputs(self) -> list[Node]:
+        """The inputs, read or not, and what came of effects: all else follows from these."""
+        return [
+            node
+            for node in self.forward.nodes
+            if type(node.meta) is TensorMeta
+            if (node.op == "placeholder" and type(node.role) is not Token)
+            or _comes_of_effect(node)
+        ]
+
+    def values(self, reads: Reads) -> list[Node]:
         """The values to save, in the order of the graph.
 
         Of what is only turned what it is a view of, too, which is there anyway: a derivative turns
@@ -92,7 +116,7 @@ class _Missing:
         """
         wanted: dict[Node, None] = {}
         for node in self._passed():
-            for value in node.inputs() if everything else _read_for(node, self.differentiable):
+            for value in self._read_by(node, reads):
                 for each in self._parts(value):
                     wanted[each] = None
         found = {_unturned(value) for value in self.saved} - self.saved - self.written
@@ -100,6 +124,10 @@ class _Missing:
             sources, is_safe = self._sources(value)
             found.update(sources if is_safe else [value])
         return [node for node in self.forward.nodes if node in found]
+
+    def _read_by(self, node: Node, reads: Reads) -> Iterable[Node]:
+        every = reads is Reads.OPERANDS
+        return node.inputs() if every else _read_for(node, self.differentiable)
 
     def _parts(self, value: Node) -> list[Node]:
         """The value, or those of its results that anything reads where it is of several."""
@@ -141,6 +169,11 @@ class _Missing:
                     seen.add(each)
                     stack.append(each)
         return found, is_safe
+
+
+def _comes_of_effect(node: Node) -> bool:
+    """Whether a value is a result of an effect; its first one is a token."""
+    return node.target is GETITEM and node.args[1] > 0 and is_effect(node.args[0])
 
 
 def _unturned(value: Node) -> Node:
@@ -202,7 +235,9 @@ def _read_for(node: Node, differentiable: set[Node]) -> Iterator[Node]:
         yield node
 
 
-def _extended(partition: Partition, found: list[Node], exported: Container[Any]) -> Partition:
+def _extended(
+    partition: Partition, found: list[Node], exported: Container[Any], written: Container[Node]
+) -> Partition:
     """The partition that saves these values, too; its backward does not read them."""
     forward, backward = partition.forward, partition.backward
     assert backward is not None
@@ -218,7 +253,7 @@ def _extended(partition: Partition, found: list[Node], exported: Container[Any])
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         root = storage_root(node)
         owner = owners.get(root)
-        lent = owner is not None and owner not in exported
+        lent = owner is not None and owner not in exported and node not in written
         build.source = node
         is_private = root.op == "call" and owner is None or isinstance(root.role, RNG_INPUTS)
         value = node if is_private or lent else build.emit(RESTRIDE, (node, meta.stride))
@@ -315,7 +350,7 @@ def fed(
     pairs = [
         (role, new[value] if type(value) is Node else value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
-        if isinstance(role, (Output, Gradient))
+        if isinstance(role, (Output, Part, Gradient))
     ]
     whole = build.finish([value for _, value in pairs], [role for role, _ in pairs])
     return _without_unread(whole, arriving)

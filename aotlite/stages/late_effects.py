@@ -25,7 +25,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import InplaceOp, RandomOp
+from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.role import Result
 from aotlite.stages.noted_run import NotedRun, Turn
 from aotlite.stages.source_place import describe
@@ -133,6 +133,17 @@ def can_be_told(recorder: Any, start: int, late_inputs: Sequence[Any]) -> bool:
 def writes_forward(node: Node) -> bool:
     """Whether a node of the backward writes memory of the forward (FUN-31)."""
     return isinstance(node.target, InplaceOp) and storage_root(node).phase is Phase.FORWARD
+
+
+def what_happens(nodes: Sequence[Node], start: int) -> str:
+    """What the nodes from a place on do besides computing; empty where it is nothing."""
+    new = set(nodes[start:])
+    for node in nodes[start:]:
+        if type(node.target) is EffectOp:
+            return "has effects"
+        if isinstance(node.target, (InplaceOp, GeometryOp)) and storage_root(node) not in new:
+            return "writes memory that is not its own"
+    return ""
 
 
 def refuse_again(nodes: Iterable[Node]) -> None:

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from aotlite.ir import scalar
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.op import Cost, PureOp, ViewOp
+from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
+from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import Gradient, Tangent
 
+FILL = OPS["fill"]
 _SAME = frozenset({"neg", "real", "imag", "conj", "cast"})
 """Scalar functions that are linear in their one operand."""
 
@@ -25,32 +30,44 @@ def is_linear(joint: Graph) -> bool:
 
     False also for what is not known: ops whose declaration does not say.
     """
-    marked: set[Node] = set()
+    values = _Values(set(), set())
     spoilt: set[Node] = set()
     for node in joint.nodes:
-        if isinstance(node.role, Tangent):
-            marked.add(node)
+        if isinstance(node.role, Tangent) and node.dtype.is_differentiable:
+            values.marked.add(node)
         elif node.op == "call":
-            inputs = node.inputs()
+            inputs = () if node.target is FILL else node.inputs()  # which reads no value
             if any(value in spoilt for value in inputs):
                 spoilt.add(node)
-            elif any(value in marked for value in inputs):
-                (marked if _keeps(node, marked) else spoilt).add(node)
+            elif any(value in values.marked for value in inputs):
+                (values.marked if _keeps(node, values) else spoilt).add(node)
+            elif _is_zeros(node, values):
+                values.zeros.add(node)
     return not any(value in spoilt for _, value in joint.outputs_with(Gradient))
 
 
-def _keeps(node: Node, marked: set[Node]) -> bool:
+@attrs.frozen
+class _Values:
+    marked: set[Node]
+    """What is linear in the tangents."""
+    zeros: set[Node]
+    """What does not depend on them, and is zeros."""
+
+
+def _keeps(node: Node, values: _Values) -> bool:
     """Whether a call is linear in its marked operands."""
-    op = node.target
+    op, marked = node.target, values.marked
     if isinstance(op, ViewOp) or op is GETITEM:
         return True
     if not isinstance(op, PureOp):
         return False
+    if any(_is_of(group, node, values) for group in op.linear):
+        return True
     read = [value for value in node.inputs() if value.dtype.is_differentiable]
     count = sum(value in marked for value in read)
     match op.cost:
         case Cost.VIEW | Cost.INDEXING:
-            return count == len(read) or _is_scatter(node, marked)
+            return all(value in marked or value in values.zeros for value in read)
         case Cost.CONTRACTION:
             return count == 1
         case Cost.REDUCTION:
@@ -60,15 +77,32 @@ def _keeps(node: Node, marked: set[Node]) -> bool:
     return count == len(read) == 1 and op.additive
 
 
-def _is_scatter(node: Node, marked: set[Node]) -> bool:
-    """Whether all that is not marked is zeros."""
-    for value in node.inputs():
-        if value not in marked and value.dtype.is_differentiable:
-            while isinstance(value.target, ViewOp):
-                value = value.args[0]
-            if value.op != "call" or value.target.name != "full" or value.args[1] != 0:
+def _is_of(group: tuple[str, ...], node: Node, values: _Values) -> bool:
+    """Whether marked operands are in this group alone, in which the op is linear (OPS-24).
+
+    What else is in the group has to be zeros.
+    """
+    for parameter, arg in zip(node.target.schema.parameters, node.args, strict=True):
+        inside = parameter.name in group
+        for value in arg if type(arg) is tuple else (arg,):
+            is_marked = type(value) is Node and value in values.marked
+            if is_marked is not inside and not (inside and _is_nothing(value, values)):
                 return False
     return True
+
+
+def _is_nothing(value: Any, values: _Values) -> bool:
+    """Whether an operand adds nothing."""
+    return value in values.zeros if type(value) is Node else value is None or value == 0
+
+
+def _is_zeros(node: Node, values: _Values) -> bool:
+    op: Any = node.target
+    if op in (FULL, FILL):
+        return bool(node.args[1] == 0)
+    if isinstance(op, ViewOp) or op in (GETITEM, CLONE, RESTRIDE):
+        return node.args[0] in values.zeros
+    return isinstance(op, PureOp) and any(_is_of(group, node, values) for group in op.linear)
 
 
 def _tree(node: Node, marked: set[Node]) -> Any:

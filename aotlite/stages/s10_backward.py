@@ -34,10 +34,10 @@ from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
 from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_backward_writer import BackwardWriter, Step
-from aotlite.stages.s10_higher import Orders, forbid_second_order
+from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
-from aotlite.stages.s10_wrappers import coerced, refuse_part
+from aotlite.stages.s10_wrappers import coerced, coerced_with_history, refuse_part
 from aotlite.stages.streams import After
 from aotlite.stages.wrapped_choices import Choice, chosen
 from aotlite.stages.wrappings import Wrapping, gradient_of, whole_of
@@ -91,7 +91,9 @@ class BackwardPlan:
     orders: Orders | None = None
     """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
     why: str = ""
-    """Why it is refused."""
+    """Why it is refused, or why not `splits`."""
+    splits: bool = True
+    """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
     """For each tangent whether it is a wrapper."""
 
@@ -126,6 +128,7 @@ class CompiledBackward(TapeNode):
         "plan",
         "saved",
         "shown",
+        "versions",
     )
 
     _lock: threading.RLock
@@ -141,6 +144,8 @@ class CompiledBackward(TapeNode):
     """An alias of each of the plan's `memory`; not there if it has none."""
     shown: tuple[Shown, ...]
     """The caller's tensors that this is memory of, as they were; not there either."""
+    versions: Sequence[int]
+    """Those that `memory` had at the end of the call; not there either."""
 
     def __init__(
         self,
@@ -194,6 +199,11 @@ class CompiledBackward(TapeNode):
                     return None
         return ends
 
+    def begin_order(self, made: CompiledBackward) -> None:
+        """Told that gradients of this call have a tape node, `made`."""
+        if hasattr(self, "shown"):
+            made.shown = self.shown
+
     def run(self, grads: list[Any]) -> Sequence[Any]:
         return self._run(grads, None)
 
@@ -219,8 +229,13 @@ class CompiledBackward(TapeNode):
         """The gradients with a history of their own (DBL-2)."""
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)
-        if STATE.wrappers:
-            grads = self._dense(grads)
+        formed = self._with_history(grads) if STATE.wrappers else grads
+        moved = self.plan.memory and [m.storage.version for m in self.memory] != self.versions
+        if formed is None or moved:
+            found = self.gradients(grads)
+            forbid_second_order(found, self.edges, grads, MOVED if moved else FORM)
+            return found
+        grads = formed
         pairs = zip(self.plan.tangents, grads, strict=True)
         arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
         orders: Any = self.plan.orders
@@ -267,6 +282,17 @@ class CompiledBackward(TapeNode):
             grad if known or grad is None or not is_wrapper(grad) else coerced(grad, role, None)
             for grad, known, (role, _) in zip(grads, plan.wrapped, plan.tangents, strict=True)
         ]
+
+    def _with_history(self, grads: list[Any]) -> list[Any] | None:
+        """The gradients in the forms that are expected; None where one of them loses a history."""
+        found = []
+        for grad, (role, _) in zip(grads, self.plan.tangents, strict=True):
+            wrapping = self.plan.wrappings.get(Tangent(role))
+            formed = None if grad is None else coerced_with_history(grad, role, wrapping)
+            if formed is None and grad is not None:
+                return None
+            found.append(formed)
+        return found
 
     def keep(self, storage: Storage) -> None:
         """PART-37: copies the saved values in this memory, which is about to change."""
@@ -400,6 +426,7 @@ def plan_backward(
     lent: tuple[tuple[int, Any], ...] = (),
     orders: Orders | None = None,
     why: str = "",
+    splits: bool = True,
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable.
 
@@ -422,6 +449,7 @@ def plan_backward(
         "choices": both.choices,
         "orders": orders,
         "why": why,
+        "splits": splits,
     }
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}

@@ -66,11 +66,12 @@ def keep_memory(source: Source, memory: tuple[LateMemory, ...], names: dict[Any,
 
 
 def keep_forms(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
-    """Adds the line, at the end of a call, that notes the forms of the caller's tensors."""
+    """Adds the lines, at the end of a call, that note forms and versions of memory."""
     if memory:
         seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
         source.use(shown)
         source.add(f"node.shown = shown({', '.join(seen)})")
+        source.add("node.versions = [m.storage.version for m in node.memory]")
 
 
 class LateWriter:

@@ -61,6 +61,7 @@ from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_results import ResultWriter
 from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import BaseInput
 
 _STARRED = 200
@@ -308,11 +309,12 @@ class _Writer:
         backward = self.plan.backward
         if backward is None:
             return
-        self.source.use(CompiledBackward)
+        kind = CompiledBackward if backward.splits else WholeBackward
+        self.source.use(kind)
         plan = self.source.constant(backward, "B", "the plan of the backward")
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
-        self.source.add(f"node = CompiledBackward({plan}, {edges}, {saved})")
+        self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")
         for role, _ in backward.tangents:
             if role in self.values:  # else an input, or what is rebuilt: it gets its history then
                 self.results.give_history(role)

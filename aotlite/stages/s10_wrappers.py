@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.protocol import told
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
@@ -168,14 +169,16 @@ def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
     return [*names], spec
 
 
-def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
+def coerced(
+    grad: Tensor, result: Any, wrapping: Wrapping | None, *, keeps_history: bool = False
+) -> Tensor:
     """TAN-5: a gradient of another class or spec, in the form that the backward was recorded for.
 
     Raises TangentError with both classes where its class cannot say what it is in that form.
     """
     kind = Tensor if wrapping is None else wrapping.kind
     spec = None if wrapping is None else wrapping.spec
-    found = _in_form(grad, spec, kind)
+    found = _in_form(grad, spec, kind, keeps_history=keeps_history)
     if wrapping is None:
         if isinstance(found, Tensor) and not is_wrapper(found) and found.shape == grad.shape:
             return found
@@ -186,15 +189,37 @@ def coerced(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor:
     raise _refused(grad, found, result, wrapping)
 
 
-def _in_form(grad: Any, spec: Any, kind: type[Any]) -> Any:
+def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = False) -> Any:
     """What a gradient's class says that it is in another form; None where it says nothing."""
     method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
     mode = STATE.grad_mode
-    STATE.grad_mode = None if mode is None else False
+    if not keeps_history:
+        STATE.grad_mode = None if mode is None else False
     try:
         return None if method is None else method(kept_spec(spec), kind)
     finally:
         STATE.grad_mode = mode
+
+
+def coerced_with_history(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor | None:
+    """A gradient as `coerced` gives it, with the history that it has; None where that is lost."""
+    if _is_formed(grad, wrapping):
+        return grad
+    found = coerced(grad, result, wrapping, keeps_history=True)
+    kept = _is_formed(found, wrapping) and edge_of(found) is not None
+    return found if kept or edge_of(grad) is None else None
+
+
+def _is_formed(grad: Any, wrapping: Wrapping | None) -> bool:
+    """Whether a gradient is of the class, the parts and the spec that are expected, all through."""
+    if wrapping is None:
+        return not is_wrapper(grad)
+    if type(grad) is not wrapping.kind:
+        return False
+    names, spec = flatten(grad)
+    if [*names] != [name for name, _, _ in wrapping.parts] or not same_spec(spec, wrapping.spec):
+        return False
+    return all(_is_formed(getattr(grad, name), inner) for name, _, inner in wrapping.parts)
 
 
 def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Tensor:

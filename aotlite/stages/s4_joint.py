@@ -45,6 +45,7 @@ from aotlite.stages.facts import (
     FunctionMeta,
     InputRole,
     Joint,
+    LateMemory,
     Plain,
     SavedOf,
     SourceRole,
@@ -179,12 +180,12 @@ class _Recording:
         self.run, self.roots, self.wrappings, self.choices = None, [], {}, []
         return [], []
 
-    def _taped(self, late: Sequence[Any]) -> Taped | None:
+    def _taped(self, late: Sequence[LateMemory]) -> Taped | None:
         """What derivatives of the backward are recorded from (DBL-2)."""
         draws = self.recorder.streams.after_backward() is not None
-        if not self.roots or self.wrapped or late or draws or self._late_effects():
-            return None
-        return taped(self.captured, self.roots, self.owners)
+        happens = draws or self._late_effects() or any(each.writes for each in late)
+        known = self.roots and not (happens or self._late_inputs)
+        return taped(self.captured, self.roots, self.owners, late) if known else None
 
     # --- users' Python on the tape
     def _late(self, graph: Graph) -> Settled:

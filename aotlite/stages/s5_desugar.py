@@ -21,10 +21,10 @@ def desugar(captured: Captured, both: Joint) -> Joint:
     wrapped = captured.recorder.wrapped
     if not wrapped:
         return both
-    return attrs.evolve(both, graph=_without(both.graph, wrapped.nodes))
+    return attrs.evolve(both, graph=without_wrappers(both.graph, wrapped.nodes))
 
 
-def _without(graph: Graph, wrappers: Container[Node]) -> Graph:
+def without_wrappers(graph: Graph, wrappers: Container[Node]) -> Graph:
     """The graph without these nodes, which none that is left reads."""
     inputs = [node for node in graph.placeholders if node not in wrappers]
     rest = [node for node in graph.nodes[len(graph.placeholders) :] if node not in wrappers]

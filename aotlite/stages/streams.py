@@ -296,7 +296,7 @@ class Streams:
 
     def _moment(self) -> Any:
         moment = self._now()
-        if moment is not None:
+        if moment is not None and not self._replays:
             self.moments[moment] = None
         return moment
 

@@ -21,6 +21,7 @@ from aotlite.eager.wrappers import (
     flatten,
     inner_tensors,
     is_wrapper,
+    leaves_of,
     unflatten,
 )
 from aotlite.ir.errors import SubclassError, noted
@@ -201,41 +202,60 @@ def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | No
     """
     if like is not None:
         like = _each_once(recorder, _preferred(recorder, like))
+    return stand_in(recorder, result, Tangent, meta if like is None else like.meta, like)
+
+
+def stand_in(
+    recorder: Any,
+    result: Any,
+    role_of: Callable[[Any], Any],
+    meta: TensorMeta,
+    like: Tensor | None,
+) -> FakeTangent:
+    """A gradient that arrives, in the form of `like`; `role_of` gives the roles of its inputs."""
     if like is None or not is_wrapper(like):
-        tensor = _dense_tangent(recorder, Tangent(result), meta if like is None else like.meta)
+        tensor = _dense_tangent(recorder, role_of(result), meta)
         return FakeTangent(tensor, (tensor.value,), None)
     wrapping = wrapping_of(like, result, {}, Piece)
     inputs: list[Node] = []
-    tensor = _wrapper_tangent(recorder, result, like, inputs)
+    tensor = _wrapper_tangent(recorder, result, role_of, like, inputs)
     return FakeTangent(tensor, tuple(inputs), wrapping)
 
 
-def _dense_tangent(recorder: Any, role: Tangent, meta: TensorMeta) -> Tensor:
+def _phase_of(role: Any) -> Phase:
+    return Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
+
+
+def _dense_tangent(recorder: Any, role: Any, meta: TensorMeta) -> Tensor:
     if has_internal_overlap(meta.shape, meta.stride):
         meta = meta.as_contiguous()
     tangent = Tensor(Storage(None, capture=recorder), meta)
     tangent.value = Node(
-        "placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD, grad_mode=False
+        "placeholder", role, meta=meta, role=role, phase=_phase_of(role), grad_mode=False
     )
     return tangent
 
 
-def _wrapper_tangent(recorder: Any, result: Any, like: Tensor, inputs: list[Node]) -> Tensor:
+def _wrapper_tangent(
+    recorder: Any, result: Any, role_of: Callable[[Any], Any], like: Tensor, inputs: list[Node]
+) -> Tensor:
     names, _ = flatten(like)
     inner: dict[str, Tensor] = {}
     for name in names:
         part, of = getattr(like, name), Piece(result, name)
         if is_wrapper(part):
-            inner[name] = _wrapper_tangent(recorder, of, part, inputs)
+            inner[name] = _wrapper_tangent(recorder, of, role_of, part, inputs)
         else:
-            inner[name] = _dense_tangent(recorder, Tangent(of), part.meta)
+            inner[name] = _dense_tangent(recorder, role_of(of), part.meta)
             inputs.append(inner[name].value)
     meta = like.meta
     tangent = again(recorder, like, inner)
     tangent.storage = storage = WrapperStorage(type(like))
     storage.capture = recorder
-    role = Tangent(result)
-    value = Node("placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD, grad_mode=False)
+    role = role_of(result)
+    value = Node(
+        "placeholder", role, meta=meta, role=role, phase=_phase_of(role), grad_mode=False
+    )
     tangent.value = value
     recorder.wrapped.nodes[value] = tangent
     inputs.append(value)
@@ -304,20 +324,20 @@ def flat_gradient(
     """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
     if grad is None or not is_wrapper(grad):
         return [(Gradient(role), None if grad is None else grad.value)], None
-    grad = _dense_all_through(recorder, grad)
-    wrapping = wrapping_of(grad, role, {}, Piece)
-    values = _leaves(grad, role)
-    return [(Gradient(of), recorder.here(leaf).value) for of, leaf in values], wrapping
-
-
-def _dense_all_through(recorder: Any, grad: Tensor) -> Tensor:
-    """The gradient with each element once, and its parts likewise, as compiled code gives them."""
     phase, recorder.phase = recorder.phase, Phase.BACKWARD
     try:
-        with recording(recorder):
-            return _spread(recorder, grad)
+        grad = dense_all_through(recorder, grad)
     finally:
         recorder.phase = phase
+    wrapping = wrapping_of(grad, role, {}, Piece)
+    values = zip(wrapping.leaves(), leaves_of(grad), strict=True)
+    return [(Gradient(of), recorder.here(leaf).value) for (_, of), leaf in values], wrapping
+
+
+def dense_all_through(recorder: Any, grad: Tensor) -> Tensor:
+    """The gradient with each element once, and its parts likewise, as compiled code gives them."""
+    with recording(recorder):
+        return _spread(recorder, grad)
 
 
 def _spread(recorder: Any, tensor: Tensor) -> Tensor:
@@ -343,11 +363,3 @@ def _laid_out(recorder: Any, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor
         return unflatten(type(tensor), dense, spec, meta.shape, stride)
     except SubclassError:
         return _spread(recorder, tensor.restride(stride))
-
-
-def _leaves(wrapper: Tensor, role: Any) -> Iterator[tuple[Any, Tensor]]:
-    for name, inner in inner_tensors(wrapper).items():
-        if is_wrapper(inner):
-            yield from _leaves(inner, Piece(role, name))
-        else:
-            yield Piece(role, name), inner

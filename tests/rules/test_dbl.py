@@ -373,22 +373,3 @@ def test_nothing_of_the_callers_is_kept_alive() -> None:
     del x, w, grad
     gc.collect()
     assert [None] * 5 == [each() for each in alive]
-
-
-# --------------------------------------------------------------------------------- DBL-1
-def clamped(x: Any) -> Any:
-    y = x.exp()
-    y.register_hook(lambda grad: grad.clamp(-1.0, 1.0))
-    return y.sum()
-
-
-@pytest.mark.rules("DBL-1")
-def test_what_cannot_be_differentiated_again_says_why() -> None:
-    """Where users' Python is not linear in the gradient, eager's number would be another."""
-    x = numbers(3)
-    [grad] = gradients(al.compile(clamped)(x), [x], create_graph=True)
-    assert grad.requires_grad
-    with pytest.raises(al.AutogradError, match="first derivatives only") as caught:
-        grad.sum().backward()
-    assert "not linear in the gradient" in caught.value.__notes__[0]
-    assert "(DBL-1)" in caught.value.__notes__[0]
