@@ -16,11 +16,10 @@ import attrs
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
-from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Kept, Saved
-from aotlite.stages.facts import Joint
+from aotlite.stages.facts import Joint, SavedOf
 from aotlite.stages.higher import Differentiated, Taped, differentiated
-from aotlite.stages.kept_values import Numbering, Reads, fed, with_kept
+from aotlite.stages.kept_values import Held, Numbering, Reads, fed, places_of, with_kept
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s5_desugar import without_wrappers
@@ -29,6 +28,8 @@ from aotlite.stages.s10_higher import Arriving, Order, Orders
 from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import with_bases
 
+Reading = Mapping[Any, Sequence[SavedOf]]
+"""What the gradient of each result reads of the memory of inputs and results."""
 NOT_LINEAR = (
     "What users' Python or a class of wrappers computes in its backward is not linear in the "
     "gradient."
@@ -51,24 +52,37 @@ class HigherOrders:
     _lock: Any = attrs.field(init=False, factory=lock)
 
     def of(
-        self, taped: Taped, partition: Partition, given: Mapping[Any, int], *, splits: bool
+        self,
+        taped: Taped,
+        partition: Partition,
+        given: Mapping[Any, int],
+        reads: Reading,
+        *,
+        splits: bool,
     ) -> Orders:
         """The backward of a partition as something to differentiate.
 
-        `given` has the numbers of the forward's inputs that are no inputs of the function;
-        `splits` says whether gradients may arrive at all earlier orders in parts.
+        `given` has the numbers of the forward's inputs that are no inputs of the function, `reads`
+        what the gradient of each result reads of others' memory; `splits` says whether gradients
+        may arrive at all earlier orders in parts.
         """
-        values = _Values(self, partition, given, splits)
+        values = _Values(self, partition, given, reads, splits)
         return Orders(partial(self._order, taped, values), taped.incoming)
 
     def _order(self, taped: Taped, values: _Values, arriving: Arriving) -> Order:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
             made = differentiated(taped, arriving)
-            graph = self._fed(made, taped, values.saved)
+            places = values.places(arriving)
+            graph = self._fed(made, taped, values.saved, places)
+            given: dict[Any, int] = {Kept(k): number for number, k in places.items()}
+            for index in range(len(values.saved)):
+                given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            return self._lowered(made, graph, values.saved, splits=splits)
+            return self._lowered(made, graph, given, splits=splits)
 
-    def _fed(self, made: Differentiated, taped: Taped, saved: Any) -> Graph:
+    def _fed(
+        self, made: Differentiated, taped: Taped, saved: Sequence[Held], places: Mapping[int, int]
+    ) -> Graph:
         """The pure joint graph, whose inputs are saved values and gradients that arrive."""
         journey, stage = self.journey, self.journey.stage
         order = f"order {taped.order + 1}"
@@ -82,12 +96,12 @@ class HigherOrders:
         simple = journey._opened(simple)
         roles = set(made.incoming)
         roles.update([node.role for node in simple.placeholders if node.phase.name == "BACKWARD"])
-        graph = fed(simple, self.numbering.of(simple, {}), saved, roles)
+        graph = fed(simple, self.numbering.of(simple, {}), saved, places, roles)
         journey._check(f"7 simplify, {order}", graph, functional=True)
         return graph
 
     def _lowered(
-        self, made: Differentiated, graph: Graph, saved: Any, *, splits: bool
+        self, made: Differentiated, graph: Graph, given: Mapping[Any, int], *, splits: bool
     ) -> Order:
         journey, options = self.journey, self.journey.options
         partition = journey._partition(graph)
@@ -95,7 +109,6 @@ class HigherOrders:
         compiler = journey._told(options.backward_backend(), partition)
         lowering = journey.stage["lower"]
         run = lowering(partition.forward, compiler)
-        given: dict[Any, int] = {Kept(k): number for k, (number, _) in enumerate(saved)}
         lower = partial(lowering, backend=compiler)
         plan = self._plan(made, graph, partition, lower, given, splits=splits)
         count = iter(range(len(made.gradients)))
@@ -136,7 +149,7 @@ class HigherOrders:
             (),
             is_compact=self.is_compact,
             lent=partition.lent,
-            orders=self.of(made.taped, partition, given, splits=splits),
+            orders=self.of(made.taped, partition, given, made.reads, splits=splits),
             why="" if splits else NOT_LINEAR,
             splits=splits,
         )
@@ -149,13 +162,20 @@ class _Values:
     orders: HigherOrders
     partition: Partition
     given: Mapping[Any, int]
+    reads: Reading
     splits: bool
 
     @cached_property
-    def saved(self) -> list[tuple[int, TensorMeta]]:
-        """Of each value the number and the layout."""
+    def saved(self) -> list[Held]:
+        """Each value, in order."""
         forward, backward = self.partition.forward, self.partition.backward
         assert backward is not None
         numbers = self.orders.numbering.of(forward, self.given)
         inputs: dict[Any, Any] = {node.role: node.meta for node in backward.placeholders}
-        return [(numbers[value], inputs[role]) for role, value in forward.outputs_with(Saved)]
+        values = zip(forward.outputs_with(Saved), self.partition.saved, strict=True)
+        return [Held.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
+
+    def places(self, arriving: Arriving) -> dict[int, int]:
+        """Where each value is that gradients of these results read."""
+        asked = {each.owner for role in arriving for each in self.reads.get(role, ())}
+        return places_of(self.saved, asked)

@@ -340,7 +340,7 @@ class _Journey:
         alone = copy.copy(self)
         alone.runner = None  # which compares with the first order
         higher = HigherOrders(alone, calling.bases, self.reads, is_compact)
-        orders = higher.of(both.taped, partition, {}, splits=self.linear)
+        orders = higher.of(both.taped, partition, {}, both.reads, splits=self.linear)
         return {"orders": orders, "splits": self.linear, "why": "" if self.linear else NOT_LINEAR}
 
     # --- checking and showing

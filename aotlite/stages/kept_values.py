@@ -297,6 +297,10 @@ class Numbering:
                 numbers[node] = self._called(node, numbers)
         return numbers
 
+    def unknown(self) -> int:
+        """A number that no other value has."""
+        return self._number(("unknown", len(self._table)))
+
     def _called(self, node: Node, numbers: dict[Node, int]) -> int:
         if node.target in (CLONE, RESTRIDE):  # the same values, laid out otherwise
             return numbers[node.args[0]]
@@ -321,22 +325,57 @@ def _literal(value: Any) -> Any:
     return value if type(value) is _Numbered else (type(value), repr(value))
 
 
+@attrs.frozen
+class Held:
+    """A value that a call has saved."""
+
+    number: int
+    meta: TensorMeta
+    owner: Any
+    """Who may write its memory, which is noticed if its version is asked; None if nobody may.
+
+    Of a part, the outermost wrapper.
+    """
+
+    @staticmethod
+    def of(number: int, meta: TensorMeta, saved: SavedValue) -> Held:
+        """What a partition says of it; what is lent is copied before it is written (PART-37)."""
+        owner: Any = None if saved.lent else saved.owner
+        owner = owner.of if isinstance(owner, MutatedInput) else owner
+        return Held(number, meta, owner.whole if isinstance(owner, Part) else owner)
+
+
+def places_of(saved: Sequence[Held], asked: Container[Any]) -> dict[int, int]:
+    """For each number the place of a value.
+
+    Of values that are one, and lie in several places, it is one that nobody may write, or whose
+    owner is `asked` for its version.
+    """
+    found: dict[int, int] = {}
+    for place, held in enumerate(saved):
+        if held.number not in found or held.owner is None or held.owner in asked:
+            found[held.number] = place
+    return found
+
+
 def fed(
     graph: Graph,
     numbers: dict[Node, int],
-    saved: Sequence[tuple[int, TensorMeta]],
+    saved: Sequence[Held],
+    places: Mapping[int, int],
     arriving: Container[Any],
 ) -> Graph:
-    """The graph with `Kept` inputs in the place of values that have these numbers.
+    """The graph with `Kept` inputs in the place of values that have the numbers of `places`.
 
     Of its own inputs those with a role in `arriving` are left. GraphError where another is read.
     """
     build = Builder(graph.name)
     new: dict[Node, Node] = {}
-    kept: dict[int, Node] = {}
-    for index, (number, meta) in enumerate(saved):
-        node = build.add(Node("placeholder", Kept(index), meta=meta, role=Kept(index)))
-        kept.setdefault(number, node)
+    given = [
+        build.add(Node("placeholder", Kept(index), meta=held.meta, role=Kept(index)))
+        for index, held in enumerate(saved)
+    ]
+    kept = {number: given[place] for number, place in places.items()}
     for node in graph.nodes[:-1]:
         found = kept.get(numbers[node])
         if found is not None and type(node.meta) is not tuple:
@@ -347,13 +386,20 @@ def fed(
         else:
             args = map_nodes(node.args, new.__getitem__)
             new[node] = build.add(node if args is node.args else node.with_args(args, node.meta))
+    build.source = None
     pairs = [
-        (role, new[value] if type(value) is Node else value)
+        (role, _own_memory(build, role, new[value]) if type(value) is Node else value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if isinstance(role, (Output, Part, Gradient))
     ]
     whole = build.finish([value for _, value in pairs], [role for role, _ in pairs])
     return _without_unread(whole, arriving)
+
+
+def _own_memory(build: Builder, role: Role, value: Node) -> Node:
+    """A result is never memory of a saved value or of a gradient that arrives (SAV-1)."""
+    is_own = isinstance(role, Gradient) or storage_root(value).op == "call"
+    return value if is_own else build.emit(CLONE, (value,))
 
 
 def _laid_out(build: Builder, value: Node, like: Node) -> Node:

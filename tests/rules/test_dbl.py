@@ -373,3 +373,52 @@ def test_nothing_of_the_callers_is_kept_alive() -> None:
     del x, w, grad
     gc.collect()
     assert [None] * 5 == [each() for each in alive]
+
+
+@pytest.mark.rules("DBL-2", "SAV-2")
+@pytest.mark.parametrize("written", [0, 1])
+def test_of_results_that_are_one_value_the_other_may_be_written(written: int) -> None:
+    """Each is saved in its own memory, and either is read for derivatives of both."""
+
+    def function(x: Any) -> Any:
+        return al.softmax(x, -1), al.softmax(x, -1)
+
+    def found(called: Callable[..., Any]) -> Any:
+        x = numbers(3, 4)
+        results = called(x * 1)
+        with al.no_grad():
+            results[written].detach().mul_(1.5)
+        return tower([results[1 - written]], [x])
+
+    eager = found(function)
+    assert len(eager) == ORDERS
+    for backend in ("reference", "auto"):
+        assert close(eager, found(al.compile(function, backend=backend)))
+
+
+class Given(al.autograd.Function):
+    """Its gradient is what it has saved."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return ctx.saved_tensors[0]
+
+
+@pytest.mark.rules("DBL-2", "SAV-1")
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_a_gradient_with_a_history_is_never_memory_that_was_saved(backend: str) -> None:
+    """Its holder may write it."""
+    x = numbers(4)
+    result = al.compile(Given.apply, backend=backend)(x).sum()
+    [first] = gradients(result, [x], create_graph=True)
+    before = first.tolist()
+    with al.no_grad():
+        first.detach().mul_(3.0)
+    [again] = gradients(result, [x], create_graph=True)
+    assert before == again.tolist()

@@ -3,6 +3,7 @@ runs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -211,6 +212,142 @@ def test_memory_that_a_hook_has_read_and_that_was_written_since_is_an_error() ->
     for function in (reads, al.compile(reads)):
         with pytest.raises(al.AutogradError, match="at version 1, expected version 0"):
             second_of(function, write="behind")
+
+
+class Keeps(al.autograd.Function):
+    """Keeps an operand beside what it saves."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, k: Any) -> Any:
+        ctx.k = k
+        ctx.save_for_backward(x)
+        return x.sin() * k.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * x.cos() * ctx.k.detach(), None
+
+
+def watched(x: Any, k: Any) -> Any:
+    y, kept = x * 1.5, k.detach()
+    y.register_hook(lambda grad: grad * kept)
+    return y
+
+
+def half_watched(x: Any, k: Any) -> Any:
+    y, kept = x * 1.5, k.detach()[:2]
+    y.register_hook(lambda grad: al.cat([grad[:2] * kept, grad[2:] * 2.0]))
+    return y
+
+
+def behind_a_write(x: Any, k: Any) -> Any:
+    y = x * 1
+    with al.no_grad():
+        k.detach().mul_(1.1)
+    return y
+
+
+READING: dict[str, Callable[[Any, Any], Any]] = {
+    "mul": lambda x, k: x * k,
+    "sin": lambda x, k: x.sin(),
+    "detach": lambda x, k: x.detach() * x,
+    "kept": Keeps.apply,
+    "watched": watched,
+    "half watched": half_watched,
+    "write": behind_a_write,
+}
+
+
+@st.composite
+def readers(draw: Any) -> tuple[Any, list[int], int, int]:
+    """Steps with two operands each, results, and when which memory is written by the caller."""
+    steps = [
+        (draw(st.sampled_from(sorted(READING))), *[draw(st.integers(0, k + 1)) for _ in range(2)])
+        for k in range(draw(st.integers(2, 5)))
+    ]
+    places = st.integers(2, len(steps) + 1)
+    results = draw(st.lists(places, min_size=1, max_size=3, unique=True))
+    return steps, results, draw(st.integers(0, 4)), draw(st.integers(0, 4))
+
+
+def read_by(program: Any, *, compiles: Callable[[Any], Any]) -> list[Any]:
+    """Results and derivatives up to an error; whether that is of DBL-1."""
+    steps, results, when, which = program
+
+    def function(*values: Any) -> Any:
+        found = list(values)
+        for name, a, b in steps:
+            found.append(READING[name](found[a], found[b]))
+        return tuple([found[place] for place in results])
+
+    leaves = [numbers(4), numbers(4, seed=3)]
+    operands = [leaf * 1 for leaf in leaves]
+    current = list(compiles(function)(*operands))
+    found: list[Any] = [each.tolist() for each in current]
+    targets = [*operands, *current]
+    for order in range(ORDERS):
+        if order == when:
+            with al.no_grad():
+                targets[which % len(targets)].detach().mul_(1.25)
+        try:
+            terms = [each * (0.5 + 0.25 * i) for i, each in enumerate(current)]
+            total = sum([each.sum() if order == when else each.sin().sum() for each in terms])
+            grads = gradients(total, leaves, create_graph=True, allow_unused=True)
+        except al.AutogradError:
+            return [*found, "error"]
+        found.append([each if each is None else each.tolist() for each in grads])
+        current = [each for each in grads if each is not None and each.requires_grad]
+        if not current:
+            break
+    return found
+
+
+def check_readers(count: int, backend: str) -> Counter[str]:
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(readers())
+    def check(program: Any) -> None:
+        eager = read_by(program, compiles=lambda function: function)
+        try:
+            found = read_by(program, compiles=lambda f: al.compile(f, backend=backend))
+        except (al.UnsupportedError, al.AliasError):
+            seen["refused"] += 1
+            return
+        if found[-1] == "error" and eager[-1] != "error":
+            seen["stricter"] += 1
+            eager = [*eager[: len(found) - 1], "error"]
+        assert close(eager, found), f"{program}\n{eager}\n{found}"
+        seen["error" if found[-1] == "error" else "equal"] += 1
+
+    check()
+    return seen
+
+
+@pytest.mark.rules("DBL-1", "DBL-2", "SAV-2", "SAV-3")
+def test_memory_that_users_python_reads_is_eagers_or_an_error() -> None:
+    """The caller writes an input or a result before some order: never another number."""
+    seen = check_readers(150, "reference")
+    assert seen["equal"] >= 60, seen
+    assert seen["stricter"] + seen["refused"] <= 15, seen
+
+
+@pytest.mark.long
+@pytest.mark.rules("DBL-1", "DBL-2", "SAV-3")
+@pytest.mark.parametrize(("backend", "count"), [("reference", 4000), ("auto", 400)])
+def test_much_memory_that_users_python_reads_is_eagers_or_an_error(
+    backend: str, count: int
+) -> None:
+    seen = check_readers(count, backend)
+    print(f"{backend}: {dict(seen)}")
+    assert seen["equal"] >= 0.4 * count
 
 
 # ------------------------------------------------------------------------------- what is not linear

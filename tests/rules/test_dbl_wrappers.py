@@ -151,11 +151,21 @@ class Refused(Exception):
     """By DBL-1, or by TAN-5."""
 
 
-def tower(results: Sequence[Any], leaves: Sequence[Any], bits: int = -1) -> list[Any]:
+Write = Callable[[int, Sequence[Any]], None]
+"""Given the order that comes next, and the results."""
+
+
+def tower(
+    results: Sequence[Any],
+    leaves: Sequence[Any],
+    bits: int = -1,
+    write: Write = lambda order, results: None,
+) -> list[Any]:
     """Gradients of the results, of these, and so on; of those at the places that are set."""
     found: list[Any] = []
     current = [each for each in results if each.requires_grad]
     for order in range(ORDERS):
+        write(order, results)
         current = [each for k, each in enumerate(current) if bits >> k & 1] or current[:1]
         if not current:
             break
@@ -176,14 +186,27 @@ def tower(results: Sequence[Any], leaves: Sequence[Any], bits: int = -1) -> list
 
 
 def derivatives(
-    function: Callable[..., Any], kinds: Sequence[str], *, leaves: bool = True, bits: int = -1
+    function: Callable[..., Any],
+    kinds: Sequence[str],
+    *,
+    leaves: bool = True,
+    bits: int = -1,
+    written: tuple[int, int] = (-1, 0),
 ) -> list[Any]:
+    """The tower of a function; `written` says before which order what is written by the caller."""
     given_ = [MAKERS[kind](seed).requires_grad_() for seed, kind in enumerate(kinds)]
     pairs = zip(given_, kinds, strict=True)
     inner = [x if kind == "quantized" else x * 1 for x, kind in pairs]
     results = function(*(given_ if leaves else inner))
     results = results if isinstance(results, tuple) else (results,)
-    return tower(results, given_, bits)
+
+    def write(order: int, results: Sequence[Any]) -> None:
+        targets = [*inner, *results]
+        if order == written[0]:
+            with al.no_grad():
+                targets[written[1] % len(targets)].detach().mul_(1.25)
+
+    return tower(results, given_, bits, write)
 
 
 def check_programs(count: int, **options: Any) -> Counter[str]:
@@ -196,26 +219,27 @@ def check_programs(count: int, **options: Any) -> Counter[str]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(), st.sampled_from([-1, 1, 2]))
-    def check(program: Any, bits: int) -> None:
+    @given(programs(), st.sampled_from([-1, 1, 2]), st.integers(-ORDERS, 2), st.integers(0, 4))
+    def check(program: Any, bits: int, when: int, which: int) -> None:
         first, second, steps, results, leaves = program
         function, kinds = function_of(steps, results), (first, second)
+        how: dict[str, Any] = {"leaves": leaves, "bits": bits, "written": (when, which)}
         seen["all"] += 1
         try:
-            eager = derivatives(function, kinds, leaves=leaves, bits=bits)
+            eager = derivatives(function, kinds, **how)
         except al.AotliteError:
             seen["refused in eager"] += 1
             return
         try:
             compiled = al.compile(function, **options)
-            found = derivatives(compiled, kinds, leaves=leaves, bits=bits)
+            found = derivatives(compiled, kinds, **how)
         except (al.UnsupportedError, al.SubclassError):
             seen["not compiled"] += 1
             return
         except Refused as refused:
             seen[str(refused)] += 1
             return
-        assert close(eager, found), f"{program} {bits}\n{eager}\n{found}"
+        assert close(eager, found), f"{program} {how}\n{eager}\n{found}"
         seen[first] += len(eager) == ORDERS and type(eager[-1]) is list
 
     check()
