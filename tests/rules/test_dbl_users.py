@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -454,6 +455,52 @@ def test_what_is_not_linear_at_a_later_order_is_seen_there() -> None:
     assert close(found(function, both=False), found(compiled, both=False))
     with pytest.raises(al.AutogradError, match="in two parts"):
         found(compiled, both=True)
+
+
+@pytest.mark.rules("DBL-1", "CAG-4")
+@pytest.mark.parametrize("name", NOT_LINEAR)
+def test_compiled_autograd_meets_what_is_not_linear_as_the_engine_does(name: str) -> None:
+    def found(function: Any, *, both: bool) -> Any:
+        x = numbers(4)
+        result = function(x * 1)
+        [first] = gradients(result, [x], create_graph=True)
+        total = first.sum() + result if both else (first.sin() * 3.0).sum()
+        seen = []
+        with al.compiled_autograd.enable():
+            for _ in range(3):
+                x.grad = None
+                total.backward(retain_graph=True)
+                seen.append(x.grad.tolist())
+        return seen
+
+    compiled = al.compile(NOT_LINEAR[name])
+    assert close(found(NOT_LINEAR[name], both=False), found(compiled, both=False))
+    with pytest.raises(al.AutogradError, match="in two parts"):
+        found(compiled, both=True)
+
+
+@pytest.mark.rules("DBL-1", "TEN-45")
+def test_threads_that_differentiate_gradients_and_results_are_not_mixed_up() -> None:
+    """One goes through the gradients, the other through the results, of the same call."""
+    x = numbers(4)
+    result = al.compile(clamped)(x)
+    [first] = gradients(result, [x], create_graph=True)
+    totals = [(first.sin() * 3.0).sum(), result * 2.0]
+    expected = [gradients(each, [x], retain_graph=True)[0].tolist() for each in totals]
+    seen: list[Any] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            [grad] = gradients(totals[number], [x], retain_graph=True)
+            seen.append((number, grad.tolist()))
+
+    threads = [Thread(target=work, args=(number,)) for number in (0, 1, 0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 200
+    assert all(expected[number] == found for number, found in seen)
 
 
 # ---------------------------------------------------------------------------------- refused

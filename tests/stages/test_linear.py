@@ -22,6 +22,10 @@ LINEAR = {
     "put into zeros": lambda grad: al.zeros(2, 3).index_add(0, al.tensor([1, 0]), grad),
     "a part": lambda grad: grad[:1].expand(2, 3),
     "added to itself": lambda grad: grad + grad.flip(0),
+    "joined with zeros": lambda grad: al.cat([grad[:1], al.zeros(1, 3).clone()]),
+    "chosen beside zeros": lambda grad: al.where(MASK, grad, al.zeros(2, 3) * MATRIX[:2]),
+    "reduced over ranks": lambda grad: al.all_reduce([grad, grad * 2.0])[1],
+    "gathered": lambda grad: al.all_gather([grad[:1], al.zeros(1, 3)], 0)[0],
     "nothing": lambda grad: None,
 }
 OTHER = {
@@ -35,6 +39,9 @@ OTHER = {
     "the greatest": lambda grad: grad.amax(0, keepdim=True).expand(2, 3),
     "sorted": lambda grad: grad.sort(0)[0],
     "put into ones": lambda grad: al.ones(2, 3).index_add(0, al.tensor([1, 0]), grad),
+    "joined with ones": lambda grad: al.cat([grad[:1], al.ones(1, 3)]),
+    "the greatest of ranks": lambda grad: al.all_reduce([grad, grad * 2.0], "max")[0],
+    "gathered with ones": lambda grad: al.all_gather([grad[:1], al.ones(1, 3)], 0)[0],
     "times itself": lambda grad: grad @ grad.t() @ al.ones(2, 3),
 }
 
