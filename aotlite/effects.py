@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import wraps
 from typing import Any
 
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.state import STATE, modes_kept, recording
+from aotlite.eager.effects import on_host
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import ledger
 from aotlite.ir.effects import TokenOp, numbered
@@ -120,29 +119,3 @@ def _text(result: Any) -> str:
         ),
         "`aotlite.ir.meta.tensor_meta` makes metas; dtypes are f32, f64, i64, bool, ...",
     )
-
-
-def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is called for an effect: in the same modes, however the program runs."""
-
-    @wraps(function)
-    def call(*args: Any) -> Any:
-        before = STATE.watch
-        STATE.watch = None
-        try:
-            with modes_kept(), recording(None):
-                STATE.grad_mode = False
-                return _plain(function(*args))
-        finally:
-            STATE.watch = before
-
-    return call
-
-
-def _plain(found: Any) -> Any:
-    """What a function on the host gave, with arrays for tensors."""
-    if isinstance(found, Tensor):
-        return found.array
-    if isinstance(found, (tuple, list)):
-        return tuple([_plain(each) for each in found])
-    return found

@@ -142,7 +142,8 @@ class _Journey:
 
     def rest(self, captured: Captured, request: Request) -> Compiled:
         captured, meta = with_parts(captured, self.stage["analyze"])
-        meta = attrs.evolve(meta, grads=captured.grads)
+        hooks = tuple([hook for hook, _ in captured.hooks])
+        meta = attrs.evolve(meta, grads=captured.grads, hooks=hooks)
         self._show("2 analyze", meta)
         if self.runner is not None and not meta.wrappers:
             check_metadata(captured, meta)
@@ -427,6 +428,7 @@ def _world(
             if each.extent is not None
         },
         kin=_kin(meta, calling, partition.backward),
+        hooks=tuple([function for _, function in captured.hooks]),
     )
 
 

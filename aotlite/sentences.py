@@ -72,10 +72,15 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
     for index, base in enumerate(meta.bases):
         yield _base_text(index, base, meta)
     for grad in meta.grads:
-        of = grad.role
-        place = f"result {of.index}" if isinstance(of, Output) else meta.input_of(of).place
         what = "No tensor" if grad.result is None else f"Result {grad.result}"
-        yield f"{what} becomes the gradient of {place}."
+        yield f"{what} becomes the gradient of {_place(grad.role, meta)}."
+    for hook in meta.hooks:
+        place = _place(hook.role, meta)
+        if hook.kind == "retained":
+            yield f"Each call lets {place} retain its gradient."
+        else:
+            when = "the gradient" if hook.kind == "gradient" else "the accumulated gradient"
+            yield f"Each call registers a hook on {when} of {place}: {hook.name}."
     if meta.training:
         named = ", ".join(
             f"tangents_{role} for {_result_name(role, meta)}" for role in meta.tangents
@@ -90,6 +95,10 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
     yield _training_text(meta)
     if meta.grad_mode_after is not None:
         yield f"Each call leaves grad mode {'on' if meta.grad_mode_after else 'off'}."
+
+
+def _place(role: Any, meta: FunctionMeta) -> str:
+    return f"result {role.index}" if isinstance(role, Output) else meta.input_of(role).place
 
 
 # --- inputs

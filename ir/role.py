@@ -305,10 +305,13 @@ class Rewritten:
 
 @attrs.frozen
 class Gradient:
-    """Output: the gradient of an input, or of the base of a family; None where nothing flows."""
+    """Output: the gradient of an input, the base of a family, or a result that retains its own.
+
+    None where nothing flows.
+    """
 
     prefix: ClassVar[str] = "grad"
-    of: Primal | Hidden | Part | Family
+    of: Primal | Hidden | Part | Family | Output
 
     def __str__(self) -> str:
         return f"{self.prefix}_{_own(self.of)}{self.of}"

@@ -57,6 +57,7 @@ OTHERS = (
     "RNG",
     "TOK",
     "SUB",
+    "HOOK",
     "SEQ",
     "CAG",
     "GRD",

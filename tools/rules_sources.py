@@ -28,6 +28,7 @@ AREAS = {
     "SUB": 24,
     "SEQ": 5,
     "CAG": 24,
+    "HOOK": 6,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 

@@ -18,7 +18,7 @@ from aotlite.eager.autograd.tape import OpNode, SliceAssign, operand_of, result_
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.ir.role import Saved
+from aotlite.ir.role import Output, Saved
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 
 Form = tuple[Any, ...]
@@ -148,11 +148,12 @@ def _form_of_compiled(node: CompiledBackward) -> Form:
 def is_inlined(plan: BackwardPlan) -> bool:
     """Whether a compiled backward is no more than its graph (CAG-11).
 
-    One that raises, has effects, draws, reads memory that others write, or is of wrappers, is
-    called as it is.
+    One that raises, has effects, draws, reads memory that others write, is of wrappers, or gives
+    results their gradients, is called as it is.
     """
     parts = (plan.memory, plan.lent, plan.effects, plan.choices, plan.wrappings, plan.errors)
     simple = not any(parts) and plan.after is None and not plan.apart
+    simple = simple and not any(isinstance(role, Output) for role, _ in plan.gradients)
     return simple and plan.variants is not None and not plan.variants.arrivals
 
 

@@ -10,6 +10,7 @@ Spec: `specs/compiled_autograd.md`.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -69,12 +70,12 @@ def order_of(look: Look, roots: Roots) -> tuple[int, ...]:
     """The order in which the engine runs the nodes, which depends on edges alone (TEN-27)."""
     starts = [edge[0] for edge, _ in roots if edge is not None]
     order, waiting = reachable(starts)
-    ready = [n for n in dict.fromkeys(starts) if n.sequence == LAST and not waiting[n]]
+    ready = deque([n for n in dict.fromkeys(starts) if n.sequence == LAST and not waiting[n]])
     found = []
     while ready or order:
-        node = ready.pop() if ready else order.pop()
+        node = ready.popleft() if ready else order.pop()
         found.append(look.number[node])
-        for edge in node.edges:
+        for edge in node.served:
             if edge is not None and edge[0] in waiting:
                 waiting[edge[0]] -= 1
                 if not waiting[edge[0]]:

@@ -178,8 +178,8 @@ class WholeRun:
         found = [*found, *[found[of] for of in self.repeats]]
         found = tensors_over(found, self.metas)
         edges = reached.edges
-        ends = [edges[place][0] for place in reversed(self.ends)]  # `collect` takes the last first
-        given = [found[of] for of in reversed(self.of)]
+        ends = [edges[place][0] for place in self.ends]
+        given = [found[of] for of in self.of]
         collected = self.collected or ()
         kept = [None if of is Ellipsis else found[of] for of in collected]
         del found

@@ -66,6 +66,25 @@ class Grads(Protocol):
         """Adds the gradient, which `grads` holds, to that of a leaf from outside (TEN-29)."""
 
 
+class Hooks(Protocol):
+    """Is told of hooks that a captured function registers, and calls them (HOOK-1 to HOOK-4)."""
+
+    def placed(self, kind: str, tensor: Tensor, edge: Any, handle: Any) -> None:
+        """A hook was put at the edge of the tensor: on its gradient, or on what accumulates it."""
+
+    def retained(self, tensor: Tensor) -> None:
+        """The tensor retains its gradient from now on."""
+
+    def removing(self, handle: Any) -> None:
+        """A hook that the function registered is about to be removed."""
+
+    def call(self, hook: Callable[..., Any], grad: Any) -> Any:
+        """Calls a hook of a tensor while a backward is recorded."""
+
+    def call_of_node(self, hook: Callable[..., Any], *grads: Any) -> Any:
+        """Calls a hook of a tape node while a backward is recorded."""
+
+
 class Scopes(Protocol):
     """Keeps track of the Module in which ops are run, and of the user's tags (SEQ-5)."""
 
@@ -96,6 +115,10 @@ class Recorder(Protocol):
     @property
     def grads(self) -> Grads:
         """What is asked for gradients, and told of them."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """What is told of hooks."""
 
     @property
     def streams(self) -> Streams:

@@ -28,6 +28,7 @@ from aotlite.ir.role import (
     Primal,
     Result,
 )
+from aotlite.stages.afterwards import GradWrite, InnerHook
 from aotlite.stages.count_plan import CountPlan
 from aotlite.stages.record import Record
 
@@ -113,6 +114,8 @@ class Captured(Record):
     """What the last results are the inner tensors of (SUB-13)."""
     grads: tuple[GradWrite, ...] = ()
     """What becomes the `.grad` of inputs: results behind the function's own."""
+    hooks: tuple[tuple[InnerHook, Any], ...] = ()
+    """What each call registers, and the functions."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""
@@ -136,15 +139,6 @@ class ArgumentLeaf(Record):
     """A result that is the caller's own argument object number `index` and no tensor."""
 
     index: int
-
-
-@attrs.frozen(repr=False)
-class GradWrite(Record):
-    """Each call sets the `.grad` of an input, or of a result that it made (DBL-3)."""
-
-    role: InputRole | Output
-    result: int | None
-    """To which result; to None without."""
 
 
 # ------------------------------------------------------------------------------- 2 analyze
@@ -391,6 +385,8 @@ class FunctionMeta(Record):
     """How inputs, results and bases that are wrappers are made, by role: `Wrapping`s (SUB-3)."""
     grads: tuple[GradWrite, ...] = ()
     """What becomes the `.grad` of inputs."""
+    hooks: tuple[InnerHook, ...] = ()
+    """What each call registers."""
     inside: Mapping[int, tuple[int, str]] = {}
     """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""
 
@@ -496,3 +492,5 @@ class Joint(Record):
     """Users' Python has run in the backward."""
     has_backward: bool = True
     """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""
+    order: tuple[SourceRole, ...] = ()
+    """Inputs in the order in which their gradients arrive in eager (CAG-10)."""

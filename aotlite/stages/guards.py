@@ -12,9 +12,10 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, Part, Primal
-from aotlite.stages.frozen import Freezer
+from aotlite.stages.frozen import Freezer, deep_image
 from aotlite.stages.places import Place
 
 
@@ -81,6 +82,56 @@ class Surroundings:
             return None
         pairs = zip(self.places, self.images, now, strict=True)
         return next(place for place, before, after in pairs if before != after)
+
+
+class Around:
+    """What a function can reach by name, as it was before the function ran."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Place, Any]] = []
+        self._changed: set[int] = set()
+        """The numbers of those that hooks change, which are put back when they have been tried."""
+        self._guard: Surroundings | None = None
+
+    def look(self, places: Sequence[Place], leaves: list[Any]) -> None:
+        """Before the function runs."""
+        self._before = [(place, deep_image(place.resolve(leaves))) for place in places]
+
+    def note_changes(self, leaves: list[Any]) -> None:
+        """What is another now is changed by calls, which cannot be told by it."""
+        for number, (place, before) in enumerate(self._before):
+            if number not in self._changed and deep_image(place.resolve(leaves)) != before:
+                self._changed.add(number)
+
+    def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
+        """These containers may be changed by calls."""
+        ids = set(map(id, things))
+        for number, (place, _) in enumerate(self._before):
+            if id(place.resolve(leaves)) in ids:
+                self._changed.add(number)
+
+    def guard(self, recorder: Any, tensors: list[Tensor]) -> None:
+        """Guards what the function left as it was, and hooks do.
+
+        What it changed itself, such as a list that it appends to, it cannot be told by: writes to
+        Python objects are not seen. The form of a Module must stay.
+        """
+        leaves, kept = recorder.leaves, []
+        for number, (place, before) in enumerate(self._before):
+            if deep_image(place.resolve(leaves)) == before:
+                if number not in self._changed:
+                    kept.append(place)
+            elif isinstance(place.resolve(leaves), Observed):
+                raise recorder.refuse(
+                    f"a change of what {place} holds",
+                    "keep what changes in a buffer and write it in place, or change the object "
+                    "outside the compiled function",
+                )
+        if self._guard is not None:
+            recorder.guards.remove(self._guard)
+        self._guard = Surroundings.at(tuple(kept), leaves, tensors) if kept else None
+        if self._guard is not None:
+            recorder.guards.append(self._guard)
 
 
 def check_unwatched(recorder: Any, inputs: Sequence[Any]) -> None:

@@ -42,6 +42,14 @@ class WholeRun(Run):
     What stands for a history outside of the capture is not entered.
     """
 
+    arrived: list[TapeNode] = attrs.field(init=False, factory=list)
+    """The nodes of the sinks, in the order of their turns."""
+
+    def _step(self, node: TapeNode) -> None:
+        if node in self._wanted:
+            self.arrived.append(node)
+        super()._step(node)
+
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """The gradients of the sinks, in grad mode off."""
         mode, STATE.grad_mode = STATE.grad_mode, False

@@ -16,7 +16,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.role import Output
-from aotlite.stages.facts import GradWrite
+from aotlite.stages.afterwards import GradWrite
 from aotlite.stages.guards import NoGradient
 
 

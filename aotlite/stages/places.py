@@ -297,7 +297,7 @@ def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
 
 
 def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
-    if _is_ours(function):
+    if is_ours(function):
         return
     for i in range(len(function.__closure__ or ())):
         yield _cell(function, i), place.then("cell", i)
@@ -305,7 +305,7 @@ def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tup
         yield value, place.then("default", i)
     for name, value in (function.__kwdefaults__ or {}).items():
         yield value, place.then("default", name)
-    variables, attributes = _names_used(function.__code__)
+    variables, attributes = names_used(function.__code__)
     for name in variables:
         value = function.__globals__.get(name, NOTHING)
         at = place.then("global", name)
@@ -328,7 +328,7 @@ def _inside_module(
             yield value, place.then("module", name)
 
 
-def _names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
+def names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
     """The global names and the attribute names that a function's code reads, with those of the
     functions nested in it.
     """
@@ -346,7 +346,7 @@ def _names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
     return list(variables), list(attributes)
 
 
-def _is_ours(function: types.FunctionType) -> bool:
+def is_ours(function: types.FunctionType) -> bool:
     """Whether a function is aotlite's own; what `aotlite.testing` compiles stands for a user's."""
     module = function.__module__ or ""
     return module.split(".")[0] == "aotlite" and not module.startswith("aotlite.testing.")

@@ -31,16 +31,17 @@ from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.changes import Changes
 from aotlite.stages.facts import CapturedInput, InputRole
 from aotlite.stages.families import Families, copy_autograd, ways
-from aotlite.stages.frozen import deep_image, frozen_value
+from aotlite.stages.frozen import frozen_value
 from aotlite.stages.guards import (
+    Around,
     Guard,
     HiddenPlace,
     PlainValue,
     SamePlace,
-    Surroundings,
     check_unwatched,
 )
 from aotlite.stages.histories import passes_outside
+from aotlite.stages.inner_hooks import InnerHooks
 from aotlite.stages.outside_grads import OutsideGrads
 from aotlite.stages.places import NOTHING, Place, PlaceIndex, parts_at
 from aotlite.stages.reach import Reach, check_window
@@ -92,12 +93,13 @@ class CaptureRecorder:
         """Where the hidden inputs lie, in order."""
         self._guarded: set[tuple[int, str]] = set()
         self._created: dict[int, Any] = {}
-        self._before: list[tuple[Place, Any]] = []
+        self._around = Around()
         self._alive: list[Any] = []
         self.families = Families()
         self.reach = Reach()
         self.wrapped = WrapperValues(self)
         self.grads = OutsideGrads(self)
+        self.hooks = InnerHooks(self)
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -408,32 +410,25 @@ class CaptureRecorder:
         """Looks at what the function can reach, before it runs."""
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
         places = [Place(i, self.function) for i in observed] + self._index.roots()
-        self._before = [(place, deep_image(place.resolve(self.leaves))) for place in places]
+        self._around.look(places, self.leaves)
         self.families.look_at(with_parts_of(self._index.tensors()))
 
-    def _guard_surroundings(self) -> None:
-        """Guards what the function can reach and left as it was.
+    def guard_surroundings(self) -> None:
+        """Guards what the function can reach and leaves as it is."""
+        tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
+        self._around.guard(self, tensors)
 
-        What it changed itself, such as a list that it appends to, it cannot be told by: writes to
-        Python objects are not seen. The form of a Module must stay.
-        """
-        kept = []
-        for place, before in self._before:
-            if deep_image(place.resolve(self.leaves)) == before:
-                kept.append(place)
-            elif isinstance(place.resolve(self.leaves), Observed):
-                raise self.refuse(
-                    f"a change of what {place} holds",
-                    "keep what changes in a buffer and write it in place, or change the object "
-                    "outside the compiled function",
-                )
-        if kept:
-            tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
-            self.guards.append(Surroundings.at(tuple(kept), self.leaves, tensors))
+    def note_changes(self) -> None:
+        """A hook has changed what the function reaches, and is about to be undone."""
+        self._around.note_changes(self.leaves)
+
+    def note_reached(self, things: Sequence[Any]) -> None:
+        """A hook that is not tried may change these containers."""
+        self._around.note_reached(things, self.leaves)
 
     def finish_guards(self) -> None:
         """Guards that are known when the function has run."""
-        self._guard_surroundings()
+        self.guard_surroundings()
         # An argument that was also reached through a Module must stay that same object.
         for real_id, place in self._places.items():
             fake = self._fakes.get(real_id)
@@ -462,8 +457,8 @@ class CaptureRecorder:
         self.inputs = [later if each is given else each for each in self.inputs]
 
     # --- refusals
-    def refuse(self, what: str, advice: str) -> Exception:
-        place = describe(user_location())
+    def refuse(self, what: str, advice: str, at: Location | None = None) -> Exception:
+        place = describe(at or user_location())
         return noted(
             UnsupportedError(
                 f"capture: {what} is met while the function is captured, expected a program "
@@ -483,7 +478,7 @@ class CaptureRecorder:
         self._parts.clear()
         self._created.clear()
         self.wrapped.close()
-        self._before.clear()
+        self._around = Around()
         self._real_by_node.clear()
         self._alive.clear()
         self._index = PlaceIndex(None, [])

@@ -18,6 +18,7 @@ import attrs
 from aotlite.backends.protocol import Run
 from aotlite.backends.values import Value
 from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.hooks import retain
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.state import STATE, Watch
@@ -28,7 +29,7 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, Tangent
+from aotlite.ir.role import Gradient, Output, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
@@ -94,6 +95,8 @@ class BackwardPlan:
     """Why it is refused, or why not `splits`."""
     splits: bool = True
     """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
+    served: tuple[int, ...] | None = None
+    """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
     """For each tangent whether it is a wrapper."""
 
@@ -130,6 +133,9 @@ class CompiledBackward(TapeNode):
         "shown",
         "versions",
     )
+
+    hears_absent = False
+    """Its results are those of many ops: where none arrives at one, eager does not get there."""
 
     _lock: threading.RLock
     """Held while the backward reads what is lent, and while that is copied; not there without."""
@@ -184,6 +190,11 @@ class CompiledBackward(TapeNode):
             edges = self._edges = tuple([None if end is None else (end, 0) for end in ends])
         return edges
 
+    @property
+    def served(self) -> Sequence[Edge | None]:
+        edges, places = self.edges, self.plan.served
+        return edges if places is None else [edges[place] for place in places]
+
     def results(self) -> int:
         return len(self.plan.tangents)
 
@@ -214,6 +225,20 @@ class CompiledBackward(TapeNode):
         return self._run(grads, frozenset([role for (role, _), is_wanted in pairs if is_wanted]))
 
     def _run(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+        found = self._found(grads, wanted)
+        return found if self.extra is None or not self.extra.kept else self._kept(found)
+
+    def _kept(self, found: Sequence[Any]) -> Sequence[Any]:
+        """Gives results that retain their gradients what came to them, inside too (HOOK-4)."""
+        places = {role: place for place, (role, _) in enumerate(self.plan.tangents)}
+        for (role, _), grad in zip(self.plan.gradients, found, strict=True):
+            kept = self.extra.kept.get(places[role]) if isinstance(role, Output) else None
+            tensor = None if kept is None else kept()
+            if tensor is not None and grad is not None:
+                retain(tensor, grad)
+        return found
+
+    def _found(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
         plan = self.plan
         if not STATE.grad_mode or plan.variants is None:
             return self.gradients(grads, wanted)
@@ -466,9 +491,16 @@ def plan_backward(
     tangents = tuple(_expected(graph, both).items())
     gradients = tuple(_given(graph, both, metas).items())
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
-    facts |= {"only_leaves": only_leaves}
+    facts |= {"only_leaves": only_leaves, "served": _served(both.order, gradients)}
     variants = Variants(graph, lower, both.arrivals, both.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
+
+
+def _served(order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> tuple[int, ...] | None:
+    """The places of gradients in the order of accumulation. None where they stand so."""
+    turn = {role: place for place, role in enumerate(order)}
+    found = sorted(range(len(gradients)), key=lambda k: turn.get(gradients[k][0], len(turn)))
+    return None if found == list(range(len(gradients))) else tuple(found)
 
 
 def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.autograd.forms import keep_form
 from aotlite.eager.autograd.history import (
     CreationKind,
+    accumulator,
     become,
     change_geometry,
     edge_of,
@@ -24,13 +25,15 @@ from aotlite.eager.autograd.history import (
     root_of,
     view_node,
 )
-from aotlite.eager.autograd.node import TapeNode, next_sequence
+from aotlite.eager.autograd.hooks import RemovableHandle, retain_at
+from aotlite.eager.autograd.node import Edge, TapeNode, next_sequence
 from aotlite.eager.autograd.tape import Call, OpNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
+from aotlite.stages.afterwards import HookPlace, InnerHook
 from aotlite.stages.facts import Alias, OutputMeta, ViewFacts
 
 Detached = dict[int, Tensor]
@@ -70,6 +73,23 @@ class _Meta:
 
     def __init__(self, meta: TensorMeta) -> None:
         self.meta = meta
+
+
+def register(hook: InnerHook, function: Any, tensor: Tensor, entry: Edge | None) -> None:
+    """HOOK-1: registers a hook of the function on a tensor of this call."""
+    if hook.place is HookPlace.LEAF:
+        node, index = accumulator(tensor), 0
+    else:
+        found = edge_of(tensor) if entry is None else entry
+        if found is None:
+            return  # as where eager takes a view under no_grad: its gradient goes nowhere
+        node, index = found
+    if hook.kind == "retained":
+        retain_at(tensor, node, index, inside=hook.place is HookPlace.INSIDE)
+        return
+    tensors = node.extras().tensors
+    at = node.collected if hook.kind == "accumulated" else tensors.setdefault(index, {})
+    RemovableHandle.of(at, function)
 
 
 class Handed(TapeNode):

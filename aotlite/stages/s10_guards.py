@@ -75,6 +75,8 @@ class World:
     """Bytes that the storage must have, of inputs of which more is seen than they span."""
     kin: tuple[InputRole, ...]
     """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
+    hooks: tuple[Any, ...]
+    """The functions that each call registers as hooks (HOOK-1)."""
 
     def tensors(self) -> dict[InputRole, Tensor]:
         """All inputs by role."""

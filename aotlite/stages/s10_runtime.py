@@ -34,6 +34,7 @@ from aotlite.ir.role import (
     Saved,
     Seed,
 )
+from aotlite.stages.afterwards import HookPlace
 from aotlite.stages.facts import (
     Alias,
     FunctionMeta,
@@ -48,6 +49,7 @@ from aotlite.stages.s10_effects import (
     arrays_of,
     change_geometry_of,
     read_only,
+    register,
     take_history,
     write_seen,
     write_window,
@@ -148,6 +150,7 @@ class _Writer:
         self._check_writable()
         refuse_regions(self.source, self.plan.forward)
         edges = self._edges()
+        entries = self._entries()
         self._run()
         self._new_tensors()
         self._hook(edges)
@@ -160,9 +163,9 @@ class _Writer:
             keep_forms(self.source, self.plan.backward.memory, self._lasting())
         for each in self.meta.grads:
             value = "None" if each.result is None else self.results.names[each.result]
-            of = each.role
-            owner = self.results.names[of.index] if isinstance(of, Output) else name_of(of)
-            self.source.add(f"{owner}._grad = {value}")
+            self.source.add(f"{self._lasting_one(each.role)}._grad = {value}")
+        for number, entry in enumerate(entries):
+            self._register(number, entry)
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")
@@ -202,6 +205,28 @@ class _Writer:
             self.source.add(f"ends = [{', '.join(ends)}]")
         return "ends, None"
 
+    def _entries(self) -> list[str]:
+        """Variables of where the gradients of tensors go whose history may change (HOOK-1)."""
+        found = []
+        for number, hook in enumerate(self.meta.hooks):
+            asked = hook.place is HookPlace.ENTRY
+            found.append(f"entry{number}" if asked else "None")
+            if asked:
+                self.source.use(edge_of)
+                self.source.add(f"entry{number} = edge_of({self._lasting_one(hook.role)})")
+        return found
+
+    def _register(self, number: int, entry: str) -> None:
+        self.source.use(register)
+        hook, function = self.meta.hooks[number], self.plan.world.hooks[number]
+        how = self.source.constant(hook, "H", f"{hook.kind} of {hook.role}")
+        held = self.source.constant(function, "F", hook.name)
+        self.source.add(f"register({how}, {held}, {self._lasting_one(hook.role)}, {entry})")
+
+    def _lasting_one(self, role: InputRole | Output) -> str:
+        """The variable of an input or a result."""
+        return self.results.names[role.index] if isinstance(role, Output) else name_of(role)
+
     def _lasting(self) -> dict[Any, str]:
         """Variables of the tensors whose memory outlives the call, by role."""
         return {**{role: name_of(role) for role in self.tensors}, **self.values}
@@ -216,7 +241,7 @@ class _Writer:
         return isinstance(facts, Facts) and facts.is_leaf
 
     def _edge(self, role: Any, meta: TensorMeta | None) -> str:
-        if meta is None:
+        if meta is None or isinstance(role, Output):  # the node itself gives it to a result
             return "None"
         if isinstance(role, Family):
             return f"{name_of(self.leaders[role])}._root.edge()"

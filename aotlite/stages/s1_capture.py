@@ -52,6 +52,7 @@ def capture(
     try:
         with observing():
             results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
+            hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode
     except AotliteError as error:
         _note_place(error)
@@ -75,6 +76,7 @@ def capture(
         recorder.late(),
         dict(recorder.reach.extents),
         grads=grads,
+        hooks=hooks,
     )
 
 

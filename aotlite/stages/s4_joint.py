@@ -4,8 +4,7 @@ graph.
 Input: `Captured` (its tape alive) and `FunctionMeta`. Output: `Joint`. Final values of results and
 of updated inputs are read first, then the engine runs backwards on fake tangents while the recorder
 goes on. Gradients are collected at the edges taken before the function ran, and not beyond them
-(JNT-3).
-One engine, the eager one, decides everything about gradients. Rules: JNT-1..JNT-15.
+(JNT-3). One engine, the eager one, decides everything about gradients. Rules: JNT-1..JNT-15.
 Spec: `specs/s4_joint.md`.
 """
 
@@ -63,7 +62,7 @@ from aotlite.stages.late_effects import (
 )
 from aotlite.stages.noted_run import NotedRun, Turn, WholeRun, runs_user_code
 from aotlite.stages.reach import whole_of
-from aotlite.stages.sinks import sinks_of, sum_at_entry
+from aotlite.stages.sinks import sinks_of, sum_at_entry, whole_edge
 from aotlite.stages.timeline import new_leaves, owners_of, refuse_shapes
 from aotlite.stages.wrapped_choices import (
     MOST,
@@ -120,12 +119,15 @@ class _Recording:
         self.user_code = False  # users' Python runs in the backward
         self.inner: list[Edge | None] = []  # where gradients of leaves made inside end
         self.run: NotedRun | None = None
+        self.arrived: Sequence[TapeNode] = ()
+        """Where gradients are collected, in the order in which they arrive (CAG-10)."""
         self.ran: list[ResultRole] = []
         """The results whose gradients `run` starts from."""
         self.turns: list[Turn] | None = None
         """Where each choice of results is recorded, the turns of all, with `ran` as bits."""
         self.new_leaves: frozenset[InputRole] = frozenset()
         self.wrapped = captured.recorder.wrapped.nodes
+        self.hooks = captured.recorder.hooks
         self.wrappings: dict[Any, Any] = {}
         self.choices: list[Choice] = []
         self.roots: Roots = []
@@ -170,6 +172,7 @@ class _Recording:
             self._taped(late.memory),
             self.user_code,
             happens,
+            tuple([self._ends()[node] for node in self.arrived if node in self._ends()]),
         )
 
     def _drop_backward(self, start: int) -> tuple[list[Node], list[tuple[Role, Any]]]:
@@ -184,7 +187,7 @@ class _Recording:
         """What derivatives of the backward are recorded from (DBL-2)."""
         draws = self.recorder.streams.after_backward() is not None
         happens = draws or self._late_effects() or any(each.writes for each in late)
-        known = self.roots and not (happens or self._late_inputs)
+        known = self.roots and not (happens or self._late_inputs or self.hooks.kept)
         return taped(self.captured, self.roots, self.owners, late) if known else None
 
     # --- users' Python on the tape
@@ -271,6 +274,7 @@ class _Recording:
         self.user_code = runs_user_code(way)
         self.inner = [(n, 0) for n in way if type(n) is AccumulateGrad and n not in sinks]
         self.new_leaves = new_leaves(self.captured.inputs, way)
+        sinks = sinks | self.hooks.ends()
         for node, bits in way.items():
             saved = node.kept_tensors()
             if node in sinks:
@@ -320,6 +324,7 @@ class _Recording:
             self.ran = self._healthy()
         gradients, wrappings = found
         self.wrappings |= wrappings
+        gradients += self.hooks.gradients()
         self.recorder.phase = Phase.BACKWARD
         gradients += self.recorder.streams.outputs(Phase.BACKWARD)
         return nodes, gradients
@@ -410,6 +415,7 @@ class _Recording:
         sinks = [sinks_of(source) for source in sources]
         recorder = self.recorder
         recorder.phase, recorder.sequence = Phase.BACKWARD, max(self.count - 1, 0)
+        self.hooks.clear()
         try:
             found = self._backward_through(
                 roots, [e for each in sinks for e, _ in each], joins=joins
@@ -438,7 +444,7 @@ class _Recording:
             run = WholeRun(ends, True, False, True, recorder)
             if join is not None and len(pairs) > 1:
                 run = NotedRun(ends, True, False, True, recorder, recorded=(), join=join)
-            found = run.begin(pairs)[: len(sinks)]
+            self.arrived, found = run.arrived, run.begin(pairs)[: len(sinks)]
             if not has_late_effects(recorder.nodes[start:]):
                 return found
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
@@ -446,6 +452,7 @@ class _Recording:
         for given in recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
         self.run = NotedRun(ends, True, False, True, recorder, recorded=recorder.nodes, join=join)
+        self.arrived = self.run.arrived
         if self.turns is not None:  # all that is asked for arrives, and nothing happens
             self.recorder.streams.begin_backward()
             found = self.run.begin(pairs)[: len(sinks)]
@@ -462,16 +469,16 @@ class _Recording:
             case MutatedInput(Family() as family):
                 return self.families[family].root.edge()
             case MutatedInput(of):
-                return _whole_edge(self.fakes[of])  # type: ignore[index]
+                return whole_edge(self.fakes[of])  # type: ignore[index]
             case Output() | Part():
                 tensor = self.captured.results[self.captured.index_of(result)]
                 output = self.meta.outputs[self.captured.index_of(result)]
                 moved = isinstance(output, Plain) and output.geometry_steps
-                return _whole_edge(tensor) if moved else edge_of(tensor)
+                return whole_edge(tensor) if moved else edge_of(tensor)
             case IntermediateBase(index):
                 holder = self.meta.bases[index].holder
                 if holder is not None:
-                    return _whole_edge(self.fakes[holder])
+                    return whole_edge(self.fakes[holder])
                 root = self.captured.results[self.meta.bases[index].witness]._root
                 edge: Edge | None = root.edge()
                 return edge
@@ -491,10 +498,3 @@ def _first_form(value: Node) -> Node:
     while isinstance(value.target, (InplaceOp, GeometryOp)):
         value = value.args[0]
     return value
-
-
-def _whole_edge(tensor: Tensor) -> Edge | None:
-    """The tape edge of a base in the geometry in which its storage was first seen."""
-    root = tensor._root
-    edge: Edge | None = edge_of(tensor) if root is None else root.edge()
-    return edge

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
+from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.tape import put
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.stages.facts import CapturedFamily, CapturedInput
@@ -61,3 +63,10 @@ def sum_at_entry(given: Source, parts: list[tuple[Any, tuple[Step, ...]]]) -> An
         grad = put(moves, grad.new_zeros(given.entry_meta.shape), grad) if moves else grad
         total = grad if total is None else total + grad
     return total
+
+
+def whole_edge(tensor: Tensor) -> Edge | None:
+    """The tape edge of a base in the geometry in which its storage was first seen."""
+    root = tensor._root
+    edge: Edge | None = edge_of(tensor) if root is None else root.edge()
+    return edge

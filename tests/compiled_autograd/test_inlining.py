@@ -149,7 +149,7 @@ def test_an_example_of_a_graph() -> None:
         "expand = ops.expand(view, (3,))",
         "mul = ops.mul(expand, inputs_2)",
         "mul_1 = ops.mul(expand, inputs_1)",
-        "return (mul_1, mul)",
+        "return (mul, mul_1)",
     ]
 
 

@@ -227,7 +227,7 @@ _LEAVES = {"leaves", "leaf and made", "columns"}
 _REASONS: tuple[tuple[str, set[str]], ...] = (
     ("resize_|by set_|set_ puts", {"grow", "shrink", "set"}),
     ("after as_strided_", {"reach"}),
-    ("register_hook|hooks", {"hook"}),
+    ("a hook on|the hook|hooks", {"hook"}),
     ("what detach|made a leaf|a leaf that", {"leaf", "detach", "detach_", "requires_grad_"}),
     ("the gradient of a tensor from outside", {"gradient"}),
 )

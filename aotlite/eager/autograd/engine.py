@@ -8,6 +8,7 @@ Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from operator import add, attrgetter
@@ -44,8 +45,8 @@ class Run:
     _wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
     """For each sink's node: (number of the result, place in `collected`)."""
     _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
-    _ready: list[TapeNode] = attrs.field(init=False, factory=list)
-    """Accumulating nodes whose edges are all served."""
+    _ready: deque[TapeNode] = attrs.field(init=False, factory=deque)
+    """Accumulating nodes whose edges are all served, the one that has been so longest first."""
     _starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
     """Nodes at which gradients start: their tensors' hooks run, wherever the gradients lead."""
     _anomaly: bool = attrs.field(init=False, default=False)
@@ -81,7 +82,7 @@ class Run:
         """Runs these nodes, the last one first, and those that accumulate as they get ready."""
         ready = self._ready
         while ready or order:
-            self._step(ready.pop() if ready else order.pop())
+            self._step(ready.popleft() if ready else order.pop())
         return self.collected
 
     def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
@@ -103,7 +104,7 @@ class Run:
             if node.extra is not None and (useful or node in self._wanted or node in self._starts):
                 if self.recorder is not None:  # hooks of a result are of the op that made it
                     self.recorder.run_before(node)
-                node.extra.see_gradients(grads)
+                node.extra.see_gradients(grads, absent=node.hears_absent)
             if not self.accumulate:
                 for index, slot in self._wanted.get(node, ()):
                     self.collected[slot] = grads[index]
@@ -125,7 +126,7 @@ class Run:
                 if edge is not None and grad is not None:
                     self._give(edge, grad)
         if self._waiting:
-            self._serve(node.edges)
+            self._serve(node.served)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         useful = self._useful
@@ -150,7 +151,7 @@ class Run:
             return node.gathered(extra.after(node.spread(found), grads))
         return found
 
-    def _serve(self, edges: tuple[Edge | None, ...]) -> None:
+    def _serve(self, edges: Sequence[Edge | None]) -> None:
         """Makes ready the accumulating nodes that these edges were the last to lead into."""
         waiting = self._waiting
         for edge in edges:

@@ -186,39 +186,43 @@ class Differentiable(Operand):
         """
         from aotlite.eager.autograd.hooks import RemovableHandle
 
-        _forbid_outside(self, "register_hook", "register the hook outside the compiled function")
         edge = self._hookable("register_hook")
         if edge is None:
             return RemovableHandle.of({}, hook)
         node, index = edge
-        return RemovableHandle.of(node.extras().tensors.setdefault(index, {}), hook)
+        handle = RemovableHandle.of(node.extras().tensors.setdefault(index, {}), hook)
+        if STATE.recorder is not None:
+            STATE.recorder.hooks.placed("gradient", _here(self), edge, handle)
+        return handle
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Calls `hook(tensor)` each time a gradient has been added to this leaf's `.grad`."""
         from aotlite.eager.autograd.hooks import RemovableHandle
 
         what = "register_post_accumulate_grad_hook"
-        _forbid_outside(self, what, "register the hook outside the compiled function")
         edge = self._hookable(what)
         if edge is None:
             return RemovableHandle.of({}, hook)
         node = edge[0]
-        if not self._is_tracked_leaf():
+        if not _here(self)._is_tracked_leaf():
             raise AutogradError(f"{what}: the tensor is not a leaf, expected a leaf")
         node.extras()
-        return RemovableHandle.of(node.collected, hook)
+        handle = RemovableHandle.of(node.collected, hook)
+        if STATE.recorder is not None:
+            STATE.recorder.hooks.placed("accumulated", _here(self), edge, handle)
+        return handle
 
     def retain_grad(self) -> None:
         """Makes this tensor keep its gradient in `.grad` though it is no leaf (TEN-40)."""
         from aotlite.eager.autograd.hooks import retain_at
 
-        recorder = STATE.recorder
-        if recorder is not None and not _here(self)._is_tracked_leaf():
-            raise recorder.refuse("retain_grad", "call it outside the compiled function")
-        if not self.requires_grad:
+        me = _here(self)
+        if not me.requires_grad:
             self._hookable("retain_grad")
-        if not self._is_tracked_leaf() and not self._leads_nowhere():
-            retain_at(_tensor(self), *self._hookable("retain_grad"))
+        if not me._is_tracked_leaf() and not me._leads_nowhere():
+            retain_at(me, *self._hookable("retain_grad"))
+            if STATE.recorder is not None:
+                STATE.recorder.hooks.retained(me)
 
     def _is_tracked_leaf(self) -> bool:
         """Whether this is a leaf that requires grad."""

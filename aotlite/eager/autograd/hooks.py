@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aotlite.eager.autograd.locks import gradient_lock
-from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
+from aotlite.eager.state import STATE
+from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.anomaly import Made
@@ -34,7 +35,11 @@ class RemovableHandle:
 
     def __init__(self, hooks: Hooks, number: int) -> None:
         self.id = number
-        self._hooks = hooks
+        self.hooks = hooks
+        """Where it is, under `id`."""
+        recorder = STATE.recorder
+        self._recorder = None if recorder is None else weakref.ref(recorder)
+        """Of the captured function in which the hook was registered."""
 
     @classmethod
     def of(cls, hooks: Hooks, hook: Hook) -> RemovableHandle:
@@ -47,9 +52,21 @@ class RemovableHandle:
         return cls(hooks, number)
 
     def remove(self) -> None:
-        """Removes the hook; nothing happens if it is gone."""
+        """Removes the hook; nothing happens if it is gone.
+
+        Raises UnsupportedError in a captured function for a hook from outside, and outside for one
+        of a captured function: another was registered in its place, by each call (HOOK-1).
+        """
+        if STATE.recorder is not (self._recorder and self._recorder()) or self._is_left():
+            raise _of_another_run(STATE.recorder)
+        if STATE.recorder is not None:
+            STATE.recorder.hooks.removing(self)
         Changes.count += 1
-        self._hooks.pop(self.id, None)
+        self.hooks.pop(self.id, None)
+
+    def _is_left(self) -> bool:
+        """Whether the capture is over in which the hook was registered."""
+        return self._recorder is not None and STATE.recorder is None
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -61,13 +78,15 @@ class RemovableHandle:
 class Extra:
     """What few tape nodes have."""
 
-    __slots__ = ("forms", "made", "metadata", "post", "pre", "retained", "tensors")
+    __slots__ = ("forms", "kept", "made", "metadata", "post", "pre", "retained", "tensors")
 
     def __init__(self) -> None:
         self.tensors: dict[int, Hooks] = {}
         """Hooks on the gradient of each result, by its number."""
         self.retained: dict[int, weakref.ref[Tensor]] = {}
         """The tensors that keep the gradient of a result in `.grad`, by its number."""
+        self.kept: dict[int, weakref.ref[Tensor]] = {}
+        """Tensors that do so, to which the node itself gives their gradients (HOOK-4)."""
         self.pre: Hooks = {}
         self.post: Hooks = {}
         self.made: Made | None = None
@@ -82,32 +101,55 @@ class Extra:
         hooked = any(self.tensors.values()) or self.retained or self.pre or self.post
         return not hooked
 
-    def see_gradients(self, grads: list[Any]) -> None:
-        """Calls the hooks of tensors, then gives the gradients to those that retain theirs."""
+    def see_gradients(self, grads: list[Any], *, absent: bool = True) -> None:
+        """Calls the hooks of tensors, then gives the gradients to those that retain theirs.
+
+        Where a gradient is None its hooks are called with `absent` alone.
+        """
+        call = _call if STATE.recorder is None else STATE.recorder.hooks.call
         for index, hooks in self.tensors.items():
-            for hook in list(hooks.values()):
-                given = hook(grads[index])
+            for hook in list(hooks.values()) if absent or grads[index] is not None else ():
+                given = call(hook, grads[index])
                 if given is not None:
-                    grads[index] = _alike(hook, given, grads[index])
+                    grads[index] = alike(hook, given, grads[index])
         for index, reference in self.retained.items():
             tensor = reference()
             if tensor is not None and grads[index] is not None:
-                _retain(tensor, grads[index])
+                retain(tensor, grads[index])
 
     def before(self, grads: list[Any]) -> list[Any]:
         """The gradients for the node, after its own hooks."""
+        call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.pre.values()):
-            grads = _all_alike(hook, hook(tuple(grads)), grads)
+            grads = _all_alike(hook, call(hook, tuple(grads)), grads)
         return grads
 
     def after(self, found: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
         """The gradients that the node gives, after its own hooks."""
+        call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.post.values()):
-            found = _all_alike(hook, hook(tuple(found), tuple(grads)), list(found))
+            found = _all_alike(hook, call(hook, tuple(found), tuple(grads)), list(found))
         return found
 
 
-def _alike(hook: Hook, given: Any, before: Any) -> Any:
+def _call(hook: Hook, *grads: Any) -> Any:
+    return hook(*grads)
+
+
+def _of_another_run(recorder: Any) -> Exception:
+    if recorder is not None:
+        refused: Exception = recorder.refuse("removing a hook from outside", "remove it outside")
+        return refused
+    return noted(
+        UnsupportedError(
+            "remove: the hook was registered in a compiled function, expected one of eager code"
+        ),
+        "Each call registers a hook of its own, of which nobody has the handle: register it "
+        "outside, or remove it inside. (HOOK-1)",
+    )
+
+
+def alike(hook: Hook, given: Any, before: Any) -> Any:
     """What a hook gave in the place of a gradient, if it can stand there."""
     from aotlite.eager.tensor import Tensor
 
@@ -133,14 +175,14 @@ def _all_alike(hook: Hook, given: Any, before: list[Any]) -> list[Any]:
             f"hook: {_named(hook)} returned {len(given)} gradients, expected {len(before)}"
         )
     pairs = zip(given, before, strict=True)
-    return [None if new is None else _alike(hook, new, old) for new, old in pairs]
+    return [None if new is None else alike(hook, new, old) for new, old in pairs]
 
 
 def _named(hook: Hook) -> str:
     return repr(getattr(hook, "__name__", type(hook).__name__))
 
 
-def _retain(tensor: Tensor, grad: Any) -> None:
+def retain(tensor: Tensor, grad: Any) -> None:
     """Adds a gradient to the `.grad` of a tensor that is no leaf (TEN-40)."""
     with gradient_lock():
         before = tensor._grad
@@ -159,23 +201,34 @@ def is_watched(tensor: Tensor) -> bool:
     return extra is not None and (bool(extra.tensors.get(index)) or index in extra.retained)
 
 
+def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[Tensor]] | None:
+    """Where it is noted that the tensor keeps the gradient that arrives at this result."""
+    extra = None if node is None else node.extra
+    if extra is None:
+        return None
+    places = [each for each in (extra.retained, extra.kept) if index in each]
+    return next((each for each in places if each[index]() is tensor), None)
+
+
 def retains(tensor: Tensor, node: Any, index: int) -> bool:
     """Whether the tensor keeps the gradient that arrives at this result."""
-    extra = None if node is None else node.extra
-    if extra is None or index not in extra.retained:
-        return False
-    kept: Any = extra.retained[index]()
-    return kept is tensor
+    return _retaining(tensor, node, index) is not None
 
 
-def retain_at(tensor: Tensor, node: Any, index: int) -> None:
-    """From now on the tensor keeps the gradient that arrives at this result."""
+def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) -> None:
+    """From now on the tensor keeps the gradient that arrives at this result.
+
+    With `inside`, the node says what it is.
+    """
     Changes.count += 1
-    node.extras().retained[index] = weakref.ref(tensor)
+    if not retains(tensor, node, index):
+        extra = node.extras()
+        (extra.kept if inside else extra.retained)[index] = weakref.ref(tensor)
 
 
 def move_retained(tensor: Tensor, before: tuple[Any, int], after: tuple[Any, int]) -> None:
     """Lets a tensor whose history changed keep the gradient of its new value (TEN-40)."""
-    if retains(tensor, *before):
-        del before[0].extra.retained[before[1]]
+    place = _retaining(tensor, *before)
+    if place is not None:
+        del place[before[1]]
         retain_at(tensor, *after)

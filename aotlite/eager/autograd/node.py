@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -199,6 +199,8 @@ class TapeNode:
     """The graph node whose op made this, while a function is captured."""
     extra: Extra | None
     """What few nodes have: hooks, and where they were made (TEN-39, TEN-43)."""
+    hears_absent: ClassVar = True
+    """Whether hooks on results are called with None where the gradients of others arrived."""
 
     # --- for users
     def name(self) -> str:
@@ -256,6 +258,11 @@ class TapeNode:
     def gathered(self, values: Sequence[Any]) -> list[Any]:
         """What belongs to the edges of values as users see them."""
         return list(values)
+
+    @property
+    def served(self) -> Sequence[Edge | None]:
+        """The edges in the order in which the nodes behind them are told of this one."""
+        return self.edges
 
     def results(self) -> int:
         """Number of results of the op, that is of gradients `run` takes."""

@@ -96,8 +96,7 @@ def collect(found: list[Any], leaves: Leaves) -> None:
     STATE.grad_mode = False
     try:
         with gradient_lock():
-            for i in range(len(leaves) - 1, -1, -1):  # as an engine does: the last edge first
-                end = leaves[i]
+            for i, end in enumerate(leaves):
                 leaf = None if end is None or found[i] is None else end.leaf
                 if leaf is not None and (leaf._leaf or leaf._node is not None):
                     _add(leaf, found, i)
