@@ -14,7 +14,7 @@ from aotlite.eager.autograd.history import Root, accumulator, root_of
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.graph import Node
+from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.count_plan import CountStep
 from aotlite.stages.facts import CapturedInput, InputRole, StateStep
@@ -137,6 +137,11 @@ class Changes:
             )
 
     def _note(self, given: CapturedInput, step: StateStep | Node) -> None:
+        if self._recorder.phase is Phase.BACKWARD:
+            raise self._recorder.refuse(
+                "a change of the state of a tensor from outside in a backward",
+                "do it in a hook that uses nothing of the compiled function, or outside",
+            )
         self.of.setdefault(given.role, []).append(Change(step, len(self._recorder.nodes)))
 
 

@@ -32,7 +32,6 @@ from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.ops.effects import HOST_CALLBACK
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Gradient, Output
@@ -112,6 +111,10 @@ class InnerHooks:
         if self._left is not None and any(each.handle is handle for each in self._placed):
             raise self._refuse_later("removes a hook")
 
+    def end(self) -> None:
+        """What is done from now on is done in a backward, by hooks."""
+        self._left = next(SEQUENCE)
+
     def _is_late(self, node: TapeNode | None) -> bool:
         """Whether a backward is being recorded, and the tape node is none of its own."""
         if self._left is None or node is None:
@@ -149,7 +152,7 @@ class InnerHooks:
             reason = reason_against(hook, self._recorder, self._known)
             if reason is None:
                 del each.handle.hooks[each.handle.id]
-                self._try(hook, each.tensor.meta)
+                self._does_more(hook, each.tensor.meta)
                 found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
             elif each.kind == "accumulated" or not isinstance(end[0], Output):
                 raise self._refuse(hook, reason, each.location)
@@ -170,7 +173,7 @@ class InnerHooks:
                 elif tensor._grad is None:
                     raise self._refuse_retained(tensor, location)
         found.sort(key=itemgetter(0), reverse=True)
-        self._left = next(SEQUENCE)
+        self.end()
         return tuple([(hook, function) for _, hook, function in found])
 
     def _is_kept(self, tensor: Tensor, results: Sequence[Any]) -> bool:
@@ -195,7 +198,8 @@ class InnerHooks:
 
     def _refuse_retained(self, tensor: Tensor, location: Any) -> Exception:
         refused: Exception = self._recorder.refuse(
-            f"retain_grad of a tensor {tensor.meta} that is no result",
+            f"retain_grad of a tensor {tensor.meta} that is no result, or of a wrapper from which "
+            "another result is computed,",
             "return it; or return its gradient, if a backward inside computes it",
             location,
         )
@@ -220,59 +224,47 @@ class InnerHooks:
         if known is not None:
             return self._happens(known[1], grad)
         reason = reason_against(hook, self._recorder, self._known)
+        if reason is None and grad is not None and self._does_more(hook, grad.meta):
+            return self._called_later(hook, grad)
         if is_loud(hook):
-            if reason is None and grad is not None:
-                self._try(hook, grad.meta)
-            return self._called_later(hook, grad, reason, None)
-        before, start = Remembered(hook), len(self._recorder.nodes)
-        failed: Exception | None = None
+            raise self._refuse(hook, reason or "tells something, and is given None")
+        before = Remembered(hook)
         try:
             given = hook(grad)
-            if given is not None:
-                alike(hook, given, grad)
-        except Exception as error:
-            failed = error
-        if failed is None and not before.changed():
-            return given
-        self._undo(before, None if failed is None else hook)
-        if failed is not None and reason is not None:
-            raise failed
-        if any(isinstance(n.target, _MOVES) for n in self._recorder.nodes[start:]):
-            reason = reason or "writes tensors or draws, and changes Python objects"
-        self._recorder.drop_from(start)
-        return self._called_later(hook, grad, reason, failed)
+        finally:
+            changed = before.changed()
+            before.restore()
+        if changed:
+            raise self._refuse(hook, reason or "changes something, and is given None")
+        return given
 
-    def _undo(self, before: Remembered, failed: Hook | None) -> None:
-        """Puts back what a hook changed that each backward will; calls are not told by it.
+    def _does_more(self, hook: Hook, meta: TensorMeta) -> bool:
+        """Whether a hook does more than compute; nothing of it is recorded, and all put back.
 
-        One that failed may change more.
+        What it changes no call is told by.
         """
-        self._recorder.note_changes()
-        before.restore()
-        if failed is not None:
-            self._recorder.note_reached(may_change(failed))
-        self._guard_again()
-
-    def _guard_again(self) -> None:
-        if self._left is not None:
-            self._recorder.guard_surroundings()
-
-    def _try(self, hook: Hook, meta: TensorMeta) -> None:
-        """Finds what a hook changes that each backward calls; nothing of it is recorded."""
         from aotlite.stages.trial import Trial
 
-        if is_loud(hook):  # it would be heard
-            self._recorder.note_reached(may_change(hook))
-            self._guard_again()
-            return
-        before, trial, failed = Remembered(hook), Trial(), False
-        try:
-            with recording(trial), observing():
-                hook(trial.gradient(meta))
-        except Exception:  # it asks for a value, say
-            failed = True
-        if failed or before.changed():
-            self._undo(before, hook if failed else None)
+        before, trial = Remembered(hook), Trial()
+        failed = is_loud(hook)  # it would be heard
+        if not failed:
+            grad = trial.gradient(meta)
+            try:
+                with recording(trial), observing():
+                    given = hook(grad)
+                    if given is not None:
+                        alike(hook, given, grad)
+            except Exception:  # it asks for a value, say
+                failed = True
+        more = failed or before.changed()
+        if more:
+            self._recorder.note_changes()
+            before.restore()
+            if failed:
+                self._recorder.note_reached(may_change(hook))
+            if self._left is not None:
+                self._recorder.guard_surroundings()
+        return more
 
     def call_of_node(self, hook: Hook, *grads: Any) -> Any:
         """What a hook of a tape node makes of gradients."""
@@ -287,15 +279,9 @@ class InnerHooks:
             raise self._refuse(hook, "is of a tape node, and changes or tells something")
         return given
 
-    def _called_later(
-        self, hook: Hook, grad: Any, reason: str | None, failed: Exception | None
-    ) -> Any:
+    def _called_later(self, hook: Hook, grad: Tensor) -> Any:
         if is_wrapper(grad):
-            reason = reason or "changes or tells something, and is given a wrapper"
-        if grad is None:
-            reason = reason or "changes or tells something, and is given None"
-        if reason is not None:
-            raise self._refuse(hook, reason) from failed
+            raise self._refuse(hook, "changes or tells something, and is given a wrapper")
         later = HostFunction(hook, on_host(_on_array(hook, grad.meta)))
         self._called[id(hook)] = hook, later
         return self._happens(later, grad)
@@ -303,9 +289,6 @@ class InnerHooks:
     def _happens(self, later: HostFunction, grad: Tensor) -> Any:
         text = meta_text(grad.meta.as_contiguous())
         return dispatch(HOST_CALLBACK, HOST_CALLBACK.bind((later, (grad,), text), {}))[0]
-
-
-_MOVES = (InplaceOp, GeometryOp, RandomOp)
 
 
 def _on_array(hook: Hook, meta: Any) -> Hook:

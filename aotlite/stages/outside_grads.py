@@ -27,6 +27,8 @@ class OutsideGrads:
         self._recorder = recorder
         self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
         """By id the fake, and what the function has put there."""
+        self._over = False
+        """The function has returned: what writes now is users' Python in its backward."""
 
     def read(self, tensor: Tensor) -> Tensor | None:
         """The `.grad` of a tensor; at the start a hidden input, or guarded to be None."""
@@ -48,6 +50,7 @@ class OutsideGrads:
     def write(self, tensor: Tensor, value: Tensor | None) -> None:
         """Puts another tensor there, or None."""
         recorder = self._recorder
+        self._check_running()
         fake = recorder.here(tensor)
         if is_wrapper(fake):
             raise recorder.refuse(
@@ -58,6 +61,7 @@ class OutsideGrads:
 
     def add(self, leaf: Tensor, grads: list[Any]) -> None:
         """Adds the gradient, which `grads` holds, to that of a leaf from outside (TEN-29)."""
+        self._check_running()
         self._recorder.ask_gradients([leaf])
         before = self.read(leaf)
         if before is None:
@@ -67,8 +71,20 @@ class OutsideGrads:
         else:
             before.add_(grads[0])
 
+    def end(self) -> None:
+        """What is written from now on is written in a backward, and refused."""
+        self._over = True
+
+    def _check_running(self) -> None:
+        if self._over:
+            raise self._recorder.refuse(
+                "writing the .grad of a tensor from outside in a backward",
+                "do it in a hook that uses nothing of the compiled function, or outside",
+            )
+
     def written(self, results: list[Any]) -> tuple[GradWrite, ...]:
         """What each call puts where; new tensors are added to the results of the function."""
+        self.end()
         found = []
         for fake, value in self._now.values():
             given = self._recorder.input_of(fake)

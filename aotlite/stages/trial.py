@@ -10,7 +10,7 @@ from typing import Any
 
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.graph import Node
+from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Hidden
 from aotlite.stages.recorder import CaptureRecorder
@@ -21,6 +21,9 @@ class Trial(CaptureRecorder):
 
     def __init__(self) -> None:
         super().__init__(None, [])
+        self.phase = Phase.BACKWARD
+        self.grads.end()
+        self.hooks.end()
 
     def gradient(self, meta: TensorMeta) -> Tensor:
         """A tensor without data."""

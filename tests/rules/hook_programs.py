@@ -16,6 +16,8 @@ import attrs
 
 import aotlite as al
 
+Call = Callable[..., Any]
+
 OPS: dict[str, tuple[Callable[..., Any], int]] = {
     "double": (lambda a: a * 2, 1),
     "sin": (lambda a: a.sin(), 1),
@@ -201,3 +203,17 @@ def _picture(tensor: Any) -> Any:
 
 def _shown(thing: Any) -> Any:
     return thing.tolist() if isinstance(thing, al.Tensor) else thing
+
+
+def leaf(*values: float) -> Any:
+    """A leaf that requires grad."""
+    return al.tensor(list(values), requires_grad=True)
+
+
+def both(function: Call, story: Callable[[Call], Any], backend: str = "reference") -> Any:
+    """Checks that a story of a function is the same compiled; the compiled one."""
+    compiled = al.compile(function, backend=backend)
+    its, mine = story(function), story(compiled)
+    assert its == mine
+    assert its  # a story of nothing would always be the same
+    return compiled
