@@ -11,7 +11,6 @@ Spec: `specs/hooks_inside.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -30,6 +29,7 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
+from aotlite.ir.forks import cached_property
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.effects import HOST_CALLBACK
