@@ -23,7 +23,7 @@ import numpy as np
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.places import attributes_of, is_ours, names_used
+from aotlite.stages.places import attributes_of, names_used
 
 MOST = 10_000
 """Objects that are looked at, of what a hook reaches."""
@@ -31,7 +31,7 @@ _BOUND = (types.MethodType, types.BuiltinMethodType, functools.partial)
 _CONTAINERS = (list, dict, set, collections.deque)
 _LOUD = frozenset((builtins.print, builtins.input, builtins.open))
 _CHANNELS = (io.IOBase, logging.Logger, logging.Handler)
-_LEFT_ALONE = (Tensor, types.ModuleType, type, np.generic, str, bytes, int, float, complex)
+_LEFT_ALONE = (Tensor, types.ModuleType, np.generic, str, bytes, int, float, complex)
 _BYTES = 1 << 16
 _LIBRARY = sys.stdlib_module_names - {"__main__"}
 
@@ -76,31 +76,31 @@ def _inside(thing: Any) -> Iterable[Any]:
             return list(thing)
     if isinstance(thing, _LEFT_ALONE):
         return ()
-    return [*attributes_of(thing).values(), *_methods(thing)]
+    if isinstance(thing, type):
+        return [*vars(thing).values(), *thing.__bases__] if _is_users(thing) else ()
+    return [*attributes_of(thing).values(), type(thing)]
 
 
-def _is_users(function: types.FunctionType) -> bool:
-    """Whether a function is the user's own: not aotlite's, NumPy's or of Python's library."""
-    package = (function.__module__ or "").split(".")[0]
-    return not is_ours(function) and package != "numpy" and package not in _LIBRARY
-
-
-def _methods(thing: Any) -> list[Any]:
-    """What calling an object runs: the `__call__` of its class."""
-    found = [vars(cls)["__call__"] for cls in type(thing).__mro__ if "__call__" in vars(cls)]
-    return [each for each in found[:1] if isinstance(each, types.FunctionType)]
+def _is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
+    """Whether a function, class or module is a user's: not ours, NumPy's or of Python's library."""
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
+    package = (name or "").split(".")[0]
+    ours = package == "aotlite" and not (name or "").startswith("aotlite.testing.")
+    return not ours and package != "numpy" and package not in _LIBRARY
 
 
 def _variables(function: types.FunctionType) -> list[Any]:
-    """The values of all variables that a function has or names."""
+    """The values of all variables that a function has or names, those of modules too."""
     found = [cell.cell_contents for cell in function.__closure__ or () if _is_bound(cell)]
     found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    names, _ = names_used(function.__code__)
+    names, attributes = names_used(function.__code__)
     for name in names:
         if name in function.__globals__:
             found.append(function.__globals__[name])
         elif hasattr(builtins, name):
             found.append(getattr(builtins, name))
+    modules = [each for each in found if isinstance(each, types.ModuleType) and _is_users(each)]
+    found += [vars(m)[name] for m in modules for name in attributes if name in vars(m)]
     return found
 
 
@@ -159,7 +159,7 @@ class Remembered:
         self._things = list(reached([hook]))
         self._before = [_contents(thing) for thing in self._things]
         functions = [each for each in self._things if isinstance(each, types.FunctionType)]
-        self._rebound = [(f.__globals__, name) for f in functions for name in _stored(f)]
+        self._rebound = [place for function in functions for place in _stored(function)]
         self._globals = [names.get(name, self) for names, name in self._rebound]
 
     def changed(self) -> bool:
@@ -182,12 +182,18 @@ class Remembered:
                 names[name] = before
 
 
-def _stored(function: types.FunctionType) -> list[str]:
-    """The globals that a function rebinds."""
+def _stored(function: types.FunctionType) -> list[tuple[dict[str, Any], str]]:
+    """The globals that a function rebinds, its own and those of modules."""
     if not _is_users(function):
         return []
-    steps = dis.get_instructions(function.__code__)
-    return [step.argval for step in steps if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
+    steps = list(dis.get_instructions(function.__code__))
+    own = [s.argval for s in steps if s.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
+    found = [(function.__globals__, name) for name in own]
+    attributes = [s.argval for s in steps if s.opname in ("STORE_ATTR", "DELETE_ATTR")]
+    for module in _variables(function) if attributes else ():
+        if isinstance(module, types.ModuleType) and _is_users(module):
+            found += [(vars(module), name) for name in attributes]
+    return found
 
 
 _EMPTY = object()
@@ -207,10 +213,20 @@ def _contents(thing: Any) -> Any:
             return sorted(thing, key=id)
         case np.ndarray():
             return thing.tobytes() if thing.nbytes <= _BYTES else None
+        case type():
+            own = _attributes(thing) if _is_users(thing) else {}
+            return [*own.keys(), *own.values()]
     if isinstance(thing, (*_LEFT_ALONE, *_BOUND, Observed, tuple, frozenset)):
         return None
     own = attributes_of(thing)
     return [*own.keys(), *own.values()]
+
+
+def _attributes(kind: type) -> dict[str, Any]:
+    """What a class holds besides what Python puts there."""
+    hidden = (types.GetSetDescriptorType, types.MemberDescriptorType)
+    own = vars(kind).items()
+    return {k: v for k, v in own if not k.startswith("__") and not isinstance(v, hidden)}
 
 
 def _same(before: Any, now: Any) -> bool:
@@ -235,6 +251,15 @@ def _put_back(thing: Any, before: Any) -> None:
         case list() | collections.deque():
             thing.clear()
             thing.extend(before)
+        case type():
+            half = len(before) // 2
+            kept = dict(zip(before[:half], before[half:], strict=True))
+            for name in [*_attributes(thing)]:
+                if name not in kept:
+                    delattr(thing, name)
+            for name, value in kept.items():
+                if vars(thing).get(name, _EMPTY) is not value:
+                    setattr(thing, name, value)
         case _:
             own = thing if isinstance(thing, dict) else attributes_of(thing)
             half = len(before) // 2
@@ -289,7 +314,7 @@ def _own_variables(function: types.FunctionType, known: Known) -> list[tuple[str
 def _can_change(thing: Any) -> bool:
     if isinstance(thing, (*_CONTAINERS, np.ndarray)):
         return True
-    left = (*_LEFT_ALONE, *_BOUND, types.FunctionType, tuple, frozenset)
+    left = (*_LEFT_ALONE, *_BOUND, type, types.FunctionType, tuple, frozenset)
     return not isinstance(thing, left) and bool(attributes_of(thing))
 
 

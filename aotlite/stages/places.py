@@ -297,7 +297,7 @@ def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
 
 
 def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
-    if is_ours(function):
+    if _is_ours(function):
         return
     for i in range(len(function.__closure__ or ())):
         yield _cell(function, i), place.then("cell", i)
@@ -346,7 +346,7 @@ def names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
     return list(variables), list(attributes)
 
 
-def is_ours(function: types.FunctionType) -> bool:
+def _is_ours(function: types.FunctionType) -> bool:
     """Whether a function is aotlite's own; what `aotlite.testing` compiles stands for a user's."""
     module = function.__module__ or ""
     return module.split(".")[0] == "aotlite" and not module.startswith("aotlite.testing.")

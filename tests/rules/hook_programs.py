@@ -17,6 +17,9 @@ import attrs
 import aotlite as al
 
 Call = Callable[..., Any]
+STATE: dict[str, int] = {}
+LAST: Any = None
+"""What hooks of other modules change here."""
 
 OPS: dict[str, tuple[Callable[..., Any], int]] = {
     "double": (lambda a: a * 2, 1),

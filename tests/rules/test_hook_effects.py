@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from tests.rules import hook_programs
 from tests.rules.hook_programs import both, leaf
 
 Call = Callable[..., Any]
@@ -185,6 +186,78 @@ def test_what_trying_a_hook_has_changed_is_put_back() -> None:
     result.backward()
     assert (1, {1, 11}, [1, 1]) == (state.count, deep["a"][0], list(deep["b"]))
     assert "new 1" in deep
+
+
+COUNT = 0
+
+
+class Tally:
+    """Counts in its class, by a method that prints."""
+
+    total = 0
+
+    def __call__(self, grad: Any) -> Any:
+        return self.add(grad)
+
+    def add(self, grad: Any) -> Any:
+        Tally.total += 1
+        self.say()
+        return grad * Tally.total
+
+    def quiet(self, grad: Any) -> Any:
+        type(self).total += 1
+        return grad * Tally.total
+
+    def say(self) -> None:
+        print("total", self.total)
+
+
+def in_a_global(grad: Any) -> Any:
+    global COUNT
+    COUNT += 1
+    return grad * COUNT
+
+
+def in_a_module(grad: Any) -> Any:
+    hook_programs.STATE["count"] = hook_programs.STATE.get("count", 0) + 1
+    hook_programs.LAST = grad * hook_programs.STATE["count"]
+    return hook_programs.LAST
+
+
+@pytest.mark.rules("HOOK-2")
+@pytest.mark.parametrize("where", ["global", "module", "class", "object", "method"])
+def test_hidden_places_of_state_are_found(where: str, capsys: Any) -> None:
+    """Nothing is there when it has been compiled, and nothing is printed."""
+    global COUNT
+    tally = Tally()
+    hook: Call = {
+        "global": in_a_global,
+        "module": in_a_module,
+        "class": tally.quiet,
+        "object": tally,
+        "method": tally.add,
+    }[where]
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(hook)
+        return y * y
+
+    found = []
+    for run in (f, al.compile(f)):
+        COUNT = Tally.total = 0
+        hook_programs.STATE.clear()
+        hook_programs.LAST = None
+        x = leaf(1.0)
+        result = run(x)
+        assert ("", 0, 0) == (capsys.readouterr().out, COUNT, Tally.total)
+        assert {} == hook_programs.STATE
+        assert hook_programs.LAST is None
+        for _ in range(3):
+            result.sum().backward(retain_graph=True)
+        found.append((x.grad.tolist(), capsys.readouterr().out, COUNT, Tally.total))
+    assert found[0] == found[1]
+    assert [[8.0 + 16.0 + 24.0]] == [each for each, *_ in found[:1]] or where != "global"
 
 
 def nothing(*found: Any) -> None:
