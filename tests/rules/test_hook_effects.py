@@ -230,13 +230,14 @@ def test_hidden_places_of_state_are_found(where: str, capsys: Any) -> None:
     """Nothing is there when it has been compiled, and nothing is printed."""
     global COUNT
     tally = Tally()
-    hook: Call = {
+    hooks: dict[str, Call] = {
         "global": in_a_global,
         "module": in_a_module,
         "class": tally.quiet,
         "object": tally,
         "method": tally.add,
-    }[where]
+    }
+    hook = hooks[where]
 
     def f(x: Any) -> Any:
         y = x * 2
