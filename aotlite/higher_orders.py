@@ -23,8 +23,9 @@ from aotlite.stages.kept_values import Held, Numbering, Reads, fed, places_of, w
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s5_desugar import without_wrappers
-from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward, plan_backward
+from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.s10_higher import Arriving, Order, Orders
+from aotlite.stages.s10_plan import plan_backward
 from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import with_bases
 

@@ -54,8 +54,8 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import normalisations, opened, simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_backward import plan_backward
 from aotlite.stages.s10_guards import World, refuse_foreign_overlap
+from aotlite.stages.s10_plan import plan_backward
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.synthetic import with_bases
 from aotlite.stages.tokens import LiftedBackend, unlifted_partition

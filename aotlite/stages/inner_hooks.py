@@ -31,7 +31,6 @@ from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
 from aotlite.ir.host_function import HostFunction
-from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.effects import HOST_CALLBACK
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Gradient, Output
@@ -152,7 +151,7 @@ class InnerHooks:
             reason = reason_against(hook, self._recorder, self._known)
             if reason is None:
                 del each.handle.hooks[each.handle.id]
-                self._does_more(hook, each.tensor.meta)
+                self._does_more(hook, each.tensor)
                 found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
             elif each.kind == "accumulated" or not isinstance(end[0], Output):
                 raise self._refuse(hook, reason, each.location)
@@ -224,10 +223,12 @@ class InnerHooks:
         if known is not None:
             return self._happens(known[1], grad)
         reason = reason_against(hook, self._recorder, self._known)
-        if reason is None and grad is not None and self._does_more(hook, grad.meta):
-            return self._called_later(hook, grad)
-        if is_loud(hook):
-            raise self._refuse(hook, reason or "tells something, and is given None")
+        untold = "is given None" if grad is None else "is given a wrapper"
+        if reason is None and grad is not None and not is_wrapper(grad):
+            if self._does_more(hook, grad):
+                return self._called_later(hook, grad)
+        elif is_loud(hook):
+            raise self._refuse(hook, reason or f"tells something, and {untold}")
         before = Remembered(hook)
         try:
             given = hook(grad)
@@ -235,20 +236,20 @@ class InnerHooks:
             changed = before.changed()
             before.restore()
         if changed:
-            raise self._refuse(hook, reason or "changes something, and is given None")
+            raise self._refuse(hook, reason or f"changes something, and {untold}")
         return given
 
-    def _does_more(self, hook: Hook, meta: TensorMeta) -> bool:
+    def _does_more(self, hook: Hook, like: Tensor) -> bool:
         """Whether a hook does more than compute; nothing of it is recorded, and all put back.
 
-        What it changes no call is told by.
+        What it changes no call is told by. `like` is what its gradient is like.
         """
         from aotlite.stages.trial import Trial
 
         before, trial = Remembered(hook), Trial()
-        failed = is_loud(hook)  # it would be heard
+        failed = is_loud(hook) or is_wrapper(like)  # the one would be heard, the other is not known
         if not failed:
-            grad = trial.gradient(meta)
+            grad = trial.gradient(like.meta)
             try:
                 with recording(trial), observing():
                     given = hook(grad)
@@ -280,8 +281,6 @@ class InnerHooks:
         return given
 
     def _called_later(self, hook: Hook, grad: Tensor) -> Any:
-        if is_wrapper(grad):
-            raise self._refuse(hook, "changes or tells something, and is given a wrapper")
         later = HostFunction(hook, on_host(_on_array(hook, grad.meta)))
         self._called[id(hook)] = hook, later
         return self._happens(later, grad)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,10 +29,10 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, Output, Tangent
+from aotlite.ir.role import Output, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
-from aotlite.stages.facts import FamilyMeta, Joint, LateMemory, SavedOf, SourceRole
+from aotlite.stages.facts import LateMemory, SavedOf, SourceRole
 from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_backward_writer import BackwardWriter, Step
 from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
@@ -41,7 +41,7 @@ from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
 from aotlite.stages.s10_wrappers import coerced, coerced_with_history, refuse_part
 from aotlite.stages.streams import After
 from aotlite.stages.wrapped_choices import Choice, chosen
-from aotlite.stages.wrappings import Wrapping, gradient_of, whole_of
+from aotlite.stages.wrappings import Wrapping
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""
@@ -438,90 +438,3 @@ def _for_choice(
         raise _again(choice.error)
     known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
     return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings})
-
-
-def plan_backward(
-    graph: Graph | None,
-    lower: Callable[[Graph], Run],
-    both: Joint,
-    leaves: Container[SourceRole],
-    families: Sequence[FamilyMeta],
-    *,
-    is_compact: bool,
-    lent: tuple[tuple[int, Any], ...] = (),
-    orders: Orders | None = None,
-    why: str = "",
-    splits: bool = True,
-) -> BackwardPlan | None:
-    """The plan of a backward graph; None where no result is differentiable.
-
-    `leaves` are the inputs that are leaves which require grad.
-    """
-    links = tuple(dict.fromkeys(each for saved in both.reads.values() for each in saved))
-    facts: dict[str, Any] = {
-        "reach": both.reach,
-        "reads": both.reads,
-        "errors": both.errors,
-        "is_compact": is_compact,
-        "links": links,
-        "memory": both.memory,
-        "new_leaves": both.new_leaves,
-        "lent": lent,
-        "effects": both.effects,
-        "after": both.after,
-        "wrappings": both.wrappings,
-        "apart": both.apart,
-        "choices": both.choices,
-        "orders": orders,
-        "why": why,
-        "splits": splits,
-    }
-    # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
-    erring = {of for result in both.errors for of in both.reach[result]}
-    erring.update([of for each in both.effects for of in each.reach])  # and the effects
-    # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
-    whole: dict[Any, Any] = {
-        of: n.meta for n in both.graph.placeholders for of in (n.role, whole_of(n.role))
-    }
-    whole |= {family.role: family.meta for family in families}
-    metas = {role: meta for role, meta in whole.items() if role in erring}
-    if graph is None:
-        dead, sources = tuple(both.layouts.items()), tuple(metas.items())
-        return BackwardPlan(None, dead, sources, only_leaves=False, **facts) if dead else None
-    tangents = tuple(_expected(graph, both).items())
-    gradients = tuple(_given(graph, both, metas).items())
-    only_leaves = all(meta is None or role in leaves for role, meta in gradients)
-    facts |= {"only_leaves": only_leaves, "served": _served(both.order, gradients)}
-    variants = Variants(graph, lower, both.arrivals, both.effects)
-    return BackwardPlan(variants, tangents, gradients, **facts)
-
-
-def _served(order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> tuple[int, ...] | None:
-    """The places of gradients in the order of accumulation. None where they stand so."""
-    turn = {role: place for place, role in enumerate(order)}
-    found = sorted(range(len(gradients)), key=lambda k: turn.get(gradients[k][0], len(turn)))
-    return None if found == list(range(len(gradients))) else tuple(found)
-
-
-def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
-    """The differentiable results, each with the geometry in which its gradient is expected."""
-    found: dict[Any, Any] = {}
-    for node in graph.placeholders:
-        if isinstance(node.role, Tangent):
-            of = gradient_of(node.role.of)
-            wrapping = both.wrappings.get(Tangent(of))
-            found[of] = node.meta if wrapping is None else wrapping.meta
-    return found
-
-
-def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
-    """The inputs that get gradients, with their geometry; that of `metas` where none comes."""
-    found: dict[Any, Any] = {}
-    for role, value in graph.outputs_with(Gradient):
-        of = gradient_of(role.of)
-        wrapping = both.wrappings.get(Gradient(of))
-        if wrapping is None:
-            found[of] = found.get(of, metas.get(of)) if value is None else value.meta
-        else:
-            found[of] = wrapping.meta
-    return found

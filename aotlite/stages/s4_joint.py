@@ -26,7 +26,6 @@ from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.role import (
     Family,
@@ -62,7 +61,7 @@ from aotlite.stages.late_effects import (
 )
 from aotlite.stages.noted_run import NotedRun, Turn, WholeRun, runs_user_code
 from aotlite.stages.reach import whole_of
-from aotlite.stages.sinks import sinks_of, sum_at_entry, whole_edge
+from aotlite.stages.sinks import first_form, sinks_of, sum_at_entry, whole_edge
 from aotlite.stages.timeline import new_leaves, owners_of, refuse_shapes
 from aotlite.stages.wrapped_choices import (
     MOST,
@@ -172,7 +171,7 @@ class _Recording:
             self._taped(late.memory),
             self.user_code,
             happens,
-            tuple([self._ends()[node] for node in self.arrived if node in self._ends()]),
+            self._order(),
         )
 
     def _drop_backward(self, start: int) -> tuple[list[Node], list[tuple[Role, Any]]]:
@@ -211,6 +210,10 @@ class _Recording:
         """Whose gradient each node collects."""
         return {e[0]: source.role for source in self.captured.sources for e, _ in sinks_of(source)}
 
+    def _order(self) -> tuple[SourceRole, ...]:
+        ends = self._ends()
+        return tuple([ends[node] for node in self.arrived if node in ends])
+
     @property
     def _late_inputs(self) -> tuple[CapturedInput, ...]:
         """Tensors from outside that only the backward reaches."""
@@ -234,7 +237,7 @@ class _Recording:
             if isinstance(output, Plain):
                 value = self.captured.results[index].value
                 role = self.meta.role_of(index)
-                self._read(role, _first_form(value) if output.geometry_steps else value)
+                self._read(role, first_form(value) if output.geometry_steps else value)
         for index, base in enumerate(self.meta.bases):
             assert base.node is not None
             self._read(IntermediateBase(index), base.node)
@@ -491,10 +494,3 @@ class _Recording:
             return self.families[result.of].root.meta
         meta: TensorMeta = self.values[result].meta
         return meta
-
-
-def _first_form(value: Node) -> Node:
-    """The node that made the object whose geometry ops led to `value`."""
-    while isinstance(value.target, (InplaceOp, GeometryOp)):
-        value = value.args[0]
-    return value

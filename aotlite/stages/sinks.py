@@ -14,6 +14,8 @@ from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.tape import put
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.stages.facts import CapturedFamily, CapturedInput
 
@@ -70,3 +72,10 @@ def whole_edge(tensor: Tensor) -> Edge | None:
     root = tensor._root
     edge: Edge | None = edge_of(tensor) if root is None else root.edge()
     return edge
+
+
+def first_form(value: Node) -> Node:
+    """The node that made the object whose geometry ops led to `value`."""
+    while isinstance(value.target, (InplaceOp, GeometryOp)):
+        value = value.args[0]
+    return value

@@ -52,6 +52,7 @@ STRATA: dict[str, tuple[str, ...]] = {
         _STAGES + "s10_runtime.py",
         _STAGES + "s10_results.py",
         _STAGES + "s10_backward.py",
+        _STAGES + "s10_plan.py",
         _STAGES + "s10_guards.py",
         _STAGES + "s10_sharing.py",
         _STAGES + "s10_effects.py",
