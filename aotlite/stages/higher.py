@@ -25,9 +25,10 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import gradient_form, is_wrapper, leaves_of
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent
+from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent, is_given
 from aotlite.stages.facts import Captured, CapturedFamily, LateMemory, SavedOf
 from aotlite.stages.histories import passed
 from aotlite.stages.late_effects import what_happens
@@ -231,7 +232,8 @@ class _Recording:
         given = [node for role, _, _ in roots for node in tangents[role].inputs]
         taped = self._taped(inputs, sources, roots)
         reach, reads = self._look_behind(taped)
-        second, why = self._second(taped, roots), self._refusal(len(taped.nodes))
+        second = self._second(taped, roots)
+        why = self._refusal(len(taped.nodes)) or self._unchecked(len(taped.nodes), reads)
         if why:
             second, given = Second([]), []
         self.wrappings |= second.wrappings
@@ -261,6 +263,20 @@ class _Recording:
         if what:
             self.recorder.drop_from(start)
         return what and f"Its backward {what} at order {self.taped.order + 1}."
+
+    def _unchecked(self, start: int, reads: Mapping[Any, Sequence[SavedOf]]) -> str:
+        """Why what was recorded from there on cannot be run where users' Python reads an input
+        that nobody has saved, at this order for the first time; it is forgotten then."""
+        if not self.user_code or self.recorder.wrapped:
+            return ""
+        known = {each.owner for found in reads.values() for each in found}
+        for node in self.recorder.nodes[start:]:
+            for value in node.inputs():
+                role = storage_root(value).role
+                if is_given(role) and role not in known:
+                    self.recorder.drop_from(start)
+                    return f"Its backward reads {role} unchecked at order {self.taped.order + 1}."
+        return ""
 
     def _taped(
         self, inputs: tuple[Node, ...], sources: tuple[Any, ...], roots: Sequence[Root]

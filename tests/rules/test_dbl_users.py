@@ -560,6 +560,22 @@ def test_what_happens_in_a_later_backward_is_refused(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.rules("DBL-1", "SAV-3")
+def test_memory_that_a_later_backward_reads_first_is_refused(monkeypatch: Any) -> None:
+    """The compiled call does not know whether it was written since."""
+
+    def function(x: Any, k: Any) -> Any:
+        kept = k.detach()
+        monkeypatch.setattr(Later, "does", staticmethod(lambda grad: grad * kept))
+        return Later.apply(x)
+
+    x, k = numbers(4), numbers(4, seed=3)
+    [first] = gradients(al.compile(function)(x, k).sum(), [x], create_graph=True)
+    with pytest.raises(al.AutogradError, match="first derivatives only") as caught:
+        first.sum().backward()
+    assert "reads primals_1 unchecked at order 2" in caught.value.__notes__[0]
+
+
 class Noisy(al.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
