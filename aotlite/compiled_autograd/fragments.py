@@ -157,7 +157,7 @@ class _Results:
         """Whether it is what a pure op gave, on memory of its own, and the only tensor there."""
         value = tensor.value
         made = value.args[0] if value.target is GETITEM else value
-        if value not in self.numbers or type(made.target) is not PureOp or tensor.offset:
+        if value not in self.numbers or type(made.target) is not PureOp:
             return False
         return self.made.setdefault(self.numbers[value], tensor) is tensor
 
@@ -166,7 +166,7 @@ class _Results:
         node: Any = grad.value
         while node not in self.arrived and isinstance(node.target, ViewOp):
             op, operand = node.target, node.args[0]
-            if op is AS_STRIDED or op.cuts_history or operand.meta.dtype is not node.meta.dtype:
+            if op is AS_STRIDED or operand.meta.dtype is not node.meta.dtype:
                 return False
             path.append(node)
             node = operand
