@@ -33,8 +33,8 @@ class Matcher:
     def __init__(self, tape: Tape, program: Program) -> None:
         look, self.accumulate = tape.look, tape.accumulate
         self.program = program
-        self.look = attrs.evolve(look, nodes=[], number={})
-        """Without the nodes that were looked at."""
+        self.look = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
+        """Without the nodes that were looked at, whose forms change when hooks come meanwhile."""
         self.is_typed = STATE.wrappers
         """Whether it looks at classes of tensors: it need not where there are no wrappers."""
         self.way = way_of(look, tape.roots, tape.sinks, program.order, is_typed=self.is_typed)

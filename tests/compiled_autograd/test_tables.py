@@ -235,3 +235,25 @@ def test_what_was_saved_is_let_go_by_the_kernels() -> None:
     finally:
         gc.enable()
     assert True in gone
+
+
+def test_hooks_that_come_while_a_structure_becomes_known() -> None:
+    """CAG-6: what a hook adds to a tape is not part of what its structure was."""
+
+    def program(adds: bool) -> Any:
+        x, seen = P(1, 2), []
+        y = x * 1
+
+        def hook(grad: Any) -> None:
+            if adds:
+                x.register_hook(lambda grad: seen.append(grad.tolist()))
+
+        y.register_hook(hook)
+        y.sum().backward()
+        return seen
+
+    tapes = CompiledAutograd.of("reference")
+    with enable(tapes):
+        found = [program(adds) for adds in (False, True, True, False, True)]
+    assert [[], [[1.0, 1.0]], [[1.0, 1.0]], [], [[1.0, 1.0]]] == found
+    assert (tapes.counters.captures, tapes.counters.branches) == (1, 1)
