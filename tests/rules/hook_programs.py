@@ -175,7 +175,7 @@ def world(program: Hooked, *, compiled: bool, calls: int = 2) -> list[Any]:
             return [*found, type(error).__name__]
         every = [*passed, *leaves, *results]
         found.append((outcome, [_picture(each) for each in every]))
-        found.append(sorted([repr(_shown(each)) for each in outside.log]))
+        found.append(sorted([_logged(each) for each in outside.log]))
     return found
 
 
@@ -204,8 +204,15 @@ def _picture(tensor: Any) -> Any:
     return tensor.tolist(), tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, _shown(grad)
 
 
+def _logged(thing: Any) -> str:
+    return repr(tuple(map(_shown, thing)) if type(thing) is tuple else _shown(thing))
+
+
 def _shown(thing: Any) -> Any:
-    return thing.tolist() if isinstance(thing, al.Tensor) else thing
+    """Sums may be formed in another order."""
+    if isinstance(thing, al.Tensor):
+        return [float(f"{each:.12g}") for each in thing.tolist()]
+    return float(f"{thing:.12g}") if type(thing) is float else thing
 
 
 def leaf(*values: float) -> Any:
