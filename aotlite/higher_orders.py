@@ -13,21 +13,24 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.reference import REFERENCE
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Kept, Saved
+from aotlite.ir.role import Kept, Output, Saved
 from aotlite.stages.facts import Joint, SavedOf
 from aotlite.stages.higher import Differentiated, Taped, differentiated
-from aotlite.stages.kept_values import Held, Numbering, Reads, fed, places_of, with_kept
+from aotlite.stages.kept_values import Held, Numbering, Reads, fed, following, places_of, with_kept
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s5_desugar import without_wrappers
 from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
 from aotlite.stages.s10_higher import Arriving, Order, Orders
 from aotlite.stages.s10_plan import plan_backward
+from aotlite.stages.s10_watched import Inside, Look
 from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import with_bases
+from aotlite.stages.watched import watched
 
 Reading = Mapping[Any, Sequence[SavedOf]]
 """What the gradient of each result reads of the memory of inputs and results."""
@@ -85,21 +88,64 @@ class HigherOrders:
         self, made: Differentiated, taped: Taped, saved: Sequence[Held], places: Mapping[int, int]
     ) -> Graph:
         """The pure joint graph, whose inputs are saved values and gradients that arrive."""
-        journey, stage = self.journey, self.journey.stage
-        order = f"order {taped.order + 1}"
         plain = without_wrappers(made.graph, made.taped.wrapped)
-        whole = with_bases(plain, self.bases)
-        journey._check(f"4 joint, {order}", whole)
+        simple = self._pure(plain, f"order {taped.order + 1}")
+        roles = set(made.incoming)
+        roles.update([node.role for node in simple.placeholders if node.phase.name == "BACKWARD"])
+        graph = fed(simple, self.numbering.of(simple, {}), saved, places, roles)
+        self.journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
+        return graph
+
+    def _pure(self, graph: Graph, what: str) -> Graph:
+        """The graph behind stage 7 and the passes."""
+        journey, stage = self.journey, self.journey.stage
+        whole = with_bases(graph, self.bases)
+        journey._check(f"4 joint, {what}", whole)
         pure = stage["functionalize"](whole)
         simple = stage["simplify"](journey._decomposed(pure))
         for each in journey.options.passes:
             simple = journey._apply(each, simple)
-        simple = journey._opened(simple)
-        roles = set(made.incoming)
-        roles.update([node.role for node in simple.placeholders if node.phase.name == "BACKWARD"])
-        graph = fed(simple, self.numbering.of(simple, {}), saved, places, roles)
-        journey._check(f"7 simplify, {order}", graph, functional=True)
-        return graph
+        opened: Graph = journey._opened(simple)
+        return opened
+
+    # --- anomaly mode
+    def inside(
+        self, taped: Taped, partition: Partition, given: Mapping[Any, int], reads: Reading
+    ) -> Inside | None:
+        """What anomaly mode looks at in the backward of a partition (JNT-8).
+
+        None where that is the gradients it gives: of wrappers, and with memory of others.
+        """
+        if taped.wrapped or taped.memory:
+            return None
+        return Inside(partial(self._look, taped, _Values(self, partition, given, reads, True)))
+
+    def _look(
+        self, taped: Taped, values: _Values, arriving: frozenset[Any], wanted: frozenset[Any] | None
+    ) -> Look:
+        with self._lock, collector_paused():
+            made = watched(taped, arriving, wanted)
+            pure = self._pure(made.graph, "anomaly mode")
+            roles = {taped.incoming(role): role for role in arriving}
+            places = values.places(dict.fromkeys(arriving, False))
+            numbers = self.numbering.of(pure, {})
+            known = following(pure, numbers, places, roles)
+            graph = fed(known, numbers, values.saved, places, roles)
+            self.journey._check("7 simplify, anomaly mode", graph, functional=True)
+            arrived: list[Any] = [
+                (roles[node.role], node.meta) for node in graph.placeholders if node.role in roles
+            ]
+            found = [made.readings[role.index] for role, _ in graph.outputs_with(Output)]
+            return Look(
+                REFERENCE.compile(graph),
+                tuple(arrived),
+                tuple([(each.node, each.index, each.value.meta) for each in found]),
+                made.failure,
+                made.reads,
+                len(found) == len(made.readings),
+                made.within,
+                made.order,
+            )
 
     def _lowered(
         self, made: Differentiated, graph: Graph, given: Mapping[Any, int], *, splits: bool
@@ -142,7 +188,7 @@ class HigherOrders:
             apart=made.second.apart,
             choices=made.second.choices,
         )
-        return plan_backward(
+        plan = plan_backward(
             partition.backward,
             lower,
             both,
@@ -153,7 +199,10 @@ class HigherOrders:
             orders=self.of(made.taped, partition, given, made.reads, splits=splits),
             why="" if splits else NOT_LINEAR,
             splits=splits,
+            inside=self.inside(made.taped, partition, given, made.reads),
         )
+        number = self.journey.number
+        return plan and attrs.evolve(plan, order=made.taped.order, number=number)
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -170,7 +219,8 @@ class _Values:
     def saved(self) -> list[Held]:
         """Each value, in order."""
         forward, backward = self.partition.forward, self.partition.backward
-        assert backward is not None
+        if backward is None:
+            return []
         numbers = self.orders.numbering.of(forward, self.given)
         inputs: dict[Any, Any] = {node.role: node.meta for node in backward.placeholders}
         values = zip(forward.outputs_with(Saved), self.partition.saved, strict=True)

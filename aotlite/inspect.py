@@ -2,8 +2,9 @@
 
 `stages_of` compiles once, without running, and keeps what every stage made; `dump_to` writes the
 same as files while something compiles; the `explain_` functions say records as sentences.
-`stages_of(f, x)["joint"].sequence_table()` says which op and Module each node belongs to. Reads
-what `pipeline` shows to observers and changes nothing. Spec: `specs/pipeline.md`.
+`stages_of(f, x)["joint"].sequence_table()` says which op and Module each node belongs to, and
+`counting` counts what runs. Reads what `pipeline` shows to observers and changes nothing. Spec:
+`specs/pipeline.md`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.counting import Ran, counting
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.options import Observer, make_options
@@ -30,8 +32,10 @@ from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s3_convention import Convention
 
 __all__ = [
+    "Ran",
     "StageRecord",
     "Stages",
+    "counting",
     "dump_to",
     "explain_convention",
     "explain_copies",

@@ -331,9 +331,7 @@ class _Journey:
     def _orders(
         self, both: Any, calling: Any, partition: Partition, *, is_compact: bool
     ) -> dict[str, Any]:
-        """How the backward is differentiated, or why it is not."""
-        if partition.backward is None:
-            return {}
+        """How the backward is differentiated, or why it is not; what anomaly mode looks at."""
         if self.options.saved_hooks is not None:
             return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
         if both.taped is None:
@@ -341,8 +339,12 @@ class _Journey:
         alone = copy.copy(self)
         alone.runner = None  # which compares with the first order
         higher = HigherOrders(alone, calling.bases, self.reads, is_compact)
+        inside = higher.inside(both.taped, partition, {}, both.reads)
+        if partition.backward is None:
+            return {"inside": inside}
         orders = higher.of(both.taped, partition, {}, both.reads, splits=self.linear)
-        return {"orders": orders, "splits": self.linear, "why": "" if self.linear else NOT_LINEAR}
+        why = "" if self.linear else NOT_LINEAR
+        return {"orders": orders, "splits": self.linear, "why": why, "inside": inside}
 
     # --- checking and showing
     def _shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:

@@ -90,6 +90,15 @@ class Node:
         """Whether it adds up gradients of several uses, and so belongs to no op of the forward."""
         return self.scope is SUM
 
+    @property
+    def is_backward(self) -> bool:
+        """Whether it was recorded in a backward: that of the function, or one that it ran itself.
+
+        Those of the latter belong to the forward all the same (SEQ-1).
+        """
+        inner = self.scope is not None and self.scope.is_backward
+        return inner or self.is_sum or self.phase is Phase.BACKWARD
+
     # --- FX's other words
     @property
     def kwargs(self) -> dict[str, Any]:

@@ -24,7 +24,11 @@ class Scope:
     Module itself, and where none was called."""
     tags: Mapping[str, Any] = NO_TAGS
     """Never written: `annotate` copies what it is given."""
+    is_backward: bool = False
+    """It was made by a backward that the captured function ran itself (SEQ-1)."""
 
 
 SUM = Scope()
 """The scope of what adds up the gradients of several uses: it belongs to none of them (SEQ-5)."""
+INNER = Scope(is_backward=True)
+"""The scope of a backward in the function, of an op that belongs to none."""

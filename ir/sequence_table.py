@@ -6,7 +6,7 @@ Ground floor. Input: a graph of any stage. Output: text. Spec: `specs/rules/seq.
 from __future__ import annotations
 
 from aotlite.ir.called import source_name
-from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.graph import Graph, Node
 
 HEADER = "SeqNr|OrigAten|SrcFn"
 
@@ -35,6 +35,6 @@ def _row(node: Node) -> str:
 
 def user_name(node: Node) -> str:
     """Path of the Module in which a forward op ran, or what the user's line calls; else empty."""
-    if node.phase is Phase.BACKWARD:
+    if node.is_backward:
         return ""
     return node.module or ("" if node.location is None else source_name(node.location))

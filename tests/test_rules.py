@@ -59,6 +59,8 @@ OTHERS = (
     "SUB",
     "HOOK",
     "SEQ",
+    "JNT",
+    "DBL",
     "CAG",
     "GRD",
 )

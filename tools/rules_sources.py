@@ -27,6 +27,8 @@ AREAS = {
     "TOK": 8,
     "SUB": 24,
     "SEQ": 5,
+    "JNT": 15,
+    "DBL": 3,
     "CAG": 24,
     "HOOK": 6,
 }

@@ -214,7 +214,7 @@ class TapeRecorder(CaptureRecorder):
         plan: Any = node.plan
         if STATE.wrappers:
             grads = node._dense(grads)
-        absent = node._absent(grads)
+        absent = node.absent(grads)
         node.check(absent)
         self.kept[number] = absent
         graph = plan.variants.graph

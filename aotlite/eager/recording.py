@@ -107,6 +107,8 @@ class Recorder(Protocol):
 
     origin: Any
     """The node whose gradient is being computed."""
+    failed: Any
+    """The tape node that could not be run, if one could not."""
     recompute: bool | None
     """What is recorded now is to be computed again, in the place where it stands (PART-17)."""
     unrecorded: bool
@@ -165,6 +167,9 @@ class Recorder(Protocol):
 
     def run_before(self, node: Any) -> None:
         """A tape node is about to run: what is recorded next is its backward (SEQ-4)."""
+
+    def backward_inside(self) -> AbstractContextManager[None]:
+        """A block that is a backward which the captured function runs itself (SEQ-1, DBL-3)."""
 
     def summed(self, add: Callable[..., Any], *args: Any) -> Any:
         """What `add` gives, whose nodes add up gradients of several uses (SEQ-5)."""

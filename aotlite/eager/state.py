@@ -95,6 +95,13 @@ def watch_with(**changes: Any) -> Watch | None:
     return changed if active else None
 
 
+def watch_alone(watch: Watch | None) -> Watch | None:
+    """What of a watch is anomaly mode; None if that is off."""
+    if watch is None or not watch.anomaly:
+        return None
+    return Watch(anomaly=True, check_nan=watch.check_nan)
+
+
 @contextmanager
 def watching(**changes: Any) -> Iterator[None]:
     """A block with another watch: the present one with these changes."""

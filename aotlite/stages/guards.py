@@ -13,6 +13,7 @@ import attrs
 
 from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.observed import Observed
+from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.frozen import Freezer, deep_image
@@ -153,4 +154,24 @@ def check_unwatched(recorder: Any, inputs: Sequence[Any]) -> None:
             recorder.guards.append(Unwatched(given.role))
 
 
-Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Unwatched | Surroundings
+@attrs.frozen
+class AnomalyMode:
+    """Anomaly mode is so: the function runs backwards, which it looks at (DBL-3, TEN-43)."""
+
+    is_on: bool
+    check_nan: bool
+
+    @classmethod
+    def now(cls) -> AnomalyMode:
+        """The thread's mode; whether nans are looked for means nothing where it is off."""
+        watch = STATE.watch
+        is_on = watch is not None and watch.anomaly
+        return cls(is_on, is_on and watch.check_nan)  # type: ignore[union-attr]
+
+    def __str__(self) -> str:
+        if not self.is_on:
+            return "off"
+        return "on" if self.check_nan else "on, without a look at nans"
+
+
+Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Unwatched | Surroundings | AnomalyMode

@@ -20,7 +20,7 @@ import attrs
 from aotlite.ir.builder import Builder
 from aotlite.ir.effects import is_effect, numbered
 from aotlite.ir.errors import GraphError, noted
-from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.graph import Graph, Node, map_nodes, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
@@ -356,6 +356,28 @@ def places_of(saved: Sequence[Held], asked: Container[Any]) -> dict[int, int]:
         if held.number not in found or held.owner is None or held.owner in asked:
             found[held.number] = place
     return found
+
+
+def following(
+    graph: Graph,
+    numbers: dict[Node, int],
+    places: Mapping[int, int],
+    arriving: Container[Any],
+) -> Graph:
+    """The graph with those of its results that follow from what is saved and what arrives."""
+    found: set[Node] = set()
+    for node in graph.nodes[:-1]:
+        is_kept = numbers[node] in places and type(node.meta) is not tuple
+        if node.op == "placeholder":
+            follows = node.role in arriving
+        else:
+            follows = not is_effect(node) and found.issuperset(node.inputs())
+        if is_kept or follows:
+            found.add(node)
+    pairs = zip(graph.output_roles, graph.outputs, strict=True)
+    kept = [(role, value) for role, value in pairs if value in found]
+    closing = output_node([value for _, value in kept], [role for role, _ in kept])
+    return Graph((*graph.nodes[:-1], closing), graph.name)
 
 
 def fed(

@@ -7,16 +7,19 @@ is given, and when its turn is. Rules: FUN-31, TAN-8, TOK-4. Spec: `specs/s4_joi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.anomaly import notes_of
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
 from aotlite.eager.state import STATE
-from aotlite.ir.graph import Node
+from aotlite.ir.errors import noted
+from aotlite.ir.graph import Node, Phase
 
 
 def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
@@ -35,6 +38,26 @@ def _has_user_code(node: TapeNode) -> bool:
 
 
 # ------------------------------------------------------------------------------------ recording
+@contextmanager
+def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
+    """A block that records what the engine does, in grad mode or not, and no user's watch sees it.
+
+    What is raised in anomaly mode says where the forward was (JNT-8).
+    """
+    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
+    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None
+    recorder.failed = None
+    try:
+        yield
+    except Exception as error:
+        if watch is not None and watch.anomaly and recorder.failed is not None:
+            noted(error, *notes_of(recorder.failed))
+        raise
+    finally:
+        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
+        recorder.origin, recorder.phase = None, Phase.FORWARD
+
+
 @attrs.define
 class WholeRun(Run):
     """A run of the tape up to its sinks that enters all nodes, whether they lead to a sink or not.
@@ -57,6 +80,14 @@ class WholeRun(Run):
             return self(roots)
         finally:
             STATE.grad_mode = mode
+
+    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        try:
+            return super()._run(node, grads)
+        except Exception:
+            assert self.recorder is not None
+            self.recorder.failed = node
+            raise
 
     def _leading_to_sinks(self, order: list[TapeNode], ends: Container[TapeNode]) -> set[TapeNode]:
         nodes = (*self._waiting, *order)

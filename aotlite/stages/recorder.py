@@ -7,6 +7,7 @@ Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from aotlite.stages.facts import CapturedInput, InputRole
 from aotlite.stages.families import Families, copy_autograd, ways
 from aotlite.stages.frozen import frozen_value
 from aotlite.stages.guards import (
+    AnomalyMode,
     Around,
     Guard,
     HiddenPlace,
@@ -45,7 +47,7 @@ from aotlite.stages.inner_hooks import InnerHooks
 from aotlite.stages.outside_grads import OutsideGrads
 from aotlite.stages.places import NOTHING, Place, PlaceIndex, parts_at
 from aotlite.stages.reach import Reach, check_window
-from aotlite.stages.scopes import Scopes, sum_in
+from aotlite.stages.scopes import Scopes, backward_in, sum_in
 from aotlite.stages.source_place import describe, user_location
 from aotlite.stages.streams import Streams
 from aotlite.stages.wrapped_values import WrapperValues, values_of, with_parts_of
@@ -71,11 +73,14 @@ class CaptureRecorder:
         self.phase = Phase.FORWARD
         self.origin: Node | None = None
         self.recompute: bool | None = None
+        self.failed: TapeNode | None = None
         self.sequence = 0
         """Number of the next tape node, which an op that makes none shares (SEQ-1, SEQ-3); when
         the capture is over, that of the tape node which ran last."""
         self.counts = True
         self.scopes = Scopes()
+        self.outer_mode: AnomalyMode | None = AnomalyMode.now()
+        """That of the call; None when the function has run."""
         self._location: Location | None = None
         self.closed = self.unrecorded = False
         self.leaves = leaves
@@ -95,8 +100,7 @@ class CaptureRecorder:
         self._created: dict[int, Any] = {}
         self._around = Around()
         self._alive: list[Any] = []
-        self.families = Families()
-        self.reach = Reach()
+        self.families, self.reach = Families(), Reach()
         self.wrapped = WrapperValues(self)
         self.grads = OutsideGrads(self)
         self.hooks = InnerHooks(self)
@@ -162,6 +166,8 @@ class CaptureRecorder:
                 scope = self.scopes.around(scope)
         else:
             location, scope = user_location(_OUR_FRAMES), self.scopes.now
+        if self.scopes.is_backward:
+            scope = self.scopes.inner(scope)
             if location == self._location:  # the same line again: one object serves
                 location = self._location
             self._location = location
@@ -210,6 +216,9 @@ class CaptureRecorder:
         self.origin = node.origin
         if self.origin is not None:
             self.sequence = self.origin.sequence
+
+    def backward_inside(self) -> AbstractContextManager[None]:
+        return backward_in(self)
 
     def summed(self, add: Callable[..., Any], *args: Any) -> Any:
         return sum_in(self.nodes, add, args)

@@ -7,7 +7,6 @@ Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -38,6 +37,7 @@ from aotlite.stages.s10_backward_writer import BackwardWriter, Step
 from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
+from aotlite.stages.s10_watched import Inside, again
 from aotlite.stages.s10_wrappers import coerced, coerced_with_history, refuse_part
 from aotlite.stages.streams import After
 from aotlite.stages.wrapped_choices import Choice, chosen
@@ -76,6 +76,8 @@ class BackwardPlan:
     """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
     number: int = 0
     """Of the compilation (GEN-9)."""
+    order: int = 1
+    """Of the derivatives that it computes (DBL-2)."""
     memory: tuple[LateMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31)."""
     lent: tuple[tuple[int, Any], ...] = ()
@@ -97,6 +99,8 @@ class BackwardPlan:
     """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
     served: tuple[int, ...] | None = None
     """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
+    inside: Inside | None = None
+    """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
     """For each tangent whether it is a wrapper."""
 
@@ -243,7 +247,7 @@ class CompiledBackward(TapeNode):
         if not STATE.grad_mode or plan.variants is None:
             return self.gradients(grads, wanted)
         if plan.memory:
-            refuse_history(self.name(), plan.memory, plan.variants.graph, self._absent(grads))
+            refuse_history(self.name(), plan.memory, plan.variants.graph, self.absent(grads))
         if plan.orders is not None:
             return self._differentiable(grads)
         found = self.gradients(grads, wanted)
@@ -264,7 +268,7 @@ class CompiledBackward(TapeNode):
         pairs = zip(self.plan.tangents, grads, strict=True)
         arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
         orders: Any = self.plan.orders
-        step = orders.step(self.plan, self._absent(grads), arriving)
+        step = orders.step(self.plan, self.absent(grads), arriving)
         if not self.plan.lent:
             return step(self, grads)
         with self._lock:
@@ -279,7 +283,7 @@ class CompiledBackward(TapeNode):
         absent = NOTHING_ABSENT
         for grad in grads:
             if grad is None:
-                absent = self._absent(grads)
+                absent = self.absent(grads)
                 break
         if self.plan.effects:
             absent |= missing(self.plan.effects, absent, wanted)
@@ -319,6 +323,12 @@ class CompiledBackward(TapeNode):
             found.append(formed)
         return found
 
+    def look_inside(self, grads: list[Any], wanted: Sequence[bool] | None) -> bool:
+        inside = self.plan.inside
+        if inside is None or self.saved is None:
+            return False
+        return inside.look(self, self._dense(grads) if STATE.wrappers else grads, wanted)
+
     def keep(self, storage: Storage) -> None:
         """PART-37: copies the saved values in this memory, which is about to change."""
         variants = self.plan.variants
@@ -340,7 +350,8 @@ class CompiledBackward(TapeNode):
         finally:
             self.saved = None
 
-    def _absent(self, grads: list[Any]) -> Absent:
+    def absent(self, grads: Sequence[Any]) -> Absent:
+        """The results without a gradient."""
         pairs = zip(self.plan.tangents, grads, strict=True)
         return frozenset([role for (role, _), each in pairs if each is None])
 
@@ -349,7 +360,7 @@ class CompiledBackward(TapeNode):
         plan = self.plan
         for role, error in plan.errors.items():
             if role not in absent:
-                raise _again(error)
+                raise again(error)
         for each, (storage, version) in zip(plan.links, self.links, strict=True):
             if storage.version != version and plan.is_read(each, absent):
                 raise noted(
@@ -371,14 +382,6 @@ class CompiledBackward(TapeNode):
     def _let_go(self) -> None:
         self.saved = self._packed = None
         self.links = self.lenders = ()
-
-
-def _again(error: Exception) -> Exception:
-    """An equal error for this call; the same one where users' class cannot be copied."""
-    try:
-        return copy.copy(error)
-    except Exception:  # whatever its __init__ or __reduce__ raises
-        return error
 
 
 class Variants:
@@ -435,6 +438,6 @@ def _for_choice(
     arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
     graph, choice = chosen(graph, plan.choices, arrived)
     if choice.error is not None:
-        raise _again(choice.error)
+        raise again(choice.error)
     known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
     return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings})

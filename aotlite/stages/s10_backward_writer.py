@@ -30,7 +30,7 @@ from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_held import held_call
 from aotlite.stages.s10_late import LateWriter
 from aotlite.stages.s10_regions import refuse_regions
-from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.s10_source import MANY, ORDER, Source, listed
 from aotlite.stages.s10_wrappers import WrapWriter, dense_part, is_like, write_tangent
 from aotlite.stages.wrappings import Wrapping, gradient_of
 
@@ -66,6 +66,7 @@ class BackwardWriter:
         self.graph = graph
         self.source = Source()
         self.source.scope["run"] = run
+        self.source.scope[ORDER] = plan.order
         self.run = run
         inputs = plan.variants.graph.placeholders  # type: ignore[union-attr]
         self.metas: dict[Any, Any] = {node.role: node.meta for node in inputs}

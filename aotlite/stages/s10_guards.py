@@ -27,6 +27,7 @@ from aotlite.stages.facts import FunctionMeta, InputRole
 from aotlite.stages.forms import Forms
 from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import (
+    AnomalyMode,
     HiddenPlace,
     NoGradient,
     PlainValue,
@@ -305,6 +306,11 @@ class _Guards:
                     self.check(f"{self._at(place)} is None", str(place), None, "None")
                 case Unwatched(role):
                     self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
+                case AnomalyMode():
+                    expected = self.source.constant(guard, "W", f"anomaly mode {guard}")
+                    self.source.use(AnomalyMode)
+                    shown = "AnomalyMode.now()"
+                    self.check(f"{shown} == {expected}", "anomaly mode", shown, str(guard))
                 case Surroundings():
                     self._surroundings(guard)
 

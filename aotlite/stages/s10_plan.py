@@ -14,6 +14,7 @@ from aotlite.ir.role import Gradient, Tangent
 from aotlite.stages.facts import FamilyMeta, Joint, SourceRole
 from aotlite.stages.s10_backward import BackwardPlan, Variants
 from aotlite.stages.s10_higher import Orders
+from aotlite.stages.s10_watched import Inside
 from aotlite.stages.wrappings import gradient_of, whole_of
 
 
@@ -29,6 +30,7 @@ def plan_backward(
     orders: Orders | None = None,
     why: str = "",
     splits: bool = True,
+    inside: Inside | None = None,
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable.
 
@@ -52,6 +54,7 @@ def plan_backward(
         "orders": orders,
         "why": why,
         "splits": splits,
+        "inside": inside,
     }
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}

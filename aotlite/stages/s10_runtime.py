@@ -62,7 +62,7 @@ from aotlite.stages.s10_links import write_links, write_loans
 from aotlite.stages.s10_reasons import Check, Failure, what_fails
 from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_results import ResultWriter
-from aotlite.stages.s10_source import MANY, Source, listed
+from aotlite.stages.s10_source import MANY, ORDER, Source, listed
 from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import BaseInput
 
@@ -117,6 +117,7 @@ class CompiledEntry:
 def runtime(plan: RuntimePlan) -> CompiledEntry:
     """The entry of a compiled function."""
     source = Source()
+    source.scope[ORDER] = 0
     checks = write_guards(source, plan.world, marks=plan.fast_paths)
     _Writer(plan, source).write()
     call, text = source.function(plan.name, str(plan.number))

@@ -17,6 +17,9 @@ from aotlite.ir.arrays import QUIET, quiet_context
 MANY = 16
 """So many inputs are handled by a loop, not a line each: Python takes long to compile lines."""
 
+ORDER = "ORDER"
+"""The name by which a function that runs a graph knows of which derivative that is: 0 of none."""
+
 
 class Source:
     """Lines of one function of `leaves`, and the scope in which they run."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.eager.observed import Observed, observing
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, watch_alone
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import nesting
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
@@ -20,6 +20,7 @@ from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
 from aotlite.stages.facts import ArgumentLeaf, Captured
 from aotlite.stages.frozen import PLAIN
+from aotlite.stages.guards import AnomalyMode
 from aotlite.stages.recorder import CaptureRecorder
 from aotlite.stages.source_place import describe, is_internal
 
@@ -48,18 +49,21 @@ def capture(
         faked[index] = fake
     before = STATE.grad_mode
     outer = STATE.recorder, STATE.watch
-    STATE.recorder, STATE.watch = recorder, None  # hooks of the caller are not for fakes (GEN-8)
+    # Hooks of the caller are not for fakes (GEN-8); anomaly mode is for what the function runs.
+    mode, STATE.recorder, STATE.watch = recorder.outer_mode, recorder, watch_alone(outer[1])
     try:
         with observing():
             results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
             hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode
+        if AnomalyMode.now() != mode:
+            raise recorder.refuse("set_detect_anomaly", "use detect_anomaly() in a `with` block")
     except AotliteError as error:
         _note_place(error)
         raise
     finally:
         STATE.recorder, STATE.watch = outer
-        STATE.grad_mode = before
+        STATE.grad_mode, recorder.outer_mode = before, None
     recorder.wrapped.check_parts()
     recorder.finish_guards()
     recorder.streams.end_forward()

@@ -19,7 +19,6 @@ import attrs
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
-from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
@@ -59,7 +58,13 @@ from aotlite.stages.late_effects import (
     late_effects,
     refuse_again,
 )
-from aotlite.stages.noted_run import NotedRun, Turn, WholeRun, runs_user_code
+from aotlite.stages.noted_run import (
+    NotedRun,
+    Turn,
+    WholeRun,
+    recording_backwards,
+    runs_user_code,
+)
 from aotlite.stages.reach import whole_of
 from aotlite.stages.sinks import first_form, sinks_of, sum_at_entry, whole_edge
 from aotlite.stages.timeline import new_leaves, owners_of, refuse_shapes
@@ -82,15 +87,8 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
     Where recording the backward of a result raises an AutogradError, as eager's backward would, the
     forward is kept and the error is noted for that result (JNT-15).
     """
-    recorder = captured.recorder
-    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
-    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, False, None
-    try:
+    with recording_backwards(captured.recorder, create_graph=False):
         return _Recording(captured, meta).joint()
-    finally:
-        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
-        recorder.origin = None
-        recorder.phase = Phase.FORWARD
 
 
 Root = tuple[ResultRole, Edge | None, Tensor]

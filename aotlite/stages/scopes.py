@@ -7,12 +7,13 @@ outermost one is called. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from aotlite.eager.observed import Called
 from aotlite.ir.graph import Node
-from aotlite.ir.scope import NO_TAGS, SUM, Scope
+from aotlite.ir.scope import INNER, NO_TAGS, SUM, Scope
 
 Table = dict[int, Scope]
 """The scope of each Module below the outermost one, by its id."""
@@ -22,12 +23,15 @@ State = tuple[Scope | None, Table | None]
 class Scopes:
     """The scope of the ops that are recorded now."""
 
-    __slots__ = ("_table", "now")
+    __slots__ = ("_inner", "_table", "is_backward", "now")
 
     def __init__(self) -> None:
         self.now: Scope | None = None
         self._table: Table | None = None
         """None outside of all Modules."""
+        self.is_backward = False
+        """Whether the function runs a backward now."""
+        self._inner: dict[Scope, Scope] = {}
 
     @property
     def state(self) -> State:
@@ -64,6 +68,33 @@ class Scopes:
         if scope is None or self.now is None:
             return scope or self.now
         return Scope(scope.module, MappingProxyType({**self.now.tags, **scope.tags}))
+
+    def inner(self, scope: Scope | None) -> Scope:
+        """The scope of a node of a backward that the function runs itself (SEQ-1)."""
+        if scope is None:
+            return INNER
+        found = self._inner.get(scope)
+        if found is None:
+            found = self._inner[scope] = Scope(scope.module, scope.tags, is_backward=True)
+        return found
+
+
+@contextmanager
+def backward_in(recorder: Any) -> Iterator[None]:
+    """A block that is a backward which the captured function runs itself (SEQ-1).
+
+    Its nodes have the records of the ops that they differentiate, and take no numbers. Which mode
+    the call is in is guarded, since the backward is looked at in anomaly mode (JNT-8).
+    """
+    if recorder.outer_mode is not None and recorder.outer_mode not in recorder.guards:
+        recorder.guards.append(recorder.outer_mode)
+    scopes = recorder.scopes
+    before = recorder.origin, recorder.sequence, recorder.counts, scopes.is_backward
+    recorder.counts, scopes.is_backward = False, True
+    try:
+        yield
+    finally:
+        recorder.origin, recorder.sequence, recorder.counts, scopes.is_backward = before
 
 
 def sum_in(nodes: list[Node], add: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -60,6 +60,77 @@ def test_the_model_has_the_numbers_of_its_parts() -> None:
     assert ["0", "add", ""] == rows[-1]  # the two uses of the argument
 
 
+def trained(model: Any, x: Any, weight: Any) -> Any:
+    """A step: its backward is part of the forward."""
+    weight.grad = None
+    loss = (model(x) * weight).sum()
+    loss.backward()
+    with al.no_grad():
+        weight.sub_(0.1 * weight.grad)
+    return (loss.detach() + 1).exp()
+
+
+class Doubled(nn.Module):
+    def __init__(self) -> None:
+        self.inner = nn.Tanh()
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x) * 2
+
+
+@pytest.mark.rules("SEQ-1", "SEQ-2", "SEQ-5", "DBL-3", "JNT-7", "JNT-8")
+def test_a_backward_in_the_function_has_backward_rows() -> None:
+    """In each stage; it stays in the forward, and the ops behind it go on counting."""
+    model = Doubled()
+    stages = stages_of(trained, model, al.ones(2), al.ones(2, requires_grad=True))
+    for stage in ("capture", "functionalize", "simplify"):
+        calls = stages[stage].calls
+        assert {node.phase for node in calls} == {Phase.FORWARD}
+        rows = [row.split("|") for row in table(stages[stage]).splitlines()[1:]]
+        assert [bool(name) for _, _, name in rows] == [not node.is_backward for node in calls]
+        inner = [int(number) for number, _, name in rows if not name]
+        outer = [int(number) for number, _, name in rows if name]
+        assert inner == sorted(inner, reverse=True) and outer == sorted(outer)
+        names = {int(number): op for number, op, name in rows if name and op != "detach"}
+        assert set(inner) <= set(names), "the numbers of ops of the forward"
+        assert [names[n] for n in dict.fromkeys(inner)] == ["sum", "mul"]
+        assert names[max(names)] == "exp"
+    backward = [node for node in stages["capture"].calls if node.is_backward]
+    lines = {n.target.name: place_of(n.location).text for n in backward if n.location is not None}
+    assert lines["mul"] == lines["expand"] == "loss = (model(x) * weight).sum()"
+
+
+def penalised(x: Any) -> Any:
+    found: Any = al.autograd.grad((x * x * x).sum(), [x], create_graph=True)[0]
+    return found.sum()
+
+
+@pytest.mark.rules("SEQ-1", "DBL-3")
+def test_what_differentiates_a_backward_in_the_function_has_the_ops_numbers() -> None:
+    joint = stages_of(penalised, al.ones(2, requires_grad=True))["joint"]
+    known = {n.sequence for n in joint.calls if not n.is_backward}
+    for node in joint.calls:
+        assert node.is_backward <= (node.sequence in known)
+        assert (node.phase is Phase.BACKWARD) <= node.is_backward
+    assert {n.sequence for n in joint.calls if n.phase is Phase.BACKWARD} == {0, 1, 3}
+
+
+@pytest.mark.rules("SEQ-1", "DBL-3")
+def test_the_recorder_goes_on_as_it_was_after_a_backward_that_fails() -> None:
+    def caught(x: Any) -> Any:
+        y = x.exp()
+        total = y.sum()
+        y.zero_()
+        try:
+            total.backward()
+        except al.AutogradError:
+            pass
+        return x.sin()
+
+    calls = stages_of(caught, al.ones(2, requires_grad=True))["capture"].calls
+    assert (calls[-1].target.name, calls[-1].is_backward, calls[-1].sequence) == ("sin", False, 3)
+
+
 def test_the_table_is_printed_and_returned(capsys: pytest.CaptureFixture[str]) -> None:
     graph = stages_of(lambda x: x.sin(), al.ones(2))["capture"]
     found = graph.sequence_table()

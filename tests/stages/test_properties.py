@@ -161,6 +161,7 @@ def test_partition_twice_gives_the_same_graphs() -> None:
 
 
 # --------------------------------------------------------------------------------------- 4 joint
+@pytest.mark.rules("JNT-1", "JNT-3")
 def test_joint_has_a_gradient_where_eager_has_one() -> None:
     """JNT-3: None where eager's `grad(allow_unused=True)` gives None."""
 

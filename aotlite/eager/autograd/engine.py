@@ -129,12 +129,16 @@ class Run:
             self._serve(node.served)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
-        useful = self._useful
-        if useful is None:
+        if self._useful is None:
             return node.run(grads)
-        wanted = self._wanted
+        return node.run_for(grads, self._wanted_of(node))
+
+    def _wanted_of(self, node: TapeNode) -> list[bool]:
+        """For each of its edges whether the gradient is asked for."""
+        useful, wanted = self._useful, self._wanted
+        assert useful is not None
         ends = [edge is not None and edge[0] for edge in node.edges]
-        return node.run_for(grads, [bool(end) and (end in useful or end in wanted) for end in ends])
+        return [bool(end) and (end in useful or end in wanted) for end in ends]
 
     def _run_with_extras(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         """Runs a node that has hooks, or any node in anomaly mode."""
@@ -144,7 +148,8 @@ class Run:
         if self._anomaly:
             from aotlite.eager.autograd.anomaly import run_watched
 
-            found = run_watched(node, partial(self._run, node, grads))
+            wanted = None if self._useful is None else self._wanted_of(node)
+            found = run_watched(node, grads, wanted, partial(self._run, node, grads))
         else:
             found = self._run(node, grads)
         if extra is not None and extra.post:
@@ -239,9 +244,13 @@ def run_backward(
         retain = retain_graph or create_graph
         found: list[Any] = STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)
         return found
+    run = Run(sinks, cut, accumulate, retain_graph or create_graph, recorder or STATE.recorder)
     mode = STATE.grad_mode
     STATE.grad_mode = create_graph
     try:
-        return Run(sinks, cut, accumulate, retain_graph or create_graph, recorder)(roots)
+        if recorder is not None or STATE.recorder is None:
+            return run(roots)
+        with STATE.recorder.backward_inside():
+            return run(roots)
     finally:
         STATE.grad_mode = mode

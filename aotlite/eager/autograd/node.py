@@ -292,6 +292,13 @@ class TapeNode:
         """`run` where gradients are asked for at some of the edges; others may be None."""
         return self.run(grads)
 
+    def look_inside(self, grads: Gradients, wanted: Sequence[bool] | None) -> bool:
+        """Raises, in anomaly mode, what an op that this is made of raises, or a nan that it gives.
+
+        Where it is True, there is nothing left to look at. `wanted` is None where all is. (JNT-8)
+        """
+        return False
+
     def kept_records(self) -> list[SavedTensor]:
         """What `run` unpacks."""
         return []

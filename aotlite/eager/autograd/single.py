@@ -31,7 +31,7 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | N
         tensor, gradient = _alone(tensor, gradient)
     if tensor is None or tensor._root is not None or STATE.recorder is not None:
         return None
-    if STATE.tapes is not None:
+    if STATE.tapes is not None or STATE.watch is not None:
         return None
     node = tensor._node
     leaves = None if node is None or node.extra is not None else node.leaf_nodes()
