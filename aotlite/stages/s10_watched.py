@@ -143,21 +143,31 @@ def notes_within(look: Look, node: TapeNode | None, call: TapeNode) -> Iterator[
     The caller's frames are those of this call; those of the function are from its compilation. A
     node that was made in a backward is of the call that this backward is (DBL-2).
     """
-    calls = _calls(look, call)
     if node is None:
         yield from notes_of(call)
         return
-    line = [node]
-    while line[-1] in look.within:
-        line.append(look.within[line[-1]])
-    for level, each in reversed(list(enumerate(reversed(line)))):
-        yield _note(each, calls[level] if level < len(calls) else None, is_first=level == 0)
-        if level:
-            yield f"That was in the backward of {line[len(line) - level].name()}:"
-    made = None if not calls or calls[0] is None else made_of(calls[0])
+    calls = _calls(look, call)
+    each: TapeNode | None = node
+    level = 0
+    while each is not None:
+        level = min(_level(each), len(calls) - 1)
+        yield _note(each, calls[level], is_first=level == 0)
+        each = look.within.get(each)
+        if each is not None:
+            yield f"That was in the backward of {each.name()}:"
+    made = None if level or calls[0] is None else made_of(calls[0])
     if made is not None and made.within is not None:
         yield f"That was in the backward of {made.within.name()}:"
         yield from notes_of(made.within)
+
+
+def _level(node: TapeNode) -> int:
+    """In which derivative a node was recorded: 0 for the function, its own backwards included."""
+    level, place = 0, node.origin
+    while place is not None and place.origin is not None:
+        level += place.scope is None or not place.scope.is_backward
+        place = place.origin
+    return level
 
 
 def _calls(look: Look, call: TapeNode) -> list[TapeNode | None]:

@@ -107,7 +107,7 @@ def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
     line = [node for node in ran if node.origin is not None]
     for node in line:  # which grows
         place = node.origin.origin
-        if place is not None:
+        if place is not None and not node.origin.is_sum:
             outer = found[node] = places.setdefault(place, _Past(place))
             if type(outer) is _Past:
                 line.append(outer)

@@ -290,3 +290,19 @@ def test_modes_are_restored_after_an_exception():
         with pytest.raises(KeyError):
             failing()
         assert al.is_grad_enabled()
+
+
+@pytest.mark.parametrize("op", ["sqrt_", "exp_", "tanh_", "sigmoid_", "reciprocal_"])
+def test_an_op_that_saves_its_result_and_wrote_a_view_is_differentiated_twice(lib, op):
+    """TEN-17: the result's node runs once more, behind the write's, which has let go by then."""
+    x = lib.tensor([[4.0, 9.0], [2.0, 3.0]], dtype=lib.float64, requires_grad=True)
+    y = x * 1
+    getattr(y[0], op)()
+    (first,) = lib.autograd.grad((y * y).sum(), [x], create_graph=True)
+    (second,) = lib.autograd.grad(first.sum(), [x])
+    direct = lib.tensor([4.0, 9.0], dtype=lib.float64, requires_grad=True)
+    row = getattr(direct, op.rstrip("_"))()
+    (expected,) = lib.autograd.grad((row * row).sum(), [direct], create_graph=True)
+    assert np.allclose(first[0].tolist(), expected.tolist())
+    (expected,) = lib.autograd.grad(expected.sum(), [direct])
+    assert np.allclose(second[0].tolist(), expected.tolist())

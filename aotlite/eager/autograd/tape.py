@@ -9,6 +9,7 @@ Rules: TEN-12, TEN-13, TEN-17, TEN-28, TEN-29. Spec: `specs/autograd.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from itertools import compress
 from types import MappingProxyType
@@ -400,7 +401,12 @@ class SliceAssign(TapeNode):
             return [None] * len(self.edges)
         grad = laid_out(grad, self.root_meta)
         seen = replay(self.chain, grad)
-        inner = list(self.written.run([seen]))
+        written = self.written
+        if STATE.grad_mode and type(written) is OpNode:
+            # What is saved of the result leads to the node that runs. That is let go when its own
+            # turn comes in a second derivative, and not with this one.
+            written = copy(written)
+        inner = list(written.run([seen]))
         at_view = None if self.own is None else inner.pop(self.own)
         base = None
         if self.edges[0] is not None:
