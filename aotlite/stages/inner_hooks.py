@@ -31,6 +31,7 @@ from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
 from aotlite.ir.host_function import HostFunction
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.effects import HOST_CALLBACK
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Gradient, Output
@@ -65,8 +66,8 @@ class InnerHooks:
         self._placed: list[_Placed] = []
         self._retained: list[tuple[Tensor, Any]] = []
         """Tensors that have retained their gradients, and where they began to."""
-        self._called: dict[int, tuple[Hook, HostFunction]] = {}
-        """The hooks that each backward calls, by id."""
+        self._called: dict[tuple[int, TensorMeta], tuple[Hook, HostFunction]] = {}
+        """The hooks that each backward calls, by id and by what their gradient is."""
         self.kept: dict[Output, Tensor] = {}
         """Results that retain gradients which the backward inside computes."""
         self._left: int | None = None
@@ -219,7 +220,7 @@ class InnerHooks:
     # --- a backward is recorded
     def call(self, hook: Hook, grad: Any) -> Any:
         """What a hook makes of a gradient: what it records or, if it does more, what it will."""
-        known = self._called.get(id(hook))
+        known = None if grad is None else self._called.get((id(hook), grad.meta))
         if known is not None:
             return self._happens(known[1], grad)
         reason = reason_against(hook, self._recorder, self._known)
@@ -282,7 +283,7 @@ class InnerHooks:
 
     def _called_later(self, hook: Hook, grad: Tensor) -> Any:
         later = HostFunction(hook, on_host(_on_array(hook, grad.meta)))
-        self._called[id(hook)] = hook, later
+        self._called[id(hook), grad.meta] = hook, later
         return self._happens(later, grad)
 
     def _happens(self, later: HostFunction, grad: Tensor) -> Any:

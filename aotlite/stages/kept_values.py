@@ -253,7 +253,7 @@ def _extended(
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         root = storage_root(node)
         owner = owners.get(root)
-        lent = owner is not None and owner not in exported and node not in written
+        lent = owner is not None and owner not in exported and root not in written
         build.source = node
         is_private = root.op == "call" and owner is None or isinstance(root.role, RNG_INPUTS)
         value = node if is_private or lent else build.emit(RESTRIDE, (node, meta.stride))

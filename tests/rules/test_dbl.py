@@ -357,6 +357,28 @@ def test_a_written_input_is_differentiated_as_it_was() -> None:
 
 
 @pytest.mark.rules("DBL-2")
+def test_a_part_of_an_argument_that_the_function_writes_is_read_as_it_was() -> None:
+    """A view of what is written lies in the same memory: it is copied, not lent (PART-37)."""
+
+    def f(a: Any, b: Any) -> Any:
+        b[1:].mul_(a[:2])
+        return b.sin()
+
+    def story(run: Any) -> Any:
+        a = al.tensor([0.3, 0.5, 0.7], dtype=al.float64, requires_grad=True)
+        b = al.tensor([0.2, 0.4, 0.6], dtype=al.float64, requires_grad=True)
+        first: Any = al.autograd.grad(run(a, b * 1).sum(), [a, b], create_graph=True)
+        second: Any = al.autograd.grad(first[0].sum() + first[1].sum(), [a, b])
+        return [each.tolist() for each in (*first, *second)]
+
+    expected = story(f)
+    for backend in ("reference", "auto"):
+        found = story(al.compile(f, backend=backend))
+        for its, mine in zip(expected, found, strict=True):
+            assert its == pytest.approx(mine, rel=1e-12)
+
+
+@pytest.mark.rules("DBL-2")
 def test_nothing_of_the_callers_is_kept_alive() -> None:
     compiled = al.compile(lambda x, w: (x @ w).tanh().sum())
     x, w = numbers(3, 4), numbers(4, 2)

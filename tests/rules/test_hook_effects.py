@@ -136,6 +136,32 @@ def test_a_hook_that_only_computes_is_part_of_the_graph() -> None:
     assert not [node for node in compiled.backward_graph.calls if "callback" in node.target.name]
 
 
+@pytest.mark.rules("HOOK-2")
+def test_one_hook_of_several_tensors_is_given_each_gradient_as_it_is() -> None:
+    """Of other shapes and dtypes."""
+    log: list[Any] = []
+
+    def hook(grad: Any) -> None:
+        log.append((tuple(grad.shape), str(grad.dtype), grad.tolist()))
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        wide = y.view((1, 2)).double() * 3
+        total = wide.sum() * 2
+        for each in (y, wide, total):
+            each.register_hook(hook)
+        return total * total
+
+    def story(run: Call) -> Any:
+        log.clear()
+        x = leaf(1.0, 2.0)
+        run(x).backward()
+        return log.copy(), x.grad.tolist()
+
+    both(f, story)
+    assert 3 == len(log)
+
+
 @pytest.mark.rules("HOOK-2", "HOOK-5")
 def test_a_hook_behind_one_that_stays_stays() -> None:
     """Each sees what the one before gave."""
