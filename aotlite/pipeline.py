@@ -335,7 +335,8 @@ class _Journey:
         if self.options.saved_hooks is not None:
             return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
         if both.taped is None:
-            return {"why": "Its backward has effects, draws, or writes memory."}
+            what = "has effects, draws, writes memory, or passes hooks of results"
+            return {"why": f"Its backward {what}."}
         alone = copy.copy(self)
         alone.runner = None  # which compares with the first order
         higher = HigherOrders(alone, calling.bases, self.reads, is_compact)

@@ -21,6 +21,7 @@ from aotlite.eager.autograd.history import edge_of, is_stale
 from aotlite.eager.autograd.hooks import RemovableHandle, alike, retains
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, SEQUENCE, Edge, TapeNode
+from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.effects import on_host
 from aotlite.eager.observed import observing
@@ -70,6 +71,8 @@ class InnerHooks:
         """The hooks that each backward calls, by id and by what their gradient is."""
         self.kept: dict[Output, Tensor] = {}
         """Results that retain gradients which the backward inside computes."""
+        self.come_back = False
+        """A hook left a result that its tape node saves: derivatives would pass it by (DBL-1)."""
         self._left: int | None = None
         """The youngest tape node when what leaves was found: hooks on older ones come of hooks."""
 
@@ -153,6 +156,8 @@ class InnerHooks:
             if reason is None:
                 del each.handle.hooks[each.handle.id]
                 self._does_more(hook, each.tensor)
+                if end[1] is HookPlace.NOW and _saves(each.edge[0]):
+                    self.come_back = True
                 found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
             elif each.kind == "accumulated" or not isinstance(end[0], Output):
                 raise self._refuse(hook, reason, each.location)
@@ -301,6 +306,11 @@ def _on_array(hook: Hook, meta: Any) -> Hook:
         return grad if given is None else alike(hook, given, grad)
 
     return call
+
+
+def _saves(node: TapeNode) -> bool:
+    """Whether a tape node may have saved its own results."""
+    return type(node) is not OpNode or bool(node.saved_results)
 
 
 def _edge_now(tensor: Tensor) -> tuple[Any, int]:

@@ -184,7 +184,8 @@ class _Recording:
         """What derivatives of the backward are recorded from (DBL-2)."""
         draws = self.recorder.streams.after_backward() is not None
         happens = draws or self._late_effects() or any(each.writes for each in late)
-        known = self.roots and not (happens or self._late_inputs or self.hooks.kept)
+        passed = self.hooks.kept or self.hooks.come_back
+        known = self.roots and not (happens or self._late_inputs or passed)
         return taped(self.captured, self.roots, self.owners, late) if known else None
 
     # --- users' Python on the tape

@@ -134,6 +134,30 @@ def test_a_result_has_its_hook_where_its_gradient_is_asked_for() -> None:
     both(f, story)
 
 
+@pytest.mark.rules("HOOK-1", "DBL-1")
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_derivative_never_passes_by_the_hook_of_a_result(saves: bool) -> None:
+    """`exp` saves its result: a second derivative comes back to it."""
+
+    def f(x: Any) -> Any:
+        y = x.exp() if saves else x * x
+        y.register_hook(lambda grad: grad * 2)
+        return y
+
+    def story(run: Call) -> Any:
+        x = leaf(1.0, 2.0)
+        grads: Any = al.autograd.grad(run(x).sum(), [x], create_graph=True)
+        second: Any = al.autograd.grad(grads[0].sum(), [x])
+        return [each.tolist() for each in (*grads, *second)]
+
+    if saves:
+        with pytest.raises(al.AutogradError) as caught:
+            story(al.compile(f))
+        assert "passes hooks of results" in caught.value.__notes__[0]
+    else:
+        both(f, story)
+
+
 @pytest.mark.rules("HOOK-1", "HOOK-5")
 def test_hooks_of_results_are_called_in_eagers_order_and_only_where_a_gradient_arrives() -> None:
     """All results of a call share one tape node."""
