@@ -98,12 +98,6 @@ class Around:
         """Before the function runs."""
         self._before = [(place, deep_image(place.resolve(leaves))) for place in places]
 
-    def note_changes(self, leaves: list[Any]) -> None:
-        """What is another now is changed by calls, which cannot be told by it."""
-        for number, (place, before) in enumerate(self._before):
-            if number not in self._changed and deep_image(place.resolve(leaves)) != before:
-                self._changed.add(number)
-
     def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
         """These containers may be changed by calls."""
         ids = set(map(id, things))

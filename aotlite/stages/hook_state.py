@@ -12,16 +12,13 @@ import builtins
 import collections
 import dis
 import functools
-import io
-import logging
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.stages.places import attributes_of, names_used
 
@@ -29,24 +26,8 @@ MOST = 10_000
 """Objects that are looked at, of what a hook reaches."""
 _BOUND = (types.MethodType, types.BuiltinMethodType, functools.partial)
 _CONTAINERS = (list, dict, set, collections.deque)
-_LOUD = frozenset((builtins.print, builtins.input, builtins.open))
-_CHANNELS = (io.IOBase, logging.Logger, logging.Handler)
 _LEFT_ALONE = (Tensor, types.ModuleType, np.generic, str, bytes, int, float, complex)
-_BYTES = 1 << 16
 _LIBRARY = sys.stdlib_module_names - {"__main__"}
-
-
-def is_loud(hook: Callable[..., Any]) -> bool:
-    """Whether a hook tells the world something: it prints, logs, or is code of another language."""
-    if isinstance(hook, types.BuiltinFunctionType):
-        return True
-    return any(map(_tells, reached([hook])))
-
-
-def _tells(thing: Any) -> bool:
-    if isinstance(thing, types.BuiltinFunctionType):
-        return thing in _LOUD
-    return isinstance(thing, _CHANNELS) or thing is logging
 
 
 def reached(things: Iterable[Any]) -> Iterator[Any]:
@@ -63,7 +44,7 @@ def _inside(thing: Any) -> Iterable[Any]:
     """What lies one step from an object."""
     match thing:
         case types.FunctionType():
-            return _variables(thing) if _is_users(thing) else ()
+            return [each for _, each in variables_of(thing)] if is_users(thing) else ()
         case types.MethodType():
             return thing.__self__, thing.__func__
         case types.BuiltinFunctionType():
@@ -77,11 +58,11 @@ def _inside(thing: Any) -> Iterable[Any]:
     if isinstance(thing, _LEFT_ALONE):
         return ()
     if isinstance(thing, type):
-        return [*vars(thing).values(), *thing.__bases__] if _is_users(thing) else ()
+        return [*vars(thing).values(), *thing.__bases__] if is_users(thing) else ()
     return [*attributes_of(thing).values(), type(thing)]
 
 
-def _is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
+def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
     """Whether a function, class or module is a user's: not ours, NumPy's or of Python's library."""
     name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
     package = (name or "").split(".")[0]
@@ -89,19 +70,23 @@ def _is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
     return not ours and package != "numpy" and package not in _LIBRARY
 
 
-def _variables(function: types.FunctionType) -> list[Any]:
-    """The values of all variables that a function has or names, those of modules too."""
-    found = [cell.cell_contents for cell in function.__closure__ or () if _is_bound(cell)]
-    found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    names, attributes = names_used(function.__code__)
+def variables_of(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """The names and values of all variables that a function has or names, those of modules too."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    found = [(name, cell.cell_contents) for name, cell in cells if _is_bound(cell)]
+    defaults = function.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    found += zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
+    found += (function.__kwdefaults__ or {}).items()
+    names, attributes = names_used(code)
     for name in names:
         if name in function.__globals__:
-            found.append(function.__globals__[name])
+            found.append((name, function.__globals__[name]))
         elif hasattr(builtins, name):
-            found.append(getattr(builtins, name))
-    modules = [each for each in found if isinstance(each, types.ModuleType) and _is_users(each)]
-    found += [vars(m)[name] for m in modules for name in attributes if name in vars(m)]
-    return found
+            found.append((name, getattr(builtins, name)))
+    modules = [each for _, each in found if isinstance(each, types.ModuleType) and is_users(each)]
+    return [*found, *((n, vars(m)[n]) for m in modules for n in attributes if n in vars(m))]
 
 
 def _is_bound(cell: types.CellType) -> bool:
@@ -116,25 +101,28 @@ def _is_bound(cell: types.CellType) -> bool:
 def may_change(hook: Any) -> list[Any]:
     """The containers and objects that a hook may change, by what its code says."""
     things = list(reached([hook]))
-    words = {word for thing in things for word in _words(thing)}
+    words = {word for thing in things for word in words_of(thing)}
     bound = {id(each.__self__) for each in things if isinstance(each, types.BuiltinFunctionType)}
     return [
         thing
         for thing in things
-        if _can_change(thing) and (id(thing) in bound or not words.isdisjoint(_changes_of(thing)))
+        if _can_change(thing) and (id(thing) in bound or not words.isdisjoint(changes_of(thing)))
     ]
 
 
-def _words(thing: Any) -> Iterator[str]:
+def words_of(thing: Any) -> Iterator[str]:
     """The names of attributes, and the ways of storing, in a user's function."""
-    if isinstance(thing, types.FunctionType) and _is_users(thing):
+    if isinstance(thing, types.FunctionType) and is_users(thing):
         _, attributes = names_used(thing.__code__)
         yield from attributes
         for code in (thing.__code__, *_codes_made_by([thing])):
-            yield from {step.opname for step in dis.get_instructions(code)}
+            for step in dis.get_instructions(code):
+                yield step.opname
+                if step.opname == "BINARY_OP":
+                    yield step.argrepr
 
 
-def _changes_of(thing: Any) -> tuple[str, ...]:
+def changes_of(thing: Any) -> tuple[str, ...]:
     """What code says that changes such a thing."""
     for kind, words in _CHANGES:
         if isinstance(thing, kind):
@@ -143,128 +131,17 @@ def _changes_of(thing: Any) -> tuple[str, ...]:
 
 
 _ITEMS = ("STORE_SUBSCR", "DELETE_SUBSCR")
+_IN_PLACE = ("|=", "&=", "-=", "^=")
 _LISTS = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse")
 _CHANGES: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (dict, ("update", "setdefault", "pop", "popitem", "clear", *_ITEMS)),
-    (set, ("add", "discard", "remove", "pop", "clear", "update")),
-    ((list, collections.deque), (*_LISTS, "appendleft", "popleft", "extendleft", *_ITEMS)),
+    (dict, ("update", "setdefault", "pop", "popitem", "clear", "|=", *_ITEMS)),
+    (set, ("add", "discard", "remove", "pop", "clear", "update", *_IN_PLACE)),
+    (
+        (list, collections.deque),
+        (*_LISTS, "appendleft", "popleft", "extendleft", "+=", "*=", *_ITEMS),
+    ),
     (np.ndarray, (*_ITEMS, "fill", "put")),
 )
-
-
-class Remembered:
-    """What a hook reaches, as it was: what changed since is found, and put back."""
-
-    def __init__(self, hook: Any) -> None:
-        self._things = list(reached([hook]))
-        self._before = [_contents(thing) for thing in self._things]
-        functions = [each for each in self._things if isinstance(each, types.FunctionType)]
-        self._rebound = [place for function in functions for place in _stored(function)]
-        self._globals = [names.get(name, self) for names, name in self._rebound]
-
-    def changed(self) -> bool:
-        """Whether anything is not what it was."""
-        now = [_contents(thing) for thing in self._things]
-        return not all(map(_same, self._before, now)) or any(
-            names.get(name, self) is not before
-            for (names, name), before in zip(self._rebound, self._globals, strict=True)
-        )
-
-    def restore(self) -> None:
-        """Puts back what was there."""
-        for thing, before in zip(self._things, self._before, strict=True):
-            if not _same(before, _contents(thing)):
-                _put_back(thing, before)
-        for (names, name), before in zip(self._rebound, self._globals, strict=True):
-            if before is self:
-                names.pop(name, None)
-            else:
-                names[name] = before
-
-
-def _stored(function: types.FunctionType) -> list[tuple[dict[str, Any], str]]:
-    """The globals that a function rebinds, its own and those of modules."""
-    if not _is_users(function):
-        return []
-    steps = list(dis.get_instructions(function.__code__))
-    own = [s.argval for s in steps if s.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
-    found = [(function.__globals__, name) for name in own]
-    attributes = [s.argval for s in steps if s.opname in ("STORE_ATTR", "DELETE_ATTR")]
-    for module in _variables(function) if attributes else ():
-        if isinstance(module, types.ModuleType) and _is_users(module):
-            found += [(vars(module), name) for name in attributes]
-    return found
-
-
-_EMPTY = object()
-
-
-def _contents(thing: Any) -> Any:
-    """What an object that can change holds, None for others: by identity, arrays by their bytes."""
-    match thing:
-        case types.FunctionType():
-            cells = thing.__closure__ or ()
-            return [cell.cell_contents if _is_bound(cell) else _EMPTY for cell in cells]
-        case dict():
-            return [*thing.keys(), *thing.values()]
-        case list() | collections.deque():
-            return list(thing)
-        case set():
-            return sorted(thing, key=id)
-        case np.ndarray():
-            return thing.tobytes() if thing.nbytes <= _BYTES else None
-        case type():
-            own = _attributes(thing) if _is_users(thing) else {}
-            return [*own.keys(), *own.values()]
-    if isinstance(thing, (*_LEFT_ALONE, *_BOUND, Observed, tuple, frozenset)):
-        return None
-    own = attributes_of(thing)
-    return [*own.keys(), *own.values()]
-
-
-def _attributes(kind: type) -> dict[str, Any]:
-    """What a class holds besides what Python puts there."""
-    hidden = (types.GetSetDescriptorType, types.MemberDescriptorType)
-    own = vars(kind).items()
-    return {k: v for k, v in own if not k.startswith("__") and not isinstance(v, hidden)}
-
-
-def _same(before: Any, now: Any) -> bool:
-    if type(before) is not list:
-        return bool(before == now)
-    return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
-
-
-def _put_back(thing: Any, before: Any) -> None:
-    match thing:
-        case types.FunctionType():
-            for cell, value in zip(thing.__closure__ or (), before, strict=True):
-                if value is _EMPTY:
-                    del cell.cell_contents
-                else:
-                    cell.cell_contents = value
-        case np.ndarray():
-            thing[...] = np.frombuffer(before, thing.dtype).reshape(thing.shape)
-        case set():
-            thing.clear()
-            thing.update(before)
-        case list() | collections.deque():
-            thing.clear()
-            thing.extend(before)
-        case type():
-            half = len(before) // 2
-            kept = dict(zip(before[:half], before[half:], strict=True))
-            for name in [*_attributes(thing)]:
-                if name not in kept:
-                    delattr(thing, name)
-            for name, value in kept.items():
-                if vars(thing).get(name, _EMPTY) is not value:
-                    setattr(thing, name, value)
-        case _:
-            own = thing if isinstance(thing, dict) else attributes_of(thing)
-            half = len(before) // 2
-            own.clear()
-            own.update(zip(before[:half], before[half:], strict=True))
 
 
 # ---------------------------------------------------------------------------- made by the run
@@ -281,7 +158,7 @@ def reason_against(hook: Any, capture: Any, known: Known) -> str | None:
         held: list[tuple[str, Any]] = []
         if isinstance(thing, types.FunctionType):
             if thing.__code__ in known.codes:
-                held = _own_variables(thing, known)
+                held = _ownvariables_of(thing, known)
         elif isinstance(thing, functools.partial):
             held = [("an argument", each) for each in (*thing.args, *thing.keywords.values())]
         elif isinstance(thing, (types.MethodType, types.BuiltinFunctionType)):
@@ -292,14 +169,14 @@ def reason_against(hook: Any, capture: Any, known: Known) -> str | None:
             if each is _REBOUND:
                 return f"rebinds {what} of the compiled function"
             if _can_change(each) and each not in known:
-                return f"reaches {_article(each)} ({what}) that the compiled function made"
+                return f"reaches {article(each)} ({what}) that the compiled function made"
     return None
 
 
 _REBOUND = object()
 
 
-def _own_variables(function: types.FunctionType, known: Known) -> list[tuple[str, Any]]:
+def _ownvariables_of(function: types.FunctionType, known: Known) -> list[tuple[str, Any]]:
     """The variables that a function which the run has made shares with nobody outside."""
     steps = dis.get_instructions(function.__code__)
     rebound = {s.argval for s in steps if s.opname in ("STORE_DEREF", "DELETE_DEREF")}
@@ -318,7 +195,7 @@ def _can_change(thing: Any) -> bool:
     return not isinstance(thing, left) and bool(attributes_of(thing))
 
 
-def _article(thing: Any) -> str:
+def article(thing: Any) -> str:
     name = type(thing).__name__
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
@@ -341,7 +218,7 @@ class Known:
 
 
 def _codes_made_by(functions: Iterable[types.FunctionType]) -> set[types.CodeType]:
-    stack = [each.__code__ for each in functions if _is_users(each)]
+    stack = [each.__code__ for each in functions if is_users(each)]
     found: set[types.CodeType] = set()
     while stack:
         inner = [c for c in stack.pop().co_consts if isinstance(c, types.CodeType)]

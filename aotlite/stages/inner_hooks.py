@@ -37,7 +37,8 @@ from aotlite.ir.ops.effects import HOST_CALLBACK
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Gradient, Output
 from aotlite.stages.afterwards import HookPlace, InnerHook
-from aotlite.stages.hook_state import Known, Remembered, is_loud, may_change, reason_against
+from aotlite.stages.hook_state import Known, may_change, reason_against
+from aotlite.stages.only_computes import more_than_computes
 from aotlite.stages.sinks import whole_edge
 from aotlite.stages.source_place import user_location
 
@@ -155,7 +156,7 @@ class InnerHooks:
             reason = reason_against(hook, self._recorder, self._known)
             if reason is None:
                 del each.handle.hooks[each.handle.id]
-                self._does_more(hook, each.tensor)
+                self._does_more(hook)
                 if end[1] is HookPlace.NOW and _saves(each.edge[0]):
                     self.come_back = True
                 found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
@@ -229,62 +230,49 @@ class InnerHooks:
         if known is not None:
             return self._happens(known[1], grad)
         reason = reason_against(hook, self._recorder, self._known)
-        untold = "is given None" if grad is None else "is given a wrapper"
         if reason is None and grad is not None and not is_wrapper(grad):
-            if self._does_more(hook, grad):
+            if self._does_more(hook) or self._asks(hook, grad):
                 return self._called_later(hook, grad)
-        elif is_loud(hook):
-            raise self._refuse(hook, reason or f"tells something, and {untold}")
-        before = Remembered(hook)
-        try:
-            given = hook(grad)
-        finally:
-            changed = before.changed()
-            before.restore()
-        if changed:
-            raise self._refuse(hook, reason or f"changes something, and {untold}")
-        return given
-
-    def _does_more(self, hook: Hook, like: Tensor) -> bool:
-        """Whether a hook does more than compute; nothing of it is recorded, and all put back.
-
-        What it changes no call is told by. `like` is what its gradient is like.
-        """
-        from aotlite.stages.trial import Trial
-
-        before, trial = Remembered(hook), Trial()
-        failed = is_loud(hook) or is_wrapper(like)  # the one would be heard, the other is not known
-        if not failed:
-            grad = trial.gradient(like.meta)
-            try:
-                with recording(trial), observing():
-                    given = hook(grad)
-                    if given is not None:
-                        alike(hook, given, grad)
-            except Exception:  # it asks for a value, say
-                failed = True
-        more = failed or before.changed()
-        if more:
-            self._recorder.note_changes()
-            before.restore()
-            if failed:
-                self._recorder.note_reached(may_change(hook))
-            if self._left is not None:
-                self._recorder.guard_surroundings()
-        return more
+        else:
+            self._check_computes(
+                hook, reason or f"is given {'None' if grad is None else 'a wrapper'}"
+            )
+        return hook(grad)
 
     def call_of_node(self, hook: Hook, *grads: Any) -> Any:
         """What a hook of a tape node makes of gradients."""
-        before, changed = Remembered(hook), is_loud(hook)
-        if not changed:
-            try:
-                given = hook(*grads)
-            finally:
-                changed = before.changed()
-                before.restore()
-        if changed:
-            raise self._refuse(hook, "is of a tape node, and changes or tells something")
-        return given
+        self._check_computes(hook, "is of a tape node")
+        return hook(*grads)
+
+    def _check_computes(self, hook: Hook, reason: str) -> None:
+        """Refuses a hook that may do more than compute, and cannot be called later."""
+        more = more_than_computes(hook, self._known)
+        if more is not None:
+            raise self._refuse(hook, f"{reason} and {more}")
+
+    def _does_more(self, hook: Hook) -> bool:
+        """Whether a hook may do more than compute. What it may change no call is told by."""
+        if more_than_computes(hook, self._known) is None:
+            return False
+        self._recorder.note_reached(may_change(hook))
+        if self._left is not None:
+            self._recorder.guard_surroundings()
+        return True
+
+    def _asks(self, hook: Hook, like: Tensor) -> bool:
+        """Whether a hook that only computes asks for a value, or fails; nothing is recorded."""
+        from aotlite.stages.trial import Trial
+
+        trial = Trial()
+        grad = trial.gradient(like.meta)
+        try:
+            with recording(trial), observing():
+                given = hook(grad)
+                if given is not None:
+                    alike(hook, given, grad)
+        except Exception:
+            return True
+        return False
 
     def _called_later(self, hook: Hook, grad: Tensor) -> Any:
         later = HostFunction(hook, on_host(_on_array(hook, grad.meta)))

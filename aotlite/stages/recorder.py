@@ -427,10 +427,6 @@ class CaptureRecorder:
         tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
         self._around.guard(self, tensors)
 
-    def note_changes(self) -> None:
-        """A hook has changed what the function reaches, and is about to be undone."""
-        self._around.note_changes(self.leaves)
-
     def note_reached(self, things: Sequence[Any]) -> None:
         """A hook that is not tried may change these containers."""
         self._around.note_reached(things, self.leaves)

@@ -1,0 +1,260 @@
+"""Whether a users' hook does nothing but compute, as far as its code and its variables prove it.
+
+Such a hook may be run once, without data, and what it records may stand for it. Any other is
+called at each backward: whether it tells or changes something cannot be seen from one run. Proven
+is that nothing but tensors, and what the hook makes itself, can be changed, and that nothing that
+can change is read.
+Used by `inner_hooks` alone. Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager.observed import Called
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.device import Device
+from aotlite.ir.dtypes import DType
+from aotlite.ir.memory_format import MemoryFormat
+from aotlite.stages.hook_state import Known, article, changes_of, is_users, variables_of, words_of
+from aotlite.stages.places import NOTHING, attributes_of, names_used
+
+_Found = tuple[str, Any]
+"""A thing, and the name by which the code comes to it; none where it is in the code's hands."""
+
+_VALUES = (
+    bool, int, float, complex, str, bytes, slice, range, types.NoneType, types.EllipsisType,
+    np.generic, np.ufunc, np.dtype, DType, Device, MemoryFormat,
+)  # fmt: skip
+_FUNCTIONS = frozenset(
+    "abs all any bin chr divmod format hex isinstance issubclass len max min oct ord pow repr "
+    "round sorted sum".split()
+)
+_TYPES = frozenset((
+    bool, int, float, complex, str, bytes, slice, range, tuple, list, dict, set, frozenset,
+    zip, enumerate, map, filter, reversed, object, functools.partial,
+))  # fmt: skip
+_LIBRARIES = ("math", "cmath", "operator", "numpy")
+_OURS = frozenset(("aotlite", *(f"aotlite.{each}" for each in (
+    "autograd", "effects", "linalg", "nn", "nn.functional", "ops",
+))))  # fmt: skip
+_SETTERS = ("set_", "manual_")
+_OPERATORS_THAT_WRITE = frozenset(
+    "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
+    "itruediv ixor call".split()
+)
+_NO_LOADS = ("LOAD_CONST", "LOAD_CLOSURE", "LOAD_ASSERTION_ERROR")
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD")
+_REBINDS = ("STORE_DEREF", "DELETE_DEREF")
+_CALLS = ("__call__",)
+_READS = frozenset(("__getattr__", "__getattribute__"))
+_STEPS = {
+    "STORE_GLOBAL": "rebinds the global",
+    "DELETE_GLOBAL": "deletes the global",
+    "STORE_ATTR": "sets the attribute",
+    "DELETE_ATTR": "deletes the attribute",
+    "IMPORT_NAME": "imports",
+    "LOAD_BUILD_CLASS": "makes a class",
+}
+_DOORS = frozenset(("grad_fn", "metadata"))
+"""Attributes of tensors and tape nodes by which other things are reached."""
+
+
+def more_than_computes(hook: Any, known: Known) -> str | None:
+    """What a hook may do besides computing, "reads a dict" say; None if it is proven not to.
+
+    `known` is what was there before the captured run: containers that are not were made by it, and
+    only its functions know them.
+    """
+    walk = _Walk(known)
+    return walk.along(hook) or walk.changes_a_container()
+
+
+@attrs.define(eq=False)
+class _Walk:
+    """All that a hook can name, as far as it is of use."""
+
+    known: Known
+    words: set[str] = attrs.field(factory=set)
+    """The names of attributes, and the ways of storing, in the functions that were met."""
+    attributes: dict[str, None] = attrs.field(factory=dict)
+    bare: set[str] = attrs.field(factory=lambda: {""})
+    """Names whose value is used itself, not only an attribute of it."""
+    owners: list[_Found] = attrs.field(factory=list)
+    """Modules, of Python and of networks, and functions, whose attributes the code may name."""
+    containers: list[Any] = attrs.field(factory=list)
+    queue: list[_Found] = attrs.field(factory=list)
+
+    def along(self, hook: Any) -> str | None:
+        """The first thing that speaks against the hook."""
+        self.queue.append(("", hook))
+        seen, asked = set[tuple[str, int]](), set[tuple[int, str]]()
+        while self.queue:
+            for name, thing in self.queue:  # grows while it is walked
+                if (name, id(thing)) not in seen:
+                    seen.add((name, id(thing)))
+                    against = self._inside(name, thing)
+                    if against is not None:
+                        return against
+            self.queue.clear()
+            for name, owner in self.owners:
+                names = [*self.attributes, *(("forward",) if name in self.bare else ())]
+                for each in names:
+                    if (id(owner), each) not in asked:
+                        asked.add((id(owner), each))
+                        found = _attribute(owner, each)
+                        if found is not NOTHING and isinstance(owner, types.FunctionType):
+                            return f"reads the attribute {each!r} of a function"
+                        self.queue.append((each, found))
+        return None
+
+    def changes_a_container(self) -> str | None:
+        """Whether the code may change a container that the captured run has made."""
+        for each in self.containers:
+            if not self.words.isdisjoint(changes_of(each)):
+                return f"may change {article(each)}"
+        return None
+
+    def _inside(self, name: str, thing: Any) -> str | None:
+        """Queues what lies one step from a thing that only computes; what is wrong with others."""
+        if isinstance(thing, Tensor) or isinstance(thing, _VALUES) and not is_users(type(thing)):
+            return None
+        match thing:
+            case tuple() | frozenset() if type(thing) in (tuple, frozenset):
+                self._follow(name, thing)
+            case list() | dict() | set() if thing not in self.known:
+                self.containers.append(thing)
+                self._follow(name, thing.values() if isinstance(thing, dict) else thing)
+            case types.FunctionType():
+                return self._inside_function(name, thing)
+            case types.MethodType():
+                of = getattr(thing.__func__, "__code__", None)
+                self._follow("" if of is None else of.co_varnames[0], [thing.__self__])
+                self._follow(name, [thing.__func__])
+            case functools.partial():
+                self._follow("", (thing.func, *thing.args, *thing.keywords.values()))
+            case types.ModuleType() if _may_be_read(thing):
+                self.owners.append((name, thing))
+            case Called():
+                return self._inside_module(name, thing)
+            case _ if thing is not NOTHING and not _is_silent(thing):
+                return f"reaches {_named(thing)}" + (f" ({name!r})" if name else "")
+        return None
+
+    def _follow(self, name: str, things: Iterable[Any]) -> None:
+        self.queue += [(name, each) for each in things]
+
+    def _inside_module(self, name: str, module: Called) -> str | None:
+        """A network's module: what is named of it is read, and it is called where it is bare."""
+        self.owners.append((name, module))
+        for cls in type(module).__mro__:
+            if not is_users(cls):  # what it calls it holds
+                self._follow(
+                    "", [v for v in attributes_of(module).values() if isinstance(v, Called)]
+                )
+                break
+            if not vars(cls).keys().isdisjoint(_READS):
+                return f"reaches a module ({name!r}) that has a way of its own to read attributes"
+            self._follow("", [vars(cls)[each] for each in _CALLS if each in vars(cls)])
+        return None
+
+    def _inside_function(self, name: str, function: types.FunctionType) -> str | None:
+        if not is_users(function):
+            is_silent = _is_ours(function) and not function.__name__.startswith(_SETTERS)
+            return None if is_silent else f"calls {function.__name__!r}"
+        against = _against_code(function.__code__)
+        if against is not None:
+            return against
+        self.words.update(words_of(function))
+        self.bare.update(_bare(function.__code__))
+        self.attributes.update(dict.fromkeys(names_used(function.__code__)[1]))
+        if attributes_of(function):
+            self.owners.append((name, function))
+        self.queue += variables_of(function)
+        return None
+
+
+def _bare(code: types.CodeType) -> Iterator[str]:
+    """The names that code loads for more than an attribute of theirs."""
+    steps = list(dis.get_instructions(code))
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        is_load = step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS
+        if is_load and (after is None or after.opname not in _LOADS):
+            yield from (step.argval,) if isinstance(step.argval, str) else step.argval
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _bare(each)
+
+
+def _is_silent(thing: Any) -> bool:
+    """Whether a builtin function or a class only computes."""
+    if isinstance(thing, types.BuiltinFunctionType):
+        return _is_known_builtin(thing)
+    if not isinstance(thing, type):
+        return False
+    known = thing in _TYPES or _is_ours(thing)
+    return known or (issubclass(thing, (np.generic, BaseException)) and not is_users(thing))
+
+
+def _is_ours(thing: types.FunctionType | type) -> bool:
+    return not is_users(thing) and (thing.__module__ or "").split(".")[0] == "aotlite"
+
+
+def _is_known_builtin(thing: types.BuiltinFunctionType) -> bool:
+    """Whether a function of another language only computes."""
+    module, name = thing.__module__, thing.__name__
+    if module == "builtins":
+        return name in _FUNCTIONS and getattr(builtins, name) is thing
+    if module == "_operator":
+        return name not in _OPERATORS_THAT_WRITE
+    return module in ("math", "cmath")
+
+
+def _may_be_read(module: types.ModuleType) -> bool:
+    name = module.__name__
+    return name in _OURS or name in _LIBRARIES or is_users(module)
+
+
+def _named(thing: Any) -> str:
+    name = getattr(thing, "__name__", None)
+    return article(thing) if name is None else f"{name!r}"
+
+
+def _against_code(code: types.CodeType) -> str | None:
+    """What a function's own code, or that of those nested in it, does besides computing."""
+    caught = 0
+    for step in dis.get_instructions(code):
+        name, value = step.opname, step.argval
+        if name in _STEPS:
+            return f"{_STEPS[name]} {value!r}" if value is not None else _STEPS[name]
+        if name in _REBINDS and value in code.co_freevars:
+            return f"rebinds the variable {value!r}"
+        if name in _LOADS and (value in _DOORS or value.startswith("__")):
+            return f"reads the attribute {value!r}"
+        caught += (name == "PUSH_EXC_INFO") - (name == "WITH_EXCEPT_START")
+    if caught > 0:
+        return "catches exceptions"
+    nested = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return next(filter(None, map(_against_code, nested)), None)
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """What an attribute is, or the function that gives it."""
+    found = NOTHING
+    if isinstance(owner, types.ModuleType):
+        found = getattr(owner, name, NOTHING)
+    else:
+        found = attributes_of(owner).get(name, NOTHING)
+        if found is NOTHING and isinstance(owner, Called):
+            found = next((vars(c)[name] for c in type(owner).__mro__ if name in vars(c)), NOTHING)
+    if isinstance(found, property):
+        return found.fget
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
