@@ -203,18 +203,26 @@ def article(thing: Any) -> str:
 class Known:
     """What a compiled function reaches by name: objects that were there before it ran.
 
-    `codes` are those of the functions that it makes.
+    `codes` are those of the functions that it makes; `compared` are functions whose variables are
+    compared at each call.
     """
 
-    def __init__(self, things: Iterable[Any]) -> None:
+    def __init__(self, things: Iterable[Any], compared: Iterable[types.FunctionType]) -> None:
         self._alive = list(reached(things))
         functions = [each for each in self._alive if isinstance(each, types.FunctionType)]
         self._ids = set(map(id, self._alive))
         self._ids.update(id(cell) for f in functions for cell in f.__closure__ or ())
         self.codes = _codes_made_by(functions)
+        self._compared = list(compared)
+        self._compared_ids = set(map(id, self._compared))
+        self._compared_codes = _codes_made_by(self._compared)
 
     def __contains__(self, thing: Any) -> bool:
         return id(thing) in self._ids
+
+    def is_compared(self, function: types.FunctionType) -> bool:
+        """Whether the function's variables are compared at each call, or made by the run."""
+        return id(function) in self._compared_ids or function.__code__ in self._compared_codes
 
 
 def _codes_made_by(functions: Iterable[types.FunctionType]) -> set[types.CodeType]:

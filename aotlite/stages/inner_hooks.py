@@ -34,6 +34,7 @@ from aotlite.ir.forks import cached_property
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.effects import HOST_CALLBACK
+from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Gradient, Output
 from aotlite.stages.afterwards import HookPlace, InnerHook
@@ -213,7 +214,8 @@ class InnerHooks:
 
     @cached_property
     def _known(self) -> Known:
-        return Known([self._recorder.function, *self._recorder.leaves])
+        recorder = self._recorder
+        return Known([recorder.function, *recorder.leaves], recorder.compared())
 
     def _refuse(self, hook: Hook, reason: str, location: Any = None) -> Exception:
         refused: Exception = self._recorder.refuse(
@@ -289,11 +291,25 @@ def _on_array(hook: Hook, meta: Any) -> Hook:
 
     def call(values: Any) -> Tensor:
         made = meta.as_contiguous()
-        grad = Tensor(Storage(made.device.arrays.adopt(values, made)), made)
+        arrived: Any = Tensor(Storage(made.device.arrays.adopt(values, made)), made)
+        grad = arrived if meta.contiguous else _laid_out(arrived, meta)
         given = hook(grad)
-        return grad if given is None else alike(hook, given, grad)
+        return (grad if given is None else alike(hook, given, grad)).contiguous()
 
     return call
+
+
+def _laid_out(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient in the layout that it has in eager: where strides are 0, it was expanded."""
+    pairs = zip(meta.shape, meta.stride, strict=True)
+    sizes = tuple([min(size, 1) if stride == 0 else size for size, stride in pairs])
+    if has_internal_overlap(sizes, meta.stride):
+        return grad
+    memory = grad.new_empty((meta.span,))
+    for dim, size in enumerate(sizes):
+        grad = grad.narrow(dim, 0, size)
+    memory.as_strided(sizes, meta.stride).copy_(grad)
+    return memory.as_strided(meta.shape, meta.stride).detach()
 
 
 def _saves(node: TapeNode) -> bool:

@@ -89,7 +89,8 @@ class _Walk:
     bare: set[str] = attrs.field(factory=lambda: {""})
     """Names whose value is used itself, not only an attribute of it."""
     owners: list[_Found] = attrs.field(factory=list)
-    """Modules, of Python and of networks, and functions, whose attributes the code may name."""
+    """Modules, of Python and of networks, functions, and tensors of users' classes: things whose
+    attributes the code may name."""
     containers: list[Any] = attrs.field(factory=list)
     queue: list[_Found] = attrs.field(factory=list)
 
@@ -125,7 +126,11 @@ class _Walk:
 
     def _inside(self, name: str, thing: Any) -> str | None:
         """Queues what lies one step from a thing that only computes; what is wrong with others."""
-        if isinstance(thing, Tensor) or isinstance(thing, _VALUES) and not is_users(type(thing)):
+        if isinstance(thing, Tensor):
+            if is_users(type(thing)):
+                self.owners.append((name, thing))
+            return None
+        if isinstance(thing, _VALUES) and not is_users(type(thing)):
             return None
         match thing:
             case tuple() | frozenset() if type(thing) in (tuple, frozenset):
@@ -173,6 +178,8 @@ class _Walk:
         against = _against_code(function.__code__)
         if against is not None:
             return against
+        if not self.known.is_compared(function):
+            return f"reaches a function ({name!r}) whose variables no call compares"
         self.words.update(words_of(function))
         self.bare.update(_bare(function.__code__))
         self.attributes.update(dict.fromkeys(names_used(function.__code__)[1]))
@@ -253,7 +260,7 @@ def _attribute(owner: Any, name: str) -> Any:
         found = getattr(owner, name, NOTHING)
     else:
         found = attributes_of(owner).get(name, NOTHING)
-        if found is NOTHING and isinstance(owner, Called):
+        if found is NOTHING and not isinstance(owner, types.FunctionType):
             found = next((vars(c)[name] for c in type(owner).__mro__ if name in vars(c)), NOTHING)
     if isinstance(found, property):
         return found.fget

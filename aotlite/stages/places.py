@@ -179,6 +179,11 @@ class PlaceIndex:
         self.roots()
         return [thing for thing in self._alive if isinstance(thing, Tensor)]
 
+    def functions(self) -> list[types.FunctionType]:
+        """All functions found: what their variables hold is compared at each call."""
+        self.roots()
+        return [thing for thing in self._alive if isinstance(thing, types.FunctionType)]
+
     def roots(self) -> list[Place]:
         """The places of the variables that the function, and those that it names, can read."""
         if self._found is None:

@@ -427,6 +427,10 @@ class CaptureRecorder:
         tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
         self._around.guard(self, tensors)
 
+    def compared(self) -> list[Any]:
+        """The functions whose variables are compared at each call."""
+        return self._index.functions()
+
     def note_reached(self, things: Sequence[Any]) -> None:
         """A hook that is not tried may change these containers."""
         self._around.note_reached(things, self.leaves)

@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.stages.hook_state import Known
+from aotlite.stages.hook_state import Known, reached
 from aotlite.stages.only_computes import more_than_computes
-from tests.rules.hook_programs import leaf
+from tests.rules.hook_programs import both, leaf
 
 Call = Callable[..., Any]
 
@@ -138,6 +138,12 @@ def hook_of(lines: tuple[str, ...], around: dict[str, Any]) -> Call:
     return hook
 
 
+def known(hook: Call) -> Known:
+    """What a function that reaches the hook by name knows."""
+    functions = [each for each in reached([hook]) if isinstance(each, types.FunctionType)]
+    return Known([hook], functions)
+
+
 def changed_outside(around: dict[str, Any], number: int) -> None:
     """What the surroundings do between a call and its backward."""
     around["state"].n = number
@@ -240,7 +246,7 @@ def test_each_kind_of_python_is_eagers(line: str, capsys: Any, recwarn: Any) -> 
 @pytest.mark.parametrize("line", COMPUTES)
 def test_what_only_computes_is_part_of_the_graph(line: str) -> None:
     hook = hook_of((line,), surroundings())
-    assert more_than_computes(hook, Known([hook])) is None
+    assert more_than_computes(hook, known(hook)) is None
     compiled: Any = al.compile(lambda x: PLACES["inside"](x, hook), backend="reference")
     compiled(leaf(0.5, 1.5)).sum().backward()
     names = [node.target.name for node in compiled.backward_graph.calls]
@@ -252,7 +258,7 @@ def test_what_only_computes_is_part_of_the_graph(line: str) -> None:
 def test_what_does_more_is_not_recorded(line: str) -> None:
     asks = line.startswith("if")
     hook = hook_of((line,), surroundings())
-    assert (more_than_computes(hook, Known([hook])) is None) is asks
+    assert (more_than_computes(hook, known(hook)) is None) is asks
     compiled: Any = al.compile(lambda x: PLACES["inside"](x, hook), backend="reference")
     warnings.simplefilter("ignore")
     compiled(leaf(0.5, 1.5)).sum().backward()
@@ -275,7 +281,10 @@ class Net(al.nn.Module):
         return self.scale * 2
 
     def scaled(self, grad: Any) -> Any:
-        return grad * self.twice * self.weight.detach()
+        return grad * self.scale * self.weight.detach()
+
+    def asks(self, grad: Any) -> Any:
+        return grad * self.twice
 
     def called(self, grad: Any) -> Any:
         return self.inner(grad) + 1
@@ -290,6 +299,7 @@ class Net(al.nn.Module):
         hooks: dict[str, Call] = {
             "scaled": self.scaled,
             "called": self.called,
+            "asks": self.asks,
             "noted": self.noted,
             "masked": lambda grad: self.scaled(grad) * mask,
             "listed": lambda grad, kept=[mask, mask]: grad * kept[1],
@@ -299,7 +309,7 @@ class Net(al.nn.Module):
 
 
 @pytest.mark.rules("HOOK-3", "CAP-4")
-@pytest.mark.parametrize("way", ["scaled", "called", "noted", "masked", "listed"])
+@pytest.mark.parametrize("way", ["scaled", "called", "asks", "noted", "masked", "listed"])
 def test_methods_of_modules_are_hooks(way: str) -> None:
     """What they read of the module is guarded; one that appends to its list is called."""
     found = []
@@ -313,7 +323,38 @@ def test_methods_of_modules_are_hooks(way: str) -> None:
             found.append((x.grad.tolist(), net.weight.grad.tolist(), net.log.copy()))
         if is_compiled:
             names = [node.target.name for node in run.backward_graph.calls]
-            assert any("callback" in name for name in names) is (way == "noted")
+            assert any("callback" in name for name in names) is (way in ("asks", "noted"))
+    assert found[:3] == found[3:]
+
+
+@pytest.mark.rules("HOOK-2", "CAP-3")
+@pytest.mark.parametrize("way", ["variable", "attribute", "made"])
+def test_variables_of_a_hook_are_compared_or_read_when_it_is_called(way: str) -> None:
+    """A hook that is found at a plain object is called: nothing compares its variables."""
+    factor = 2.0
+
+    def hook(grad: Any) -> Any:
+        return grad * factor
+
+    def make() -> Call:
+        return lambda grad: grad * factor
+
+    holder = types.SimpleNamespace(hook=hook, make=make)
+    found = []
+    for is_compiled in (False, True):
+
+        def f(x: Any) -> Any:
+            y = x * 2
+            chosen = {"variable": lambda: hook, "attribute": lambda: holder.hook}
+            y.register_hook(chosen[way]() if way in chosen else holder.make())
+            return y * y
+
+        run = al.compile(f) if is_compiled else f
+        for value in (2.0, 2.0, 5.0):
+            factor = value
+            x = leaf(0.5, 1.5)
+            run(x).sum().backward()
+            found.append(x.grad.tolist())
     assert found[:3] == found[3:]
 
 
@@ -367,6 +408,39 @@ def test_a_hook_that_uses_tensors_of_the_function_may_only_compute(f: Call, text
     ],
 )
 def test_what_a_hook_may_do_besides_is_said(hook: Call, text: str) -> None:
-    against = more_than_computes(hook, Known([hook]))
+    against = more_than_computes(hook, known(hook))
     assert against is not None
     assert text in against
+
+
+@pytest.mark.rules("HOOK-2", "TAN-3")
+def test_a_hook_that_is_called_sees_eagers_layout() -> None:
+    """An expanded gradient cannot be written, in eager and compiled alike."""
+    log: list[Any] = []
+
+    def hook(grad: Any) -> None:
+        log.append((tuple(grad.shape), grad.stride(), grad.tolist()))
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        parts = (y, y.t() * 3, y.sum(0), y.exp().t())
+        for each in parts:
+            each.register_hook(hook)
+        return sum(each.sum() for each in parts) + (y.t() @ y).sum()
+
+    def story(run: Call) -> Any:
+        log.clear()
+        x = al.arange(6.0).view((2, 3)).requires_grad_()
+        run(x).backward()
+        return log.copy(), x.grad.tolist()
+
+    both(f, story)
+    assert (0, 0) in [stride for _, stride, _ in log]
+    log = [1]
+    writing = al.compile(lambda x: (y := x * 2, y.register_hook(writes), y.sum())[2])
+
+    def writes(grad: Any) -> None:
+        grad.mul_(log[0])
+
+    with pytest.raises(al.AliasError):
+        writing(leaf(1.0, 2.0)).backward()
