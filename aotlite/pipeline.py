@@ -25,6 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
+from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import outside_regions
 from aotlite.eager.tensor import Tensor
 from aotlite.higher_orders import NOT_LINEAR, HigherOrders
@@ -107,7 +108,8 @@ def compile_once(request: Request, options: Options) -> Compiled:
         journey = _Journey(options)
         captured = journey.capture(request)
         try:
-            return journey.rest(captured, request)
+            with raising_refusals(captured.recorder):
+                return journey.rest(captured, request)
         finally:
             captured.recorder.close()
 

@@ -88,5 +88,5 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
         raise recorder.refuse("increment_version", "call it outside the compiled function")
     for each in (tensor,) if isinstance(tensor, Tensor) else tensor:
         if each.storage.capture is not None:
-            raise no_data("increment_version")
+            raise no_data("increment_version", each.storage)
         each.storage.version += 1

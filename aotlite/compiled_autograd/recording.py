@@ -20,6 +20,7 @@ from aotlite.compiled_autograd.forms import (
 from aotlite.compiled_autograd.fragments import Fragment, fragment_of, key_of
 from aotlite.eager.autograd.node import SavedTensor, TapeNode
 from aotlite.eager.autograd.tape import OpNode, SliceAssign
+from aotlite.eager.refusals import note_refusal
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -46,7 +47,7 @@ class _NoStreams:
     """Stands for the generator, of which formulas of ops know nothing."""
 
     def __getattr__(self, name: str) -> Any:
-        raise Closed
+        raise note_refusal(Closed(), STATE.recorder)
 
 
 class TapeRecorder(CaptureRecorder):
@@ -108,7 +109,7 @@ class TapeRecorder(CaptureRecorder):
     # --- nodes
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         if isinstance(op, (EffectOp, RandomOp)):
-            raise Closed
+            raise note_refusal(Closed(), self)
         return super().record(op, args, meta)
 
     def run_before(self, node: TapeNode) -> None:

@@ -25,6 +25,7 @@ from aotlite.eager.autograd.engine import Run, reachable
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
+from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError
@@ -245,9 +246,14 @@ class TapeRun(Run):
             ends = [edge is not None and edge[0] for edge in node.edges]
             wanted = [bool(e) and (e in useful or e in self._wanted) for e in ends]
         number = self.number[node]
-        run, form = partial(super()._run, grads=grads), self.tape.look.forms[number]
+        run, form = partial(self._recorded, grads=grads), self.tape.look.forms[number]
         found: Sequence[Any] = recorder.run(node, number, grads, wanted, form, run)
         return found
+
+    def _recorded(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        """What a twin gives, of whose formula nothing is kept if it caught a refusal (CAP-13)."""
+        with raising_refusals(self.recorder):
+            return super()._run(node, grads)
 
 
 def _is_formed(node: TapeNode) -> bool:

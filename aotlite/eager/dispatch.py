@@ -124,7 +124,7 @@ def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tenso
 def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
     storage = source.storage
     if storage.buffer is None and STATE.recorder is None:
-        raise no_data(op.name)
+        raise no_data(op.name, storage)
     offset = source.offset
     if meta.dtype is not source.meta.dtype:
         offset = _recast(op, source, meta)
@@ -252,7 +252,7 @@ def check_destination(
             "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
         )
     if storage.buffer is None and STATE.recorder is None and not target.__tensor_dispatch__:
-        raise no_data(name)
+        raise no_data(name, storage)
     may_be_shared = storage.exported or storage.capture is not None
     for other in others:
         if other.storage is storage or (may_be_shared and _is_hidden_alias(other, target)):

@@ -15,7 +15,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
-from aotlite.ir.ops.index import integer_indices, unrepeated
+from aotlite.ir.ops.index import check_indices, integer_indices, unrepeated
 from aotlite.ir.ops.views import SELECT, SLICE
 
 MASKS = (dtypes.bool_, dtypes.uint8)
@@ -152,6 +152,7 @@ def _bound(value: Any, op: str) -> int | None:
 def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     recorder = STATE.recorder
     if recorder is not None and any(p is not None and p.dtype in MASKS for p in picks):
+        check_indices(part, picks, op=op)
         raise recorder.refuse(
             f"{op} by a mask (how many elements it picks depends on values that are not known)",
             "choose between values with where or masked_fill",

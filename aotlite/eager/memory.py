@@ -177,8 +177,9 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
         _record_put(recorder, recorder.here(tensor), source, args)
         return tensor
     window = _window_of(tensor, source, args)
-    if tensor.storage.buffer is None or window.storage.buffer is None:
-        raise no_data("set_")
+    for each in (tensor, window):
+        if each.storage.buffer is None:
+            raise no_data("set_", each.storage)
     _check_set(tensor, source, window)
     tell_apart(tensor.storage, window.storage)
     take_place(tensor, window)
@@ -248,7 +249,7 @@ def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
 def _everything(storage: Storage, like: Tensor) -> Tensor:
     """All elements that a storage holds, in a tensor's dtype."""
     if storage.buffer is None:
-        raise no_data("set_")
+        raise no_data("set_", storage)
     count = storage.nbytes() // like.itemsize
     return Tensor(storage, tensor_meta((count,), None, like.dtype, like.device))
 

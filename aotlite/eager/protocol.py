@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
+from aotlite.eager.refusals import refusals_apart
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ProtocolError, noted
@@ -41,7 +42,8 @@ def told(value: Any) -> str:
         except RecursionError:  # a list that holds itself
             return f"a {type(value).__name__}"
     try:
-        return repr(value)
+        with refusals_apart():
+            return repr(value)
     except Exception:  # whatever a class's __repr__ raises
         return f"a {type(value).__name__}"
 

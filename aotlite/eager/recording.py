@@ -107,6 +107,8 @@ class Recorder(Protocol):
 
     origin: Any
     """The node whose gradient is being computed."""
+    refusal: BaseException | None
+    """The first refusal that users' Python has met, and may have caught (CAP-13)."""
     failed: Any
     """The tape node that could not be run, if one could not."""
     recompute: bool | None

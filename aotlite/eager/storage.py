@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 from weakref import ref
 
+from aotlite.eager.refusals import note_refusal
 from aotlite.eager.state import STATE
 from aotlite.ir.arrays import Buffer
 from aotlite.ir.errors import DeviceError, UnsupportedError, noted
@@ -89,6 +90,10 @@ class Storage:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """What copies and pickles are made of: nobody has borrowed them."""
+        if STATE.recorder is not None:
+            raise STATE.recorder.refuse("a pickle of a tensor's memory", "make it outside")
+        if self.capture is not None:
+            raise no_data("pickle", self)
         made: Any = super().__reduce_ex__(max(int(protocol), 2))
         make, args, (own, slots), *rest = made
         return make, args, (own, {**slots, "loans": None}), *rest
@@ -99,7 +104,7 @@ class Storage:
 
     def no_data(self, what: str) -> Exception:
         """The error for asking for bytes that are not there."""
-        return no_data(what)
+        return no_data(what, self)
 
     def nbytes(self) -> int:
         """Bytes of the whole memory."""
@@ -122,12 +127,13 @@ class Storage:
         )
 
 
-def no_data(what: str) -> Exception:
-    """The error for asking a captured tensor for its data."""
-    return noted(
+def no_data(what: str, storage: Storage) -> Exception:
+    """The error for asking a captured tensor, on this storage, for its data."""
+    error = noted(
         UnsupportedError(
             f"{what}: the tensor belongs to a capture and has no data, expected a tensor with data"
         ),
         "A tensor made while a function is captured has a shape but no values, and is of no use "
         "afterwards: return it from the function instead of keeping it in a variable outside.",
     )
+    return note_refusal(error, storage.capture, STATE.recorder)

@@ -12,6 +12,7 @@ import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.face import Differentiable, _here
+from aotlite.eager.refusals import forbid_capture, forbid_number, several
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.ir.composite import gathered
@@ -146,11 +147,11 @@ class Tensor(Differentiable):
 
         Raises AutogradError if the tensor requires grad, DeviceError if it is not NumPy's memory.
         """
-        _forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
-        if self.requires_grad:
+        if self.requires_grad and not self.__tensor_dispatch__:
             raise AutogradError(
                 "numpy: the tensor requires grad, expected one that does not; use detach().numpy()"
             )
+        forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
         array = self.array
         if not isinstance(array, np.ndarray):
             raise DeviceError(f"numpy: the tensor is on {self.device}, expected NumPy's memory")
@@ -172,29 +173,29 @@ class Tensor(Differentiable):
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
-        _forbid_capture(self, "tolist", "return the tensor and read it outside")
+        forbid_capture(self, "tolist", "return the tensor and read it outside")
         return self.array.tolist()
 
     def item(self) -> Any:
         """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
-        _forbid_capture(self, "item", "use a tensor operation such as where")
+        forbid_number(self, "item", "use a tensor operation such as where")
         if self.numel() != 1:
-            raise ArgumentError(f"item: the tensor has shape {self.shape}, expected one element")
+            raise several(self)
         value = self.array.tolist()
         while isinstance(value, list):
             value = value[0]
         return value
 
     def __bool__(self) -> bool:
-        _forbid_capture(self, "bool", "choose between values with where")
+        forbid_number(self, "bool", "choose between values with where")
         return bool(self.item())
 
     def __int__(self) -> int:
-        _forbid_capture(self, "int", "keep the number in a tensor")
+        forbid_number(self, "int", "keep the number in a tensor")
         return int(self._real_item("int"))
 
     def __float__(self) -> float:
-        _forbid_capture(self, "float", "keep the number in a tensor")
+        forbid_number(self, "float", "keep the number in a tensor")
         return float(self._real_item("float"))
 
     def _real_item(self, name: str) -> Any:
@@ -206,13 +207,13 @@ class Tensor(Differentiable):
         return value
 
     def __complex__(self) -> complex:
-        _forbid_capture(self, "complex", "keep the number in a tensor")
+        forbid_number(self, "complex", "keep the number in a tensor")
         return complex(self.item())
 
     def __index__(self) -> int:
-        _forbid_capture(self, "index", "use gather or where")
-        if self.dtype.is_differentiable:
+        if self.dtype.is_differentiable and not self.__tensor_dispatch__:
             raise DTypeError(f"index: the tensor has dtype {self.dtype}, expected an integer one")
+        forbid_number(self, "index", "use gather or where")
         return int(self.item())
 
     def __len__(self) -> int:
@@ -242,7 +243,7 @@ class Tensor(Differentiable):
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        _forbid_capture(self, "data_ptr", "ask is_set_to, or for storage_offset")
+        forbid_capture(self, "data_ptr", "ask is_set_to, or for storage_offset")
         return self.storage.data_ptr() + self.offset * self.itemsize
 
     def is_set_to(self, tensor: Tensor) -> bool:
@@ -490,11 +491,3 @@ def _wrapper_copies() -> Any:
 
 _new_tensor: Callable[[type[Tensor]], Tensor] = object.__new__
 _new_storage: Callable[[type[Storage]], Storage] = object.__new__
-
-
-def _forbid_capture(tensor: Tensor, what: str, advice: str) -> None:
-    recorder = STATE.recorder
-    if recorder is not None:
-        raise recorder.refuse(f"{what}() of a tensor (whose value is not known)", advice)
-    if tensor.storage.buffer is None:
-        raise tensor.storage.no_data(what)

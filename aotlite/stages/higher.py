@@ -19,6 +19,7 @@ from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode
+from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -181,7 +182,8 @@ def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated
     recorder.wrapped.nodes = dict(taped.wrapped)
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, True, None
     try:
-        return _Recording(taped, arriving).run()
+        with raising_refusals(recorder):
+            return _Recording(taped, arriving).run()
     finally:
         STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
         recorder.nodes, recorder.sequence, recorder.wrapped.nodes = before

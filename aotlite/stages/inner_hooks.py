@@ -274,7 +274,7 @@ class InnerHooks:
                     alike(hook, given, grad)
         except Exception:
             return True
-        return False
+        return trial.refusal is not None
 
     def _called_later(self, hook: Hook, grad: Tensor) -> Any:
         later = HostFunction(hook, on_host(_on_array(hook, grad.meta)))

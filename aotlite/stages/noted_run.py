@@ -17,6 +17,7 @@ from aotlite.eager.autograd.anomaly import notes_of
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
+from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Node, Phase
@@ -48,7 +49,8 @@ def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None
     recorder.failed = None
     try:
-        yield
+        with raising_refusals(recorder):
+            yield
     except Exception as error:
         if watch is not None and watch.anomaly and recorder.failed is not None:
             noted(error, *notes_of(recorder.failed))

@@ -15,6 +15,7 @@ import numpy as np
 from aotlite.eager.autograd.history import edge_of, is_stale
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.observed import Observed
+from aotlite.eager.refusals import note_refusal
 from aotlite.eager.state import STATE, recording
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
@@ -59,6 +60,9 @@ _OUR_FRAMES = 5
 
 class CaptureRecorder:
     """Collects nodes, inputs and guards while the user's function runs."""
+
+    refusal: BaseException | None = None
+    """The first that users' Python has met (CAP-13)."""
 
     def __init__(self, function: Any, leaves: list[Any]) -> None:
         self.function = function
@@ -231,11 +235,12 @@ class CaptureRecorder:
     def _lift(self, tensor: Tensor) -> Tensor:
         """The fake of a tensor from outside, which becomes a hidden input."""
         if tensor.storage.capture is not None:
-            raise self.refuse(
+            error = self.refuse(
                 "a tensor of another capture",
                 "a tensor made while a function is captured is of no use afterwards: return it "
                 "from that function",
             )
+            raise note_refusal(error, tensor.storage.capture)
         place = self._place_of(tensor)
         if place is None:
             raise self._refuse_placeless(tensor)
@@ -468,14 +473,10 @@ class CaptureRecorder:
     # --- refusals
     def refuse(self, what: str, advice: str, at: Location | None = None) -> Exception:
         place = describe(at or user_location())
-        return noted(
-            UnsupportedError(
-                f"capture: {what} is met while the function is captured, expected a program "
-                "without it"
-            ),
-            place,
-            f"Instead: {advice}.",
+        error = UnsupportedError(
+            f"capture: {what} is met while the function is captured, expected a program without it"
         )
+        return note_refusal(noted(error, place, f"Instead: {advice}."), self)
 
     def close(self) -> None:
         """Drops everything but the nodes: captured tensors that stay alive hold nothing else."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.eager.observed import Observed, observing
+from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE, watch_alone
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import nesting
@@ -52,7 +53,7 @@ def capture(
     # Hooks of the caller are not for fakes (GEN-8); anomaly mode is for what the function runs.
     mode, STATE.recorder, STATE.watch = recorder.outer_mode, recorder, watch_alone(outer[1])
     try:
-        with observing():
+        with raising_refusals(recorder), observing():
             results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
             hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode

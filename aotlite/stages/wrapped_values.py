@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aotlite.eager.protocol import told
+from aotlite.eager.refusals import refusals_apart
 from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -190,7 +191,8 @@ def _place(role: Any) -> tuple[bool, int]:
 def _check_spec(tensor: Tensor, spec: Any) -> None:
     """SUB-21: an entry is valid for wrappers of an equal spec."""
     try:
-        same = bool(spec == spec) and same_spec(kept_spec(spec), spec)
+        with refusals_apart():
+            same = bool(spec == spec) and same_spec(kept_spec(spec), spec)
     except Exception:  # whatever a class's == raises
         same = False
     if not same:

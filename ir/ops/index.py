@@ -255,22 +255,42 @@ def integer_indices(
         found += parts
         dims += range(dim, dim + len(parts))
         dim += len(parts)
-    if dim > len(self.shape):
-        raise IndexOutOfRangeError(
-            f"{op}: {dim} indices are given for shape {self.shape}, expected at most "
-            f"{len(self.shape)}"
-        )
+    _check_count(self, dim, op)
     return tuple(found), tuple(dims)
 
 
+def check_indices(self: Any, indices: Sequence[Any], *, op: str) -> None:
+    """Raises what `integer_indices` does, which reads the masks."""
+    dim = 0
+    for index in indices:
+        if index is None or index.dtype not in (dtypes.bool_, dtypes.uint8):
+            dim += 1
+        else:
+            _check_mask(self, index, dim, op)
+            dim += len(index.shape)
+    _check_count(self, dim, op)
+
+
+def _check_count(self: Any, count: int, op: str) -> None:
+    if count > len(self.shape):
+        raise IndexOutOfRangeError(
+            f"{op}: {count} indices are given for shape {self.shape}, expected at most "
+            f"{len(self.shape)}"
+        )
+
+
 def _places_of_mask(self: Any, mask: Any, dim: int, op: str) -> tuple[Any, ...]:
+    _check_mask(self, mask, dim, op)
+    places: tuple[Any, ...] = mask._do("nonzero").unbind(1)
+    return places
+
+
+def _check_mask(self: Any, mask: Any, dim: int, op: str) -> None:
     expected = self.shape[dim : dim + len(mask.shape)]
     if mask.shape != expected:
         raise ShapeError(
             f"{op}: the mask has shape {mask.shape}, expected {expected}, that of what it masks"
         )
-    places: tuple[Any, ...] = mask._do("nonzero").unbind(1)
-    return places
 
 
 _INDEX_PUT = "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"

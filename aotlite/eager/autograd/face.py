@@ -115,7 +115,7 @@ class Differentiable(Operand):
         if value is self:
             raise ArgumentError("grad: the value is the tensor itself, expected another")
         if value is not None and value.storage.capture is not None and recorder is None:
-            raise no_data("grad")
+            raise no_data("grad", value.storage)
         if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
             raise AutogradError(
                 f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"

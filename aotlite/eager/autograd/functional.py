@@ -184,7 +184,7 @@ def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[An
             roots.append((_edge(tensor), _checked(name, tensor, gradient)))
             continue
         if tensor.storage.capture is not None and STATE.recorder is None:
-            raise no_data("backward")
+            raise no_data("backward", tensor.storage)
         edge = edge_of(_here(tensor))
         if edge is None:
             raise AutogradError(
