@@ -236,19 +236,18 @@ class InnerHooks:
             if self._does_more(hook) or self._asks(hook, grad):
                 return self._called_later(hook, grad)
         else:
-            self._check_computes(
-                hook, reason or f"is given {'None' if grad is None else 'a wrapper'}"
-            )
+            untold = "is given None" if grad is None else "is given a wrapper"
+            self._check_computes(hook, reason or untold, (grad,))
         return hook(grad)
 
     def call_of_node(self, hook: Hook, *grads: Any) -> Any:
         """What a hook of a tape node makes of gradients."""
-        self._check_computes(hook, "is of a tape node")
+        self._check_computes(hook, "is of a tape node", grads)
         return hook(*grads)
 
-    def _check_computes(self, hook: Hook, reason: str) -> None:
+    def _check_computes(self, hook: Hook, reason: str, grads: Sequence[Any]) -> None:
         """Refuses a hook that may do more than compute, and cannot be called later."""
-        more = more_than_computes(hook, self._known)
+        more = more_than_computes(hook, self._known, grads)
         if more is not None:
             raise self._refuse(hook, f"{reason} and {more}")
 

@@ -13,7 +13,7 @@ import builtins
 import dis
 import functools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -35,12 +35,12 @@ _VALUES = (
     np.generic, np.ufunc, np.dtype, DType, Device, MemoryFormat,
 )  # fmt: skip
 _FUNCTIONS = frozenset(
-    "abs all any bin chr divmod format hex isinstance issubclass len max min oct ord pow repr "
-    "round sorted sum".split()
+    "abs all any bin chr divmod format hex isinstance issubclass iter len max min next oct ord pow "
+    "repr round sorted sum".split()
 )
 _TYPES = frozenset((
     bool, int, float, complex, str, bytes, slice, range, tuple, list, dict, set, frozenset,
-    zip, enumerate, map, filter, reversed, object, functools.partial,
+    zip, enumerate, map, filter, reversed, object, type, functools.partial,
 ))  # fmt: skip
 _LIBRARIES = ("math", "cmath", "operator", "numpy")
 _OURS = frozenset(("aotlite", *(f"aotlite.{each}" for each in (
@@ -68,13 +68,13 @@ _DOORS = frozenset(("grad_fn", "metadata"))
 """Attributes of tensors and tape nodes by which other things are reached."""
 
 
-def more_than_computes(hook: Any, known: Known) -> str | None:
+def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> str | None:
     """What a hook may do besides computing, "reads a dict" say; None if it is proven not to.
 
     `known` is what was there before the captured run: containers that are not were made by it, and
-    only its functions know them.
+    only its functions know them. `given` are gradients that it is called with, if known.
     """
-    walk = _Walk(known)
+    walk = _Walk(known, queue=[("", grad) for grad in given])
     return walk.along(hook) or walk.changes_a_container()
 
 
@@ -150,6 +150,8 @@ class _Walk:
                 self.owners.append((name, thing))
             case Called():
                 return self._inside_module(name, thing)
+            case type() if issubclass(thing, Tensor):
+                self.owners.append((name, thing))
             case _ if thing is not NOTHING and not _is_silent(thing):
                 return f"reaches {_named(thing)}" + (f" ({name!r})" if name else "")
         return None
@@ -254,14 +256,21 @@ def _against_code(code: types.CodeType) -> str | None:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """What an attribute is, or the function that gives it."""
-    found = NOTHING
+    """What an attribute is, or the function that gives it.
+
+    Of a users' class of tensors the functions are let be: like those of its ops they run once.
+    """
     if isinstance(owner, types.ModuleType):
-        found = getattr(owner, name, NOTHING)
-    else:
+        return getattr(owner, name, NOTHING)
+    found: Any = NOTHING
+    is_class = isinstance(owner, type)
+    if not is_class:
         found = attributes_of(owner).get(name, NOTHING)
-        if found is NOTHING and not isinstance(owner, types.FunctionType):
-            found = next((vars(c)[name] for c in type(owner).__mro__ if name in vars(c)), NOTHING)
+    if found is NOTHING and not isinstance(owner, types.FunctionType):
+        mro = (owner if is_class else type(owner)).__mro__
+        found = next((vars(c)[name] for c in mro if name in vars(c)), NOTHING)
     if isinstance(found, property):
-        return found.fget
-    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+        found = found.fget
+    found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    of_tensors = is_class or isinstance(owner, Tensor)
+    return NOTHING if of_tensors and isinstance(found, types.FunctionType) else found
