@@ -7,7 +7,7 @@ Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.role import Kept, Output, Saved
 from aotlite.stages.facts import Joint, SavedOf
 from aotlite.stages.higher import Differentiated, Taped, differentiated
-from aotlite.stages.kept_values import Held, Numbering, Reads, fed, following, places_of, with_kept
+from aotlite.stages.kept_values import Held, Reads, closed, fed, following, places_of, with_kept
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s5_desugar import without_wrappers
@@ -30,6 +30,7 @@ from aotlite.stages.s10_plan import plan_backward
 from aotlite.stages.s10_watched import Inside, Look
 from aotlite.stages.s10_whole import WholeBackward
 from aotlite.stages.synthetic import with_bases
+from aotlite.stages.value_numbers import Numbering
 from aotlite.stages.watched import watched
 
 Reading = Mapping[Any, Sequence[SavedOf]]
@@ -77,36 +78,46 @@ class HigherOrders:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
             made = differentiated(taped, arriving)
             places = values.places(arriving)
-            graph = self._fed(made, taped, values.saved, places)
+            whole, roles = self._fed(made, taped, values.saved, places)
+            graph = self._simple(whole, roles)
+            self.journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
             given: dict[Any, int] = {Kept(k): number for number, k in places.items()}
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            return self._lowered(made, graph, given, splits=splits)
+            partition = self._cut(graph, whole, given)
+            return self._lowered(made, graph, partition, given, splits=splits)
 
     def _fed(
         self, made: Differentiated, taped: Taped, saved: Sequence[Held], places: Mapping[int, int]
-    ) -> Graph:
-        """The pure joint graph, whose inputs are saved values and gradients that arrive."""
+    ) -> tuple[Graph, set[Any]]:
+        """The pure joint graph, in which saved values are inputs, and the roles of the others that
+        are left: gradients that arrive."""
         plain = without_wrappers(made.graph, made.taped.wrapped)
-        simple = self._pure(plain, f"order {taped.order + 1}")
+        pure = self._pure(plain, f"order {taped.order + 1}")
         roles = set(made.incoming)
-        roles.update([node.role for node in simple.placeholders if node.phase.name == "BACKWARD"])
-        graph = fed(simple, self.numbering.of(simple, {}), saved, places, roles)
-        self.journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
-        return graph
+        roles.update([node.role for node in pure.placeholders if node.phase.name == "BACKWARD"])
+        return fed(pure, self.numbering.of(pure, {}), saved, places), roles
 
     def _pure(self, graph: Graph, what: str) -> Graph:
-        """The graph behind stage 7 and the passes."""
+        """The graph as saved values are to be found in it: behind decompositions and passes.
+
+        Not simplified where it can be helped, since each value may be the one that is saved.
+        """
         journey, stage = self.journey, self.journey.stage
         whole = with_bases(graph, self.bases)
         journey._check(f"4 joint, {what}", whole)
-        pure = stage["functionalize"](whole)
-        simple = stage["simplify"](journey._decomposed(pure))
+        pure = journey._decomposed(stage["functionalize"](whole))
+        if journey.options.passes:
+            pure = stage["simplify"](pure)
         for each in journey.options.passes:
-            simple = journey._apply(each, simple)
-        opened: Graph = journey._opened(simple)
+            pure = journey._apply(each, pure)
+        opened: Graph = journey._opened(pure)
         return opened
+
+    def _simple(self, graph: Graph, arriving: Container[Any]) -> Graph:
+        """A graph that was fed, behind stage 7."""
+        return closed(self.journey.stage["simplify"](graph), arriving)
 
     # --- anomaly mode
     def inside(
@@ -130,7 +141,7 @@ class HigherOrders:
             places = values.places(dict.fromkeys(arriving, False))
             numbers = self.numbering.of(pure, {})
             known = following(pure, numbers, places, roles)
-            graph = fed(known, numbers, values.saved, places, roles)
+            graph = self._simple(fed(known, numbers, values.saved, places), roles)
             self.journey._check("7 simplify, anomaly mode", graph, functional=True)
             arrived: list[Any] = [
                 (roles[node.role], node.meta) for node in graph.placeholders if node.role in roles
@@ -147,12 +158,22 @@ class HigherOrders:
                 made.order,
             )
 
+    def _cut(self, graph: Graph, whole: Graph, given: Mapping[Any, int]) -> Partition:
+        """The halves of a graph that was `whole` before it was simplified."""
+        keep = partial(with_kept, reads=self.reads)
+        partition: Partition = self.journey._partition(graph)
+        return keep(partition, whole, self.numbering, given, lambda role: False)
+
     def _lowered(
-        self, made: Differentiated, graph: Graph, given: Mapping[Any, int], *, splits: bool
+        self,
+        made: Differentiated,
+        graph: Graph,
+        partition: Partition,
+        given: Mapping[Any, int],
+        *,
+        splits: bool,
     ) -> Order:
         journey, options = self.journey, self.journey.options
-        partition = journey._partition(graph)
-        partition = with_kept(partition, lambda role: False, reads=self.reads)
         compiler = journey._told(options.backward_backend(), partition)
         lowering = journey.stage["lower"]
         run = lowering(partition.forward, compiler)

@@ -60,6 +60,7 @@ from aotlite.stages.s10_plan import plan_backward
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.synthetic import with_bases
 from aotlite.stages.tokens import LiftedBackend, unlifted_partition
+from aotlite.stages.value_numbers import Numbering as Values
 from aotlite.stages.wrappings import with_parts
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, static_roles, told
 from aotlite.verification import StageRunner
@@ -168,7 +169,8 @@ class _Journey:
         pure = self.stage["functionalize"](whole)
         self._check("6 functionalize", pure, functional=True, of=whole)
         self._compare("6 functionalize", pure)
-        simple = self.stage["simplify"](self._decomposed(pure))
+        decomposed = self._decomposed(pure)
+        simple = self.stage["simplify"](decomposed)
         self._check("7 simplify", simple, functional=True, of=pure)
         self._compare("7 simplify", simple)
         plain = simple
@@ -185,8 +187,13 @@ class _Journey:
             self.linear = not users or is_linear(plain)
             if both.taped is not None:
                 requires = {each.role for each in meta.inputs if each.requires_grad}
-                keep = partial(with_kept, reads=self.reads)
-                partition = keep(partition, requires.__contains__, told.exported)
+                keep = partial(with_kept, numbering=Values(), given={}, reads=self.reads)
+                whole = simple if self.options.passes else decomposed
+                if told.nodes != simple.nodes:
+                    whole = opened(whole)
+                partition = keep(
+                    partition, whole, requires=requires.__contains__, exported=told.exported
+                )
             partition = self._packed(partition)
         else:
             whole = default_partition(simple).forward if meta.training else simple

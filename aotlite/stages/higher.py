@@ -31,7 +31,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent, is_given
 from aotlite.stages.facts import Captured, CapturedFamily, LateMemory, SavedOf
-from aotlite.stages.histories import passed
+from aotlite.stages.histories import passed, passed_at_some_order
 from aotlite.stages.late_effects import what_happens
 from aotlite.stages.noted_run import runs_user_code
 from aotlite.stages.record import Record
@@ -104,6 +104,8 @@ class Taped(Record):
     """What users' Python reads of memory that somebody else may write, and no tape node saves."""
     order: int = 1
     """Of the derivatives that a backward through it gives."""
+    further: frozenset[Any] = frozenset()
+    """The sources that derivatives of some order may reach, be it none of the first."""
 
     def incoming(self, result: Any) -> Any:
         """The input that the gradient of this result becomes: one level more for each order."""
@@ -118,12 +120,19 @@ def taped(
     roots: Sequence[Root],
     owners: Mapping[Any, Any],
     memory: Sequence[LateMemory],
+    *,
+    users: bool,
 ) -> Taped:
     """What is kept of a captured function: `roots` as stage 4 ran its backward from them.
 
-    The backward reads `memory`, and does not write it.
+    The backward reads `memory`, and does not write it; `users` says whether users' Python runs in
+    it, which may compute with whatever it holds.
     """
     recorder = captured.recorder
+    sources = [source for source in captured.sources if source.entries]
+    if not users:
+        met = passed_at_some_order([edge for _, edge, _ in roots])
+        sources = [s for s in sources if any(edge[0] in met for edge, _ in sinks_of(s))]
     return Taped(
         recorder,
         captured.graph.name,
@@ -137,6 +146,7 @@ def taped(
         owners,
         dict(recorder.wrapped.nodes),
         tuple([SavedOf(each.owner, each.meta) for each in memory]),
+        further=frozenset([source.role for source in sources]),
     )
 
 

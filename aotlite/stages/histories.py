@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import RESTRICTED, CreationKind
+from aotlite.eager.autograd.history import RESTRICTED, CreationKind, edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode, OpNode
@@ -113,6 +113,21 @@ def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:
     for node in accumulating:
         for further in _accumulators(node):
             found[further] |= found[node]
+    return found
+
+
+def passed_at_some_order(edges: Sequence[Edge | None]) -> set[TapeNode]:
+    """The tape nodes that gradients pass, and those that derivatives of these pass.
+
+    They go on through what the nodes have saved, which may be computed from inputs that no gradient
+    reaches.
+    """
+    found: set[TapeNode] = set()
+    while edges:
+        nodes = [node for node in passed(edges) if node not in found]
+        found.update(nodes)
+        saved = [each for node in nodes for each in node.kept_tensors()]
+        edges = [edge_of(s.tensor) for s in saved if s.tensor.storage.version == s.version]
     return found
 
 

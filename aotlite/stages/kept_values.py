@@ -5,7 +5,7 @@ Its own backward goes on through the saved values to the inputs, and on that way
 results that the backward alone may not need. `with_kept` finds those that do not follow from what
 is saved, and has them saved, too; mostly there are none. `fed` replaces in a later graph what is
 computed again from the inputs by what was saved. Values of two graphs are the same if they are
-computed in the same way.
+computed in the same way (`value_numbers`).
 Spec: `specs/higher_orders.md`.
 """
 
@@ -18,12 +18,11 @@ from typing import Any
 import attrs
 
 from aotlite.ir.builder import Builder
-from aotlite.ir.effects import is_effect, numbered
+from aotlite.ir.effects import is_effect
 from aotlite.ir.errors import GraphError, noted
-from aotlite.ir.graph import Graph, Node, map_nodes, output_node
+from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import ViewOp
 from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import (
@@ -42,6 +41,7 @@ from aotlite.ir.role import (
     is_given,
 )
 from aotlite.stages.partition_facts import Partition, SavedValue
+from aotlite.stages.value_numbers import Numbering
 
 _REASON = "derivatives of the backward read it, or what it is computed from"
 
@@ -61,6 +61,9 @@ class Reads(Enum):
 
 def with_kept(
     partition: Partition,
+    whole: Graph,
+    numbering: Numbering,
+    given: Mapping[Any, int],
     requires: Callable[[Any], bool],
     exported: Container[Any] = (),
     *,
@@ -68,62 +71,106 @@ def with_kept(
 ) -> Partition:
     """The partition whose forward also saves what derivatives of its backward may read.
 
-    `requires` says of an input's role whether it requires grad; the memory of those in `exported`
-    may be written unnoticed.
+    `whole` is the graph that was cut in two, as it was before stage 7 left out what gradients pass
+    that come to nothing. `requires` says of an input's role whether it requires grad, `given` which
+    number it has; the memory of inputs in `exported` may be written unnoticed.
     """
     if partition.backward is None:
         return partition
-    forward = partition.forward
-    saved = [value for _, value in forward.outputs_with(Saved)]
-    missing = _Missing(forward, saved, requires)
-    wanted = missing.inputs() if reads is Reads.ANYTHING else missing.values(reads)
-    found = [node for node in wanted if node not in saved]
-    return _extended(partition, found, exported, missing.written) if found else partition
+    forward = _Forward(partition.forward, numbering, given)
+    if reads is Reads.ANYTHING:
+        wanted = forward.inputs()
+    else:
+        half, met = _halves(whole)
+        missing = _Missing(half, numbering.of(half, given), forward, requires)
+        wanted = missing.values(met, reads)
+    found = [node for node in wanted if node not in forward.saved]
+    return _extended(partition, found, exported, forward.written) if found else partition
 
 
-class _Missing:
-    """Values of a forward that do not follow from those that are saved."""
+def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
+    """What does not depend on gradients that arrive, and what of it the rest reads.
 
-    def __init__(
-        self, forward: Graph, saved: Sequence[Node], requires: Callable[[Any], bool]
-    ) -> None:
-        self.forward = forward
-        self.saved = set(saved)
-        self.differentiable = _differentiable(forward, requires)
-        results = zip(forward.output_roles, forward.outputs, strict=True)
+    Where it was recorded does not matter: stage 7 may have one node for both halves.
+    """
+    late: set[Node] = set()
+    met: dict[Node, None] = {}
+    read = _read(graph)
+    nodes = [node for node in graph.nodes[:-1] if node in read]
+    for node in nodes:
+        inputs = node.inputs()
+        is_tangent = node.op == "placeholder" and node.phase is Phase.BACKWARD
+        if is_tangent or not late.isdisjoint(inputs):
+            late.add(node)
+            met.update(dict.fromkeys([value for value in inputs if value not in late]))
+    early = [node for node in nodes if node not in late]
+    return Graph((*early, output_node((), ())), graph.name), list(met)
+
+
+class _Forward:
+    """The forward of a partition, with its values by number."""
+
+    def __init__(self, graph: Graph, numbering: Numbering, given: Mapping[Any, int]) -> None:
+        self.graph = graph
+        numbers = numbering.of(graph, given)
+        self.saved = {value for _, value in graph.outputs_with(Saved)}
+        self.known = {numbers[value] for value in self.saved}
+        """What is saved, by number."""
+        results = zip(graph.output_roles, graph.outputs, strict=True)
         written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
         self.written = {
             node
-            for node in forward.placeholders
+            for node in graph.placeholders
             if node.role in written or isinstance(node.role, SyntheticBase)
         }
+        self.changed = {numbers[node] for node in self.written}
+        self.values = {numbers[node]: node for node in reversed(graph.nodes[:-1])}
+        turned = {numbering.turned(number) for number in self.known} - self.known
+        self.turned = {self.values[number] for number in turned if number in self.values}
+        """Of what is saved only turned what it is a view of."""
 
     def inputs(self) -> list[Node]:
         """The inputs, read or not, and what came of effects: all else follows from these."""
         return [
             node
-            for node in self.forward.nodes
+            for node in self.graph.nodes
             if type(node.meta) is TensorMeta
-            if (node.op == "placeholder" and type(node.role) is not Token)
-            or _comes_of_effect(node)
+            if (node.op == "placeholder" and type(node.role) is not Token) or _comes_of_effect(node)
         ]
 
-    def values(self, reads: Reads) -> list[Node]:
-        """The values to save, in the order of the graph.
+
+class _Missing:
+    """Values of the forward of a joint graph that do not follow from those that are saved."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        numbers: Mapping[Node, int],
+        forward: _Forward,
+        requires: Callable[[Any], bool],
+    ) -> None:
+        self.graph = graph
+        self.numbers = numbers
+        self.forward = forward
+        self.differentiable = _differentiable(graph, requires)
+
+    def values(self, met: Sequence[Node], reads: Reads) -> list[Node]:
+        """The values to save where a backward reads those that are `met`, in the forward's order.
 
         Of what is only turned what it is a view of, too, which is there anyway: a derivative turns
         it back.
         """
-        wanted: dict[Node, None] = {}
-        for node in self._passed():
+        forward = self.forward
+        wanted = dict.fromkeys([each for value in met for each in self._parts(value)])
+        for node in self._passed(met):
             for value in self._read_by(node, reads):
-                for each in self._parts(value):
-                    wanted[each] = None
-        found = {_unturned(value) for value in self.saved} - self.saved - self.written
+                wanted.update(dict.fromkeys(self._parts(value)))
+        found = forward.turned - forward.written
         for value in wanted:
             sources, is_safe = self._sources(value)
-            found.update(sources if is_safe else [value])
-        return [node for node in self.forward.nodes if node in found]
+            itself = None if is_safe else forward.values.get(self.numbers[value])
+            found.update(sources if itself is None else [itself])
+        return [node for node in forward.graph.nodes if node in found]
 
     def _read_by(self, node: Node, reads: Reads) -> Iterable[Node]:
         every = reads is Reads.OPERANDS
@@ -133,12 +180,12 @@ class _Missing:
         """The value, or those of its results that anything reads where it is of several."""
         if type(value.meta) is not tuple:
             return [value]
-        calls = self.forward.calls
+        calls = self.graph.calls
         return [node for node in calls if node.target is GETITEM and node.args[0] is value]
 
-    def _passed(self) -> Iterator[Node]:
-        """The calls that a gradient of a saved value passes on its way to the inputs."""
-        stack = [node for node in self.saved if node in self.differentiable]
+    def _passed(self, starts: Iterable[Node]) -> Iterator[Node]:
+        """The calls that a gradient of these values passes on its way to the inputs."""
+        stack = [node for node in starts if node in self.differentiable]
         seen = set(stack)
         while stack:
             node = stack.pop()
@@ -150,20 +197,24 @@ class _Missing:
                         stack.append(value)
 
     def _sources(self, value: Node) -> tuple[set[Node], bool]:
-        """The inputs that a value is computed from where it does not follow from what is saved.
+        """The values of the forward that one is computed from where it does not follow from what is
+        saved: inputs, and what came of effects.
 
         And whether they stay as they were, and the value is the same when it is computed again.
         """
-        found: set[Node] = set()
-        is_safe = True
+        forward, found, is_safe = self.forward, set[Node](), True
         stack, seen = [value], {value}
         while stack:
             node = stack.pop()
-            if node in self.saved:
+            number = self.numbers[node]
+            if number in forward.known:
                 continue
-            if node.op == "placeholder":
-                found.add(node)
-            is_safe = is_safe and node not in self.written and not is_effect(node)
+            is_safe = is_safe and number not in forward.changed and not is_effect(node)
+            if (node.op == "placeholder" or _comes_of_effect(node)) and number in forward.values:
+                found.add(forward.values[number])
+            if _comes_of_effect(node):
+                is_safe = False
+                continue
             for each in node.inputs():
                 if each not in seen:
                     seen.add(each)
@@ -174,16 +225,6 @@ class _Missing:
 def _comes_of_effect(node: Node) -> bool:
     """Whether a value is a result of an effect; its first one is a token."""
     return node.target is GETITEM and node.args[1] > 0 and is_effect(node.args[0])
-
-
-def _unturned(value: Node) -> Node:
-    """The value of the same elements that this is a view of."""
-    while isinstance(value.target, ViewOp):
-        whole: Node = value.args[0]
-        if whole.meta.numel != value.meta.numel:  # type: ignore[union-attr]
-            break
-        value = whole
-    return value
 
 
 def _differentiable(forward: Graph, requires: Callable[[Any], bool]) -> set[Node]:
@@ -279,52 +320,6 @@ def _owners(forward: Graph) -> dict[Node, Any]:
 
 
 # ------------------------------------------------------------------------- graphs fed from values
-@attrs.frozen(eq=False)
-class Numbering:
-    """Numbers of values by how they are computed, through the graphs of all orders."""
-
-    _table: dict[Any, int] = attrs.field(factory=dict)
-
-    def of(self, graph: Graph, given: Mapping[Any, int]) -> dict[Node, int]:
-        """The number of each value; `given` has those of inputs, by role."""
-        numbers: dict[Node, int] = {}
-        for node in graph.nodes:
-            if node.op == "placeholder":
-                numbers[node] = given.get(node.role) or self._number(("input", node.role))
-            elif node.op == "get_attr":
-                numbers[node] = self._number(("constant", id(node.target), node.target))
-            elif node.op == "call":
-                numbers[node] = self._called(node, numbers)
-        return numbers
-
-    def unknown(self) -> int:
-        """A number that no other value has."""
-        return self._number(("unknown", len(self._table)))
-
-    def _called(self, node: Node, numbers: dict[Node, int]) -> int:
-        if node.target in (CLONE, RESTRIDE):  # the same values, laid out otherwise
-            return numbers[node.args[0]]
-        if is_effect(node):
-            return self._number(("effect", node.target.effect, node.phase, numbered(node)))
-        args = map_nodes(node.args, lambda value: _Numbered(numbers[value]))
-        return self._number((node.target, tuple(map(_literal, args))))
-
-    def _number(self, key: Any) -> int:
-        return self._table.setdefault(key, len(self._table) + 1)
-
-
-@attrs.frozen
-class _Numbered:
-    number: int
-
-
-def _literal(value: Any) -> Any:
-    """A literal with its type: 1, 1.0 and True are three."""
-    if type(value) is tuple:
-        return tuple([_literal(item) for item in value])
-    return value if type(value) is _Numbered else (type(value), repr(value))
-
-
 @attrs.frozen
 class Held:
     """A value that a call has saved."""
@@ -385,11 +380,10 @@ def fed(
     numbers: dict[Node, int],
     saved: Sequence[Held],
     places: Mapping[int, int],
-    arriving: Container[Any],
 ) -> Graph:
     """The graph with `Kept` inputs in the place of values that have the numbers of `places`.
 
-    Of its own inputs those with a role in `arriving` are left. GraphError where another is read.
+    What is left of its own inputs is read where passes look at more than is needed (`closed`).
     """
     build = Builder(graph.name)
     new: dict[Node, Node] = {}
@@ -398,7 +392,8 @@ def fed(
         for index, held in enumerate(saved)
     ]
     kept = {number: given[place] for number, place in places.items()}
-    for node in graph.nodes[:-1]:
+    inputs = [node for node in graph.placeholders if numbers[node] not in kept]
+    for node in dict.fromkeys([*inputs, *graph.nodes[:-1]]):
         found = kept.get(numbers[node])
         if found is not None and type(node.meta) is not tuple:
             build.source = node
@@ -410,12 +405,26 @@ def fed(
             new[node] = build.add(node if args is node.args else node.with_args(args, node.meta))
     build.source = None
     pairs = [
-        (role, _own_memory(build, role, new[value]) if type(value) is Node else value)
+        (role, new[value] if type(value) is Node else value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if isinstance(role, (Output, Part, Gradient))
     ]
-    whole = build.finish([value for _, value in pairs], [role for role, _ in pairs])
-    return _without_unread(whole, arriving)
+    return build.finish([value for _, value in pairs], [role for role, _ in pairs])
+
+
+def closed(graph: Graph, arriving: Container[Any]) -> Graph:
+    """A graph that was fed, with results in memory of their own.
+
+    Of its inputs those with a role in `arriving` are left, and `Kept` ones. GraphError where
+    another is read.
+    """
+    build = Builder(graph.name)
+    build.nodes = list(graph.nodes[:-1])
+    values = [
+        _own_memory(build, role, value) if type(value) is Node else value
+        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
+    ]
+    return _without_unread(build.finish(values, graph.output_roles), arriving)
 
 
 def _own_memory(build: Builder, role: Role, value: Node) -> Node:
@@ -429,12 +438,18 @@ def _laid_out(build: Builder, value: Node, like: Node) -> Node:
     return value if value.meta is meta else build.emit(RESTRIDE, (value, meta.stride))
 
 
+def _read(graph: Graph) -> set[Node]:
+    """The values that results are computed from."""
+    found: set[Node] = {value for value in graph.outputs if type(value) is Node}
+    for node in reversed(graph.nodes):
+        if node in found:
+            found.update(node.inputs())
+    return found
+
+
 def _without_unread(graph: Graph, arriving: Container[Any]) -> Graph:
     """The graph without dead code: what happened in the forward does not happen again."""
-    live: set[Node] = {value for value in graph.outputs if type(value) is Node}
-    for node in reversed(graph.nodes):
-        if node in live:
-            live.update(node.inputs())
+    live = _read(graph)
     nodes = []
     for node in graph.nodes:
         stays = node.op == "output" or isinstance(node.role, Kept) or node.role in arriving

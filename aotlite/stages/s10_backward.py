@@ -61,6 +61,7 @@ class BackwardPlan:
     tangents: tuple[tuple[ResultRole, TensorMeta], ...]
     """Differentiable results in order, and the layout in which their gradients are expected."""
     gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
+    """The inputs, and the geometry of the gradients of those that get one."""
     reach: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
     reads: dict[ResultRole, tuple[SavedOf, ...]]
@@ -101,6 +102,8 @@ class BackwardPlan:
     """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
     inside: Inside | None = None
     """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
+    further: tuple[SourceRole, ...] = ()
+    """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
     """For each tangent whether it is a wrapper."""
 
@@ -129,6 +132,7 @@ class CompiledBackward(TapeNode):
         "_lock",
         "_packed",
         "ends",
+        "further",
         "lenders",
         "links",
         "memory",
@@ -146,6 +150,8 @@ class CompiledBackward(TapeNode):
     lenders: Sequence[Storage]
     """For each of the plan's `lent` the storage; not there without."""
 
+    further: tuple[Edge | None, ...]
+    """Where gradients of the plan's `further` go; not there if it has none."""
     _packed: Any
     """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
     links: Sequence[tuple[Storage, int]]
@@ -193,6 +199,15 @@ class CompiledBackward(TapeNode):
             ends: Any = self.ends
             edges = self._edges = tuple([None if end is None else (end, 0) for end in ends])
         return edges
+
+    @property
+    def sources(self) -> dict[SourceRole, Edge | None]:
+        """Where gradients of the inputs go, at this order and later ones."""
+        pairs = zip(self.plan.gradients, self.edges, strict=True)
+        found = {role: edge for (role, _), edge in pairs}
+        if self.plan.further:
+            found.update(zip(self.plan.further, self.further, strict=True))
+        return found
 
     @property
     def served(self) -> Sequence[Edge | None]:
@@ -251,7 +266,7 @@ class CompiledBackward(TapeNode):
         if plan.orders is not None:
             return self._differentiable(grads)
         found = self.gradients(grads, wanted)
-        forbid_second_order(found, self.edges, grads, plan.why)
+        forbid_second_order(found, self.sources.values(), grads, plan.why)
         return found
 
     def _differentiable(self, grads: list[Any]) -> Sequence[Any]:
@@ -262,7 +277,8 @@ class CompiledBackward(TapeNode):
         moved = self.plan.memory and [m.storage.version for m in self.memory] != self.versions
         if formed is None or moved:
             found = self.gradients(grads)
-            forbid_second_order(found, self.edges, grads, MOVED if moved else FORM)
+            why = MOVED if moved else FORM
+            forbid_second_order(found, self.sources.values(), grads, why)
             return found
         grads = formed
         pairs = zip(self.plan.tangents, grads, strict=True)

@@ -8,7 +8,7 @@ Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -93,7 +93,7 @@ class Step:
         if order.plan is not None:
             self._hook(order.plan, node, grads, tensors, saved)
         elif order.why:
-            forbid_second_order(tensors, node.edges, grads, order.why)
+            forbid_second_order(tensors, node.sources.values(), grads, order.why)
         return [None if index is None else tensors[index] for _, index in order.results]
 
     def _hook(
@@ -122,8 +122,7 @@ class Step:
                 keep_form(grad)
 
     def _edges(self, node: CompiledBackward, grads: Sequence[Any]) -> dict[Any, Edge | None]:
-        pairs = zip(node.plan.gradients, node.edges, strict=True)
-        edges = {role: edge for (role, _), edge in pairs}
+        edges = node.sources
         for role, grad in self._incoming(node, grads):
             edges[role] = edge_of(grad)
         return edges
@@ -236,7 +235,7 @@ class DoubleBackward(TapeNode):
 
 
 def forbid_second_order(
-    found: list[Any], edges: Sequence[Edge | None], grads: Sequence[Any], why: str
+    found: list[Any], edges: Iterable[Edge | None], grads: Sequence[Any], why: str
 ) -> None:
     """The gradients depend on all that the inputs and the incoming gradients depend on."""
     arriving = [None if grad is None else edge_of(grad) for grad in grads]

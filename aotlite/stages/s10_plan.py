@@ -71,7 +71,12 @@ def plan_backward(
     tangents = tuple(_expected(graph, both).items())
     gradients = tuple(_given(graph, both, metas).items())
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
-    facts |= {"only_leaves": only_leaves, "served": _served(both.order, gradients)}
+    further = frozenset() if both.taped is None else both.taped.further
+    facts |= {
+        "only_leaves": only_leaves,
+        "served": _served(both.order, gradients),
+        "further": tuple([role for role, meta in gradients if meta is None and role in further]),
+    }
     variants = Variants(graph, lower, both.arrivals, both.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
 

@@ -190,9 +190,11 @@ class _Writer:
         if self.plan.backward is None:
             return ""
         self.source.use(edge_of, accumulator)
-        gradients = self.plan.backward.gradients
+        gradients, further = self.plan.backward.gradients, self.plan.backward.further
+        if further:
+            self.source.add(f"further = {listed([self._edge(role) for role in further])}")
         if not self.plan.backward.only_leaves:
-            self.source.add(f"edges = {listed([self._edge(*each) for each in gradients])}")
+            self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
             return "None, edges"
         names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]
         if len(names) > MANY and all(meta is not None for _, meta in gradients):
@@ -241,9 +243,11 @@ class _Writer:
         facts = facts_of(self.tensors[role])
         return isinstance(facts, Facts) and facts.is_leaf
 
-    def _edge(self, role: Any, meta: TensorMeta | None) -> str:
-        if meta is None or isinstance(role, Output):  # the node itself gives it to a result
-            return "None"
+    def _edge_for(self, role: Any, meta: TensorMeta | None) -> str:
+        is_none = meta is None or isinstance(role, Output)  # the node itself gives it to a result
+        return "None" if is_none else self._edge(role)
+
+    def _edge(self, role: Any) -> str:
         if isinstance(role, Family):
             return f"{name_of(self.leaders[role])}._root.edge()"
         name = name_of(role)
@@ -341,6 +345,8 @@ class _Writer:
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")
+        if backward.further:
+            self.source.add("node.further = further")
         for role, _ in backward.tangents:
             if role in self.values:  # else an input, or what is rebuilt: it gets its history then
                 self.results.give_history(role)

@@ -186,7 +186,10 @@ class _Recording:
         happens = draws or self._late_effects() or any(each.writes for each in late)
         passed = self.hooks.kept or self.hooks.come_back
         known = self.roots and not (happens or self._late_inputs or passed)
-        return taped(self.captured, self.roots, self.owners, late) if known else None
+        if not known:
+            return None
+        users = self.user_code or bool(self.wrapped)
+        return taped(self.captured, self.roots, self.owners, late, users=users)
 
     # --- users' Python on the tape
     def _late(self, graph: Graph) -> Settled:

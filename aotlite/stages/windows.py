@@ -238,11 +238,11 @@ class _Windows:
             write = self.writes.get(memory)
             if write is None or self._is_barred(memory) or len(steps) > _MOST_STEPS:
                 break
-            relation = _relation(Window(window.meta, start), write.window)
-            if relation == "same" and not self._is_barred(self._place(write.source)[0]):
+            how = relation(Window(window.meta, start), write.window)
+            if how == "same" and not self._is_barred(self._place(write.source)[0]):
                 return write.source
             below, before = self._place(write.operand)
-            if relation != "apart" or self._is_barred(below):
+            if how != "apart" or self._is_barred(below):
                 break
             memory, behind, shown = below, write.operand, steps
             steps = [*self._steps_to(behind), *steps]
@@ -319,7 +319,7 @@ class _Windows:
         return None
 
 
-def _relation(seen: Window, written: Window) -> str:
+def relation(seen: Window, written: Window) -> str:
     """How two windows on one memory lie: "same", "apart", or "other"."""
     if seen.start == written.start and seen.meta is written.meta:
         return "same"

@@ -9,17 +9,16 @@ from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import aotlite as al
 from aotlite.inspect import counting
 from tests.end_to_end.cases import Case, cases, setup_of
 from tests.end_to_end.worlds import body_of
 from tests.programs import Aotlite, execute
+from tests.rules.towers import ORDERS, close, gradients, history_of, many, numbers, total
 
-ORDERS = 3
 REFUSED = (al.UnsupportedError, al.AliasError)
 
 
@@ -42,14 +41,12 @@ def tower(results: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         if not current or not leaves:
             break
         try:
-            terms = [(each * (0.5 + 0.25 * i)).sin().sum() for i, each in enumerate(current)]
-            total = sum(terms[1:], terms[0])
-            grads = al.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+            grads = gradients(total(current), leaves, create_graph=True, allow_unused=True)
         except al.AotliteError as error:
             assert not isinstance(error, (al.UnsupportedError, al.GraphError)), error
             return [*found, (order, type(error).__name__)]
         found.append([g if g is None else (g.tolist(), g.requires_grad) for g in grads])
-        current = [g for g in grads if g is not None and g.requires_grad]
+        current = history_of(grads)
     return found
 
 
@@ -71,25 +68,10 @@ def towers(case: Case, function: Callable[..., Any]) -> Any:
     return found
 
 
-def close(one: Any, other: Any) -> bool:
-    """Whether numbers are near, and all else is equal."""
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(close, one, other))
-    if type(one) is float and type(other) is float:
-        return bool(np.isclose(one, other, rtol=1e-6, atol=1e-7, equal_nan=True))
-    return bool(one == other)
-
-
 def check_programs(count: int, backend: str) -> Counter[str]:
     seen: Counter[str] = Counter()
 
-    @settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @many(count)
     @given(cases())
     def check(case: Case) -> None:
         seen["all"] += 1
@@ -128,14 +110,6 @@ def test_derivatives_of_many_random_programs_are_eagers(backend: str, count: int
 
 
 # -------------------------------------------------------------------------------- hand cases
-gradients: Any = al.autograd.grad
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    drawn = np.random.default_rng(seed).normal(size=shape)
-    return al.tensor(drawn.tolist(), dtype=al.float64).requires_grad_()
-
-
 class Tripled(al.autograd.Function):
     """A backward that is not the derivative of its forward."""
 

@@ -9,13 +9,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.rules.test_dbl import ORDERS, close, numbers
+from tests.rules.towers import ORDERS, close, gradients, history_of, many, numbers, total
 
-gradients: Any = al.autograd.grad
 dropout = al.nn.functional.dropout
 
 
@@ -80,8 +79,7 @@ def seen_of(called: Callable[[Any], Any], between: int) -> list[Any]:
             found.append(al.get_rng_state())
             if between:
                 al.rand(between * (order + 1))
-            terms = [(each * (0.5 + 0.25 * i)).sin().sum() for i, each in enumerate(current)]
-            grads = gradients(sum(terms[1:], terms[0]), [x], create_graph=True)
+            grads = gradients(total(current), [x], create_graph=True)
             found += [(each.tolist(), each.requires_grad) for each in grads]
             current = [*grads, *current[1:]]
     return found
@@ -101,13 +99,7 @@ def test_third_derivatives_of_a_function_that_draws_are_eagers(name: str, partit
 def check_draws(count: int, backend: str) -> int:
     tried = [0]
 
-    @settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @many(count)
     @given(
         st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),
         st.integers(0, 3),
@@ -293,12 +285,12 @@ def read_by(program: Any, *, compiles: Callable[[Any], Any]) -> list[Any]:
                 targets[which % len(targets)].detach().mul_(1.25)
         try:
             terms = [each * (0.5 + 0.25 * i) for i, each in enumerate(current)]
-            total = sum([each.sum() if order == when else each.sin().sum() for each in terms])
-            grads = gradients(total, leaves, create_graph=True, allow_unused=True)
+            summed = sum([each.sum() if order == when else each.sin().sum() for each in terms])
+            grads = gradients(summed, leaves, create_graph=True, allow_unused=True)
         except al.AutogradError:
             return [*found, "error"]
         found.append([each if each is None else each.tolist() for each in grads])
-        current = [each for each in grads if each is not None and each.requires_grad]
+        current = history_of(grads)
         if not current:
             break
     return found
@@ -307,13 +299,7 @@ def read_by(program: Any, *, compiles: Callable[[Any], Any]) -> list[Any]:
 def check_readers(count: int, backend: str) -> Counter[str]:
     seen: Counter[str] = Counter()
 
-    @settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @many(count)
     @given(readers())
     def check(program: Any) -> None:
         eager = read_by(program, compiles=lambda function: function)
@@ -430,9 +416,9 @@ def test_what_is_not_linear_is_refused_where_gradients_arrive_apart(name: str) -
     result = compiled(x)
     [first] = gradients(result, [x], create_graph=True)
     [other] = gradients(result, [x], create_graph=True)
-    for total in (first.sum() + result, first.sum() + other.sum()):
+    for summed in (first.sum() + result, first.sum() + other.sum()):
         with pytest.raises(al.AutogradError, match="in two parts") as caught:
-            gradients(total, [x], retain_graph=True)
+            gradients(summed, [x], retain_graph=True)
         assert "not linear in the gradient" in caught.value.__notes__[0]
         assert "(DBL-1)" in caught.value.__notes__[0]
     assert result.grad_fn.name() == first.grad_fn.name() == "CompiledBackward"

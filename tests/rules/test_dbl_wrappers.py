@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
-from tests.rules.test_dbl import ORDERS, close
+from tests.rules.towers import ORDERS, close, gradients, history_of, many, weighted
 from tests.subclasses.toys import Boxed, scaled
 
-gradients: Any = al.autograd.grad
 MESH = Mesh(2)
 
 
@@ -170,7 +169,7 @@ def tower(
         if not current:
             break
         try:
-            terms = [(each * (0.5 + 0.25 * i)).sin() for i, each in enumerate(current)]
+            terms = list(weighted(current))
             ones = [al.ones_like(term.detach()) for term in terms]
             grads = gradients(terms, leaves, ones, create_graph=True, allow_unused=True)
         except al.AotliteError as error:
@@ -181,7 +180,7 @@ def tower(
                 raise Refused("TAN-5") from error
             return [*found, (order, type(error).__name__)]
         found.append([(shown(g), g is not None and g.requires_grad) for g in grads])
-        current = [g for g in grads if g is not None and g.requires_grad]
+        current = history_of(grads)
     return found
 
 
@@ -212,13 +211,7 @@ def derivatives(
 def check_programs(count: int, **options: Any) -> Counter[str]:
     seen: Counter[str] = Counter()
 
-    @settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @many(count)
     @given(programs(), st.sampled_from([-1, 1, 2]), st.integers(-ORDERS, 2), st.integers(0, 4))
     def check(program: Any, bits: int, when: int, which: int) -> None:
         first, second, steps, results, leaves = program

@@ -53,6 +53,17 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
     min_size=3,
     max_size=14,
 )
+copying: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(
+        st.sampled_from(("view", "view", "scatter", "rewrite", "change", "add", "copy")),
+        st.sampled_from((0, 0, 0, 1, 1, 2, 3, 7)),
+        st.integers(0, len(VIEWS) - 1),
+        st.integers(0, 7),
+    ),
+    min_size=3,
+    max_size=16,
+)
+"""With copies that lie as their operand does, and such that lie in rows."""
 roles: st.SearchStrategy[list[int]] = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 
 
@@ -101,6 +112,10 @@ def _done(what: str, values: list[Proxy], operand: int, view: Any, other: int) -
             if what == "rewrite":
                 source = ([seen, *fitting])[other % (1 + len(fitting))]
             return value._do(f"{name}_scatter", source, *args)
+        case "copy" if other % 2:
+            return value.clone()
+        case "copy":
+            return value._do("restride", value.meta.as_contiguous().stride)
         case "change":
             return value * 2.0 + float(other)
     fitting = [each for each in values if each.meta.shape == value.meta.shape]

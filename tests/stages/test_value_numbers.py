@@ -1,0 +1,64 @@
+"""Numbers of values: one for what is one, found by whichever way (DBL-2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+
+from aotlite.ir.builder import Builder
+from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.role import Gradient, Primal
+from aotlite.stages.s7_simplify import simplify
+from aotlite.stages.value_numbers import Numbering
+from aotlite.stages.windows import LOOK_BACK
+from tests.stages.journeys import run_graph
+from tests.stages.window_graphs import VIEWS, Step, copying, graph_of, input_of, roles
+
+TURN = VIEWS.index(("t", ()))
+THREE = VIEWS.index(("as_strided", ((3,), (2,), 0)))
+
+
+@given(copying)
+@settings(max_examples=1_500)
+@example([("view", 0, TURN, 0), ("view", 0, THREE, 0), ("copy", 1, 0, 0), ("view", 0, THREE, 0)])
+@pytest.mark.rules("DBL-2")
+def test_values_with_one_number_are_equal(program: list[Step]) -> None:
+    graph = graph_of(program, [2])
+    values = graph.nodes[:-1]
+    closing = output_node(values, [Gradient(Primal(k)) for k in range(len(values))])
+    shown = run_graph(Graph((*values, closing), "all"), input_of())
+    first: dict[int, Any] = {}
+    for node, number in Numbering().of(graph, {}).items():
+        value = shown[Gradient(Primal(values.index(node)))]
+        assert np.array_equal(first.setdefault(number, value), value), graph.code
+
+
+@given(copying, roles)
+@settings(max_examples=1_500)
+@pytest.mark.rules("DBL-2", "SIM-2", "SIM-3", "SIM-4", "SIM-5", "SIM-6")
+def test_what_stage_7_makes_of_a_value_has_its_number(
+    program: list[Step], wanted: list[int]
+) -> None:
+    graph = graph_of(program, wanted)
+    simple = simplify(graph)
+    numbering = Numbering()
+    before, after = numbering.of(graph, {}), numbering.of(simple, {})
+    for one, other in zip(graph.outputs, simple.outputs, strict=True):
+        assert before[one] == after[other], f"{graph.code}\n{simple.code}"
+
+
+@pytest.mark.rules("DBL-2")
+def test_a_row_is_found_behind_as_many_writes_as_stage_7_looks_back() -> None:
+    build = Builder("rows")
+    x = build.placeholder(tensor_meta((LOOK_BACK, 3)), Primal(0))
+    value, rows = x, []
+    for row in range(LOOK_BACK):
+        rows.append(value.select(0, row) * 2.0)
+        value = value.select_scatter(rows[-1], 0, row)
+    last = value.select(0, 0)
+    numbers = Numbering().of(build.finish([last], [Gradient(Primal(0))]), {})
+    assert numbers[rows[0].node] == numbers[last.node]
