@@ -43,7 +43,8 @@ class Pass:
     @property
     def lanes(self) -> int:
         """How many partial results its reductions have; 1 where it has to go in order."""
-        return 1 if self.scans else max([each.lanes for each in self.reduces], default=1)
+        lanes = {each.lanes for each in self.reduces}
+        return 1 if self.scans or len(lanes) != 1 else lanes.pop()
 
 
 @attrs.frozen
@@ -108,23 +109,29 @@ class _Analysis:
         """Where each statement is computed: 2 x stage, and 1 more behind its row level.
 
         Stores into memory that is loaded come when all has been loaded (K-6), and stores of one
-        buffer one after the other.
+        buffer one after the other. A store that waits loads later, and others wait for it in turn.
         """
-        places: dict[int, int] = {}
-        loaded: dict[int, int] = {}
+        places = {}
         for each in self.body:
             stage = max([self.stage(root) for root in values_of(each)], default=0)
             places[id(each)] = 2 * stage + (not self.facts.is_row_store(each))
-            for region in self._loads(each):
-                loaded[region] = max(loaded.get(region, 0), places[id(each)])
-        for each in self.body:
-            if type(each) is Store:
-                region = self.facts.region(each.buffer)
-                place = max(loaded.get(region, 0), places[id(each)])
-                odd = places[id(each)] % 2
-                places[id(each)] = place + (place % 2 != odd)
+        stores = [each for each in self.body if type(each) is Store]
+        loads = {id(each): self._loads(each) for each in self.body}
+        most = max(places.values(), default=0) + 2 * len(stores) + 2
+        while True:
+            loaded: dict[int, int] = {}
+            for key, regions in loads.items():
+                for region in regions:
+                    loaded[region] = max(loaded.get(region, 0), places[key])
+            before = list(places.values())
+            for each in stores:
+                region, place = self.facts.region(each.buffer), places[id(each)]
+                first = max(loaded.get(region, 0), place)
+                places[id(each)] = first + (first - place) % 2
                 loaded[region] = places[id(each)] + 1
-        return places
+            if before == list(places.values()):
+                return places
+            assert max(places.values()) <= most, "stores wait for each other: K-6 is broken"
 
     def _loads(self, statement: Statement) -> set[int]:
         """The regions of memory that a statement loads, also through scans, which passes repeat."""

@@ -265,11 +265,13 @@ class KernelRun:
             extents = extents[: self.kernel.space] + (1,) * (self.ndim - self.kernel.space)
         array = np.broadcast_to(_used(self.value(store.value)), extents)
         if not store.address.dynamic and store.combine is None:
-            return array.copy() if self._is_loaded(store.buffer) else array, None
+            return array.copy() if self._is_written(array) else array, None
         return array, np.broadcast_to(_used(self._address(store.address)), extents)
 
-    def _is_loaded(self, buffer: int) -> bool:
-        return any(s.op == "load" and s.args[0] == buffer for s in self.known)
+    def _is_written(self, array: Array) -> bool:
+        """Whether a value is a window of memory that the kernel stores to."""
+        stores = [each for each in self.kernel.body if type(each) is Store]
+        return any(np.may_share_memory(array, self.memory[each.buffer]) for each in stores)
 
     def _store(self, store: Store, array: Array, addresses: Array | None) -> None:
         flat = self.memory[store.buffer]

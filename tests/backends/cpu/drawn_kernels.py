@@ -52,9 +52,9 @@ def numbers(generator: np.random.Generator, buffer: Buffer) -> Any:
 
 
 class Drawn:
-    """One drawn program, and how to make inputs of it."""
+    """One drawn program, and how to make inputs of it; `in_place`: it writes some of these."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, in_place: bool = False) -> None:
         self.random = random.Random(seed)
         self.seed = seed
         self.buffers: list[Buffer] = []
@@ -64,6 +64,7 @@ class Drawn:
         self.elements: list[Scalar] = []
         self.extents, self.space = self._axes()
         self.dtype = self.random.choice(FLOATS if self.random.random() < 0.75 else INTEGERS)
+        self.written = [self._written() for _ in range(self.random.choice((2, 3, 4)) * in_place)]
         self.program = self._program()
 
     def inputs(self) -> list[Any]:
@@ -183,6 +184,26 @@ class Drawn:
         return make(op, a, b)
 
     # --- statements
+    def _written(self) -> tuple[int, Affine, bool]:
+        """An input that is read and, at the end, written at one address only (K-6)."""
+        inner = self.space < len(self.extents)
+        each_row = inner and self.random.random() < 0.5
+        axes = list(range(self.space if each_row else len(self.extents)))
+        address = self._address(axes, spread=True)
+        number = self._buffer(self.dtype, self._reach(address), Kind.INPUT)
+        value = load(number, address, self.dtype)
+        if each_row:
+            self.rows.append(value)
+        else:
+            self.elements.append(value)
+        return number, address, each_row
+
+    def _write(self, number: int, address: Affine, each_row: bool) -> None:
+        level = list(range(self.space if each_row else len(self.extents)))
+        known = self.rows if each_row else [*self.rows, *self.elements]
+        value = self._value(level, known, self.random.choice((1, 2, 3)))
+        self.body.append(Store(number, address, value, each_row=each_row))
+
     def _fresh(self) -> int:
         self.count += 1
         return self.count - 1
@@ -190,6 +211,8 @@ class Drawn:
     def _program(self) -> Program:
         for _ in range(self.random.choice((1, 2, 2, 3, 4))):
             self._statement()
+        for written in self.random.sample(self.written, len(self.written)):
+            self._write(*written)
         if not any(type(each) is Store for each in self.body):
             self._store()
         vector = self.random.choice((None, *range(len(self.extents))))

@@ -26,9 +26,9 @@ def chosen() -> Cases:
     return {name: (program, inputs_of(name, program)) for name, program in CHOSEN.items()}
 
 
-def drawn(seeds: range) -> Cases:
-    """Drawn kernels."""
-    made = {f"p{seed}": Drawn(seed) for seed in seeds}
+def drawn(seeds: range, *, in_place: bool = False) -> Cases:
+    """Drawn kernels; `in_place`: they write what they read."""
+    made = {f"p{seed}": Drawn(seed, in_place=in_place) for seed in seeds}
     return {name: (each.program, each.inputs()) for name, each in made.items()}
 
 

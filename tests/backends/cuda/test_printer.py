@@ -50,6 +50,7 @@ def test_kernels_on_fibers_give_the_bits_of_the_interpreter(tmp_path: Path) -> N
     cases = {
         **cuda_cases.chosen(),
         **cuda_cases.drawn(range(10)),
+        **{f"w{k}": case for k, case in cuda_cases.drawn(range(8), in_place=True).items()},
         **cuda_cases.functions(),
         **cuda_cases.halves(),
         **cuda_cases.ordered(),
@@ -61,7 +62,9 @@ def test_kernels_on_fibers_give_the_bits_of_the_interpreter(tmp_path: Path) -> N
 @needs_compiler
 @pytest.mark.parametrize("first", range(100, 700, 100))
 def test_many_drawn_kernels_give_the_bits_of_the_interpreter(first: int, tmp_path: Path) -> None:
-    assert [] == differences(cuda_cases.drawn(range(first, first + 100)), tmp_path)
+    seeds = range(first, first + 100)
+    assert [] == differences(cuda_cases.drawn(seeds), tmp_path)
+    assert [] == differences(cuda_cases.drawn(seeds, in_place=True), tmp_path)
 
 
 def outcome(library: Any, launch: Launch, array: Any, order: int) -> bytes | str:
