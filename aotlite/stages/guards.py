@@ -45,10 +45,20 @@ class PlainValue:
 
 
 @attrs.frozen(eq=False)
-class NoGradient:
-    """The tensor at `place` has no `.grad`."""
+class HasGradient:
+    """The tensor at `place` has a `.grad`, or has none."""
 
     place: Place
+    """That of the `.grad`."""
+    is_so: bool
+
+    @property
+    def expected(self) -> str:
+        return "a gradient" if self.is_so else "None"
+
+    @property
+    def test(self) -> str:
+        return "is not None" if self.is_so else "is None"
 
 
 @attrs.frozen(eq=False)
@@ -168,4 +178,4 @@ class AnomalyMode:
         return "on" if self.check_nan else "on, without a look at nans"
 
 
-Guard = HiddenPlace | SamePlace | PlainValue | NoGradient | Unwatched | Surroundings | AnomalyMode
+Guard = HiddenPlace | SamePlace | PlainValue | HasGradient | Unwatched | Surroundings | AnomalyMode

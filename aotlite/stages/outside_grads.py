@@ -17,7 +17,8 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.role import Output
 from aotlite.stages.afterwards import GradWrite
-from aotlite.stages.guards import NoGradient
+from aotlite.stages.guards import HasGradient
+from aotlite.stages.places import Place
 
 
 class OutsideGrads:
@@ -27,6 +28,8 @@ class OutsideGrads:
         self._recorder = recorder
         self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
         """By id the fake, and what the function has put there."""
+        self._looked_at: dict[int, tuple[Tensor, Place]] = {}
+        """By id the fake, the gradient that was read, and its place."""
         self._over = False
         """The function has returned: what writes now is users' Python in its backward."""
 
@@ -41,10 +44,11 @@ class OutsideGrads:
         given, real = recorder.input_of(fake), recorder.real_of(fake)
         place = recorder.place_at(given.role).then("grad", None)
         if real._grad is None:
-            recorder.guards.append(NoGradient(place))
+            recorder.guards.append(HasGradient(place, False))
             return None
         recorder.learn(real._grad, place)
         found: Tensor = real._grad
+        self._looked_at[id(fake)] = found, place
         return found
 
     def write(self, tensor: Tensor, value: Tensor | None) -> None:
@@ -82,17 +86,28 @@ class OutsideGrads:
                 "do it in a hook that uses nothing of the compiled function, or outside",
             )
 
+    def guard_unused(self) -> None:
+        """Guards that there are the gradients of which nothing else was asked (CAP-4).
+
+        Those that were used are inputs, which are guarded as such.
+        """
+        recorder = self._recorder
+        used = {id(recorder.real_of(given.fake)) for given in recorder.inputs}
+        for grad, place in self._looked_at.values():
+            if id(grad) not in used:
+                recorder.guards.append(HasGradient(place, True))
+
     def written(self, results: list[Any]) -> tuple[GradWrite, ...]:
-        """What each call puts where; new tensors are added to the results of the function."""
+        """What each call puts where; the tensors are added to the results of the function.
+
+        Also what lies there already: at another call something else may (CAP-4).
+        """
         self.end()
         found = []
         for fake, value in self._now.values():
-            given = self._recorder.input_of(fake)
-            real = self._recorder.real_of(fake)
-            if value is None:
-                found.append(GradWrite(given.role, None))
-            elif real._grad is None or self._recorder.here(real._grad) is not value:
-                found.append(GradWrite(given.role, len(results)))
+            role = self._recorder.input_of(fake).role
+            found.append(GradWrite(role, None if value is None else len(results)))
+            if value is not None:
                 results.append(value)
         for index, result in enumerate(results):  # grows while it is walked
             if self._has_own(result):
@@ -104,5 +119,3 @@ class OutsideGrads:
         """Whether a result is of the function's own making, and has a gradient."""
         made = isinstance(result, Tensor) and not self._recorder.is_outside(result)
         return made and result._grad is not None
-
-

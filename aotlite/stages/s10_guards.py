@@ -28,8 +28,8 @@ from aotlite.stages.forms import Forms
 from aotlite.stages.frozen import PLAIN, frozen_value
 from aotlite.stages.guards import (
     AnomalyMode,
+    HasGradient,
     HiddenPlace,
-    NoGradient,
     PlainValue,
     SamePlace,
     Surroundings,
@@ -302,8 +302,9 @@ class _Guards:
                     self.check(f"{self._at(place)} is {name_of(role)}", str(place), None, what)
                 case PlainValue(place, frozen):
                     self._plain_at(place, frozen)
-                case NoGradient(place):
-                    self.check(f"{self._at(place)} is None", str(place), None, "None")
+                case HasGradient(place):
+                    test = f"{self._at(place)} {guard.test}"
+                    self.check(test, str(place), None, guard.expected)
                 case Unwatched(role):
                     self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
                 case AnomalyMode():

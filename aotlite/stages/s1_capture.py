@@ -69,6 +69,7 @@ def capture(
     recorder.finish_guards()
     recorder.streams.end_forward()
     grads = recorder.grads.written(results)
+    recorder.grads.guard_unused()
     recorder.wrapped.put_in_order(recorder.inputs, recorder.placeholders)
     return Captured(
         _graph(recorder, results, name),
