@@ -89,7 +89,7 @@ def with_kept(
 
 
 def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
-    """What does not depend on gradients that arrive, and what of it the rest reads.
+    """What does not depend on gradients that arrive, and what of it the rest reads or gives.
 
     Where it was recorded does not matter: stage 7 may have one node for both halves.
     """
@@ -103,6 +103,8 @@ def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
         if is_tangent or not late.isdisjoint(inputs):
             late.add(node)
             met.update(dict.fromkeys([value for value in inputs if value not in late]))
+    given = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
+    met.update(dict.fromkeys([value for value in given if value not in late]))
     early = [node for node in nodes if node not in late]
     return Graph((*early, output_node((), ())), graph.name), list(met)
 

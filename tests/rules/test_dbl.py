@@ -17,7 +17,16 @@ from aotlite.inspect import counting
 from tests.end_to_end.cases import Case, cases, setup_of
 from tests.end_to_end.worlds import body_of
 from tests.programs import Aotlite, execute
-from tests.rules.towers import ORDERS, close, gradients, history_of, many, numbers, total
+from tests.rules.towers import (
+    ORDERS,
+    close,
+    close_but_zeros,
+    gradients,
+    history_of,
+    many,
+    numbers,
+    total,
+)
 
 REFUSED = (al.UnsupportedError, al.AliasError)
 
@@ -85,7 +94,11 @@ def check_programs(count: int, backend: str) -> Counter[str]:
         except REFUSED:
             seen["refused"] += 1
             return
-        assert close(eager, compiled), f"{case}\n{eager}\n{compiled}"
+        # A cleared view of what is not passed has zeros without a history (docs/limits.md).
+        pairs = zip(eager, compiled, strict=True)
+        assert all(close(*pair) or close_but_zeros(*pair) for pair in pairs), (
+            f"{case}\n{eager}\n{compiled}"
+        )
         seen["third order"] += any(type(each) is list and len(each) == ORDERS for each in eager)
 
     check()

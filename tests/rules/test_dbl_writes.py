@@ -127,6 +127,16 @@ def test_derivatives_of_many_random_functions_that_write_are_eagers(facts: Any) 
     assert seen["derived"] >= 1000
 
 
+@pytest.mark.rules("DBL-2", "PART-38")
+def test_a_gradient_that_is_computed_in_the_forward_has_derivatives() -> None:
+    """It is a product with zeros, and none of what arrives: the cut may save it whole."""
+    steps = (("sin in place", 0, 0), ("clear", 0, 1))
+    program = Program(("computed", "computed"), BOTH, steps, (("all", 0),), ALL)
+    function = function_of(program)
+    compiled = al.compile(function, backend="reference", partition="min_cut")
+    assert agrees(program, story(program, function), story(program, compiled))
+
+
 # ------------------------------------------------------- inputs that only later orders reach
 class Weighted(al.autograd.Function):
     """Has no gradient for its second operand, and multiplies by it in its backward."""

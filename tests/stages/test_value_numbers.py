@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 
 from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, output_node
@@ -43,6 +43,9 @@ def test_values_with_one_number_are_equal(program: list[Step]) -> None:
 def test_what_stage_7_makes_of_a_value_has_its_number(
     program: list[Step], wanted: list[int]
 ) -> None:
+    """But for writes to copies of what lies in one place twice, which are not looked into."""
+    views = {VIEWS[view][0] for _, _, view, _ in program}
+    assume(views.isdisjoint(("expand", "unfold")) or all(step[0] != "copy" for step in program))
     graph = graph_of(program, wanted)
     simple = simplify(graph)
     numbering = Numbering()
