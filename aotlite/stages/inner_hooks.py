@@ -22,22 +22,15 @@ from aotlite.eager.autograd.hooks import RemovableHandle, alike, retains
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, SEQUENCE, Edge, TapeNode
 from aotlite.eager.autograd.tape import OpNode
-from aotlite.eager.dispatch import dispatch
-from aotlite.eager.effects import on_host
 from aotlite.eager.observed import observing
 from aotlite.eager.state import recording
-from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
-from aotlite.ir.host_function import HostFunction
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.effects import HOST_CALLBACK
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Gradient, Output
 from aotlite.stages.afterwards import HookPlace, InnerHook
+from aotlite.stages.called_hooks import CalledHooks, Form
 from aotlite.stages.hook_state import Known, may_change, reason_against
 from aotlite.stages.only_computes import more_than_computes
 from aotlite.stages.sinks import whole_edge
@@ -69,8 +62,7 @@ class InnerHooks:
         self._placed: list[_Placed] = []
         self._retained: list[tuple[Tensor, Any]] = []
         """Tensors that have retained their gradients, and where they began to."""
-        self._called: dict[tuple[int, TensorMeta], tuple[Hook, HostFunction]] = {}
-        """The hooks that each backward calls, by id and by what their gradient is."""
+        self._called = CalledHooks()
         self.kept: dict[Output, Tensor] = {}
         """Results that retain gradients which the backward inside computes."""
         self.come_back = False
@@ -157,7 +149,7 @@ class InnerHooks:
             reason = reason_against(hook, self._recorder, self._known)
             if reason is None:
                 del each.handle.hooks[each.handle.id]
-                self._does_more(hook)
+                self._does_more(hook, each.tensor)
                 if end[1] is HookPlace.NOW and _saves(each.edge[0]):
                     self.come_back = True
                 found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
@@ -228,16 +220,14 @@ class InnerHooks:
     # --- a backward is recorded
     def call(self, hook: Hook, grad: Any) -> Any:
         """What a hook makes of a gradient: what it records or, if it does more, what it will."""
-        known = None if grad is None else self._called.get((id(hook), grad.meta))
+        known = None if grad is None else self._called.known(hook, grad)
         if known is not None:
-            return self._happens(known[1], grad)
+            return known.happens(grad)
         reason = reason_against(hook, self._recorder, self._known)
-        if reason is None and grad is not None and not is_wrapper(grad):
-            if self._does_more(hook) or self._asks(hook, grad):
-                return self._called_later(hook, grad)
-        else:
-            untold = "is given None" if grad is None else "is given a wrapper"
-            self._check_computes(hook, reason or untold, (grad,))
+        if reason is not None or grad is None:
+            self._check_computes(hook, reason or "is given None", (grad,))
+        elif self._does_more(hook, grad) or self._asks(hook, grad):
+            return self._called.later(hook, grad).happens(grad)
         return hook(grad)
 
     def call_of_node(self, hook: Hook, *grads: Any) -> Any:
@@ -251,9 +241,9 @@ class InnerHooks:
         if more is not None:
             raise self._refuse(hook, f"{reason} and {more}")
 
-    def _does_more(self, hook: Hook) -> bool:
+    def _does_more(self, hook: Hook, grad: Any) -> bool:
         """Whether a hook may do more than compute. What it may change no call is told by."""
-        if more_than_computes(hook, self._known) is None:
+        if more_than_computes(hook, self._known, (grad,)) is None:
             return False
         self._recorder.note_reached(may_change(hook))
         if self._left is not None:
@@ -264,8 +254,8 @@ class InnerHooks:
         """Whether a hook that only computes asks for a value, or fails; nothing is recorded."""
         from aotlite.stages.trial import Trial
 
-        trial = Trial()
-        grad = trial.gradient(like.meta)
+        trial, form = Trial(), Form.of(like)
+        grad = form.made(map(trial.gradient, form.metas()))
         try:
             with recording(trial), observing():
                 given = hook(grad)
@@ -274,41 +264,6 @@ class InnerHooks:
         except Exception:
             return True
         return trial.refusal is not None
-
-    def _called_later(self, hook: Hook, grad: Tensor) -> Any:
-        later = HostFunction(hook, on_host(_on_array(hook, grad.meta)))
-        self._called[id(hook), grad.meta] = hook, later
-        return self._happens(later, grad)
-
-    def _happens(self, later: HostFunction, grad: Tensor) -> Any:
-        text = meta_text(grad.meta.as_contiguous())
-        return dispatch(HOST_CALLBACK, HOST_CALLBACK.bind((later, (grad,), text), {}))[0]
-
-
-def _on_array(hook: Hook, meta: Any) -> Hook:
-    """The hook as a function of the gradient's values."""
-
-    def call(values: Any) -> Tensor:
-        made = meta.as_contiguous()
-        arrived: Any = Tensor(Storage(made.device.arrays.adopt(values, made)), made)
-        grad = arrived if meta.contiguous else _laid_out(arrived, meta)
-        given = hook(grad)
-        return (grad if given is None else alike(hook, given, grad)).contiguous()
-
-    return call
-
-
-def _laid_out(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient in the layout that it has in eager: where strides are 0, it was expanded."""
-    pairs = zip(meta.shape, meta.stride, strict=True)
-    sizes = tuple([min(size, 1) if stride == 0 else size for size, stride in pairs])
-    if has_internal_overlap(sizes, meta.stride):
-        return grad
-    memory = grad.new_empty((meta.span,))
-    for dim, size in enumerate(sizes):
-        grad = grad.narrow(dim, 0, size)
-    memory.as_strided(sizes, meta.stride).copy_(grad)
-    return memory.as_strided(meta.shape, meta.stride).detach()
 
 
 def _saves(node: TapeNode) -> bool:

@@ -13,7 +13,8 @@ import builtins
 import dis
 import functools
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -21,11 +22,12 @@ import numpy as np
 
 from aotlite.eager.observed import Called
 from aotlite.eager.tensor import Tensor
+from aotlite.effects import callback
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat
 from aotlite.stages.hook_state import Known, article, changes_of, is_users, variables_of, words_of
-from aotlite.stages.places import NOTHING, attributes_of, names_used
+from aotlite.stages.places import NOTHING, attributes_of
 
 _Found = tuple[str, Any]
 """A thing, and the name by which the code comes to it; none where it is in the code's hands."""
@@ -51,6 +53,8 @@ _OPERATORS_THAT_WRITE = frozenset(
     "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
     "itruediv ixor call".split()
 )
+_NOISE = frozenset(("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME", "COPY_FREE_VARS"))
+_NAMES = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_FAST", "LOAD_NAME")
 _NO_LOADS = ("LOAD_CONST", "LOAD_CLOSURE", "LOAD_ASSERTION_ERROR")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _REBINDS = ("STORE_DEREF", "DELETE_DEREF")
@@ -177,30 +181,103 @@ class _Walk:
         if not is_users(function):
             is_silent = _is_ours(function) and not function.__name__.startswith(_SETTERS)
             return None if is_silent else f"calls {function.__name__!r}"
-        against = _against_code(function.__code__)
-        if against is not None:
-            return against
+        read = _Read.of(function)
+        if read.against is not None:
+            return read.against
         if not self.known.is_compared(function):
             return f"reaches a function ({name!r}) whose variables no call compares"
         self.words.update(words_of(function))
-        self.bare.update(_bare(function.__code__))
-        self.attributes.update(dict.fromkeys(names_used(function.__code__)[1]))
+        self.bare |= read.bare
+        self.attributes.update(dict.fromkeys(read.attributes))
         if attributes_of(function):
             self.owners.append((name, function))
-        self.queue += variables_of(function)
+        self.queue += [each for each in variables_of(function) if each[0] in read.used]
         return None
 
 
-def _bare(code: types.CodeType) -> Iterator[str]:
-    """The names that code loads for more than an attribute of theirs."""
-    steps = list(dis.get_instructions(code))
-    for step, after in zip(steps, [*steps[1:], None], strict=True):
-        is_load = step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS
-        if is_load and (after is None or after.opname not in _LOADS):
-            yield from (step.argval,) if isinstance(step.argval, str) else step.argval
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _bare(each)
+@attrs.define(eq=False)
+class _Read:
+    """What the code of a function says, with that of the functions nested in it."""
+
+    against: str | None = None
+    """What it does besides computing."""
+    bare: set[str] = attrs.field(factory=set)
+    """Names that it loads for more than an attribute of theirs."""
+    attributes: list[str] = attrs.field(factory=list)
+    used: set[str] = attrs.field(factory=set)
+    """Names of variables that it does more with than give them to `effects.callback`."""
+
+    @classmethod
+    def of(cls, function: types.FunctionType) -> _Read:
+        """Code that is written where `effects.callback` is given it is called later: let be."""
+        found, loads, given = cls(), Counter[str](), Counter[str]()
+        stack = [function.__code__]
+        while stack:
+            code = stack.pop()
+            steps = [s for s in dis.get_instructions(code) if s.opname not in _NOISE]
+            found.against = found.against or _against_code(code, steps)
+            later = []
+            for place, step in enumerate(steps):
+                if step.opname in _LOADS:
+                    found.attributes.append(step.argval)
+                elif step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS:
+                    loads.update((step.argval,) if isinstance(step.argval, str) else step.argval)
+                found.bare.update(_bare(steps, place))
+                if _calls_back(function, steps, place):
+                    what = _first_argument(steps, place + 1)
+                    given.update([what] if isinstance(what, str) else ())
+                    later.append(what)
+            stack += [c for c in code.co_consts if isinstance(c, types.CodeType) and c not in later]
+        found.used = {name for name, count in loads.items() if count > given[name]}
+        return found
+
+
+def _against_code(code: types.CodeType, steps: Sequence[dis.Instruction]) -> str | None:
+    caught = 0
+    for step in steps:
+        name, value = step.opname, step.argval
+        if name in _STEPS:
+            return f"{_STEPS[name]} {value!r}" if value is not None else _STEPS[name]
+        if name in _REBINDS and value in code.co_freevars:
+            return f"rebinds the variable {value!r}"
+        if name in _LOADS and (value in _DOORS or value.startswith("__")):
+            return f"reads the attribute {value!r}"
+        caught += (name == "PUSH_EXC_INFO") - (name == "WITH_EXCEPT_START")
+    return "catches exceptions" if caught > 0 else None
+
+
+def _bare(steps: Sequence[dis.Instruction], place: int) -> Iterable[str]:
+    """The names that a step loads for more than an attribute of theirs."""
+    step, after = steps[place], steps[place + 1 : place + 2]
+    is_load = step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS
+    if not is_load or (after and after[0].opname in _LOADS):
+        return ()
+    return (step.argval,) if isinstance(step.argval, str) else step.argval
+
+
+def _calls_back(function: types.FunctionType, steps: Sequence[dis.Instruction], place: int) -> bool:
+    """Whether a step loads `effects.callback`, by its name or as an attribute of the module."""
+    first = place
+    while steps[first].opname in _LOADS and first:
+        first -= 1
+    if not steps[first].opname.startswith("LOAD_") or not isinstance(steps[first].argval, str):
+        return False
+    found = dict(variables_of(function)).get(steps[first].argval)
+    for step in steps[first + 1 : place + 1]:
+        found = getattr(found, step.argval, None) if isinstance(found, types.ModuleType) else None
+    return found is callback
+
+
+def _first_argument(steps: Sequence[dis.Instruction], place: int) -> str | types.CodeType | None:
+    """What is loaded there: a variable's name, or the code of a function that is written there."""
+    first = place
+    while steps[place].opname in ("LOAD_CLOSURE", "BUILD_TUPLE"):
+        place += 1
+    step = steps[place]
+    if step.opname == "LOAD_CONST" and isinstance(step.argval, types.CodeType):
+        return step.argval
+    is_name = step.opname in _NAMES and isinstance(step.argval, str) and place == first
+    return step.argval if is_name and steps[place + 1].opname not in _LOADS else None
 
 
 def _is_silent(thing: Any) -> bool:
@@ -235,24 +312,6 @@ def _may_be_read(module: types.ModuleType) -> bool:
 def _named(thing: Any) -> str:
     name = getattr(thing, "__name__", None)
     return article(thing) if name is None else f"{name!r}"
-
-
-def _against_code(code: types.CodeType) -> str | None:
-    """What a function's own code, or that of those nested in it, does besides computing."""
-    caught = 0
-    for step in dis.get_instructions(code):
-        name, value = step.opname, step.argval
-        if name in _STEPS:
-            return f"{_STEPS[name]} {value!r}" if value is not None else _STEPS[name]
-        if name in _REBINDS and value in code.co_freevars:
-            return f"rebinds the variable {value!r}"
-        if name in _LOADS and (value in _DOORS or value.startswith("__")):
-            return f"reads the attribute {value!r}"
-        caught += (name == "PUSH_EXC_INFO") - (name == "WITH_EXCEPT_START")
-    if caught > 0:
-        return "catches exceptions"
-    nested = [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return next(filter(None, map(_against_code, nested)), None)
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -1,0 +1,161 @@
+"""Hooks that each backward calls, with the values of their gradients: effects of its graph.
+
+A gradient that is a wrapper is taken apart, and put together again for the hook.
+Used by `inner_hooks`. Rules: HOOK-2, TOK-4. Spec: `specs/hooks_inside.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.hooks import alike
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.effects import on_host
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import (
+    flatten,
+    inner_tensors,
+    is_wrapper,
+    kept_spec,
+    leaves_of,
+    same_spec,
+    unflatten,
+)
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.host_function import HostFunction
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.effects import HOST_CALLBACK
+from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.printer import meta_text
+
+Hook = Callable[..., Any]
+
+
+@attrs.frozen(eq=False)
+class Form:
+    """What a gradient is made of: a dense one of its memory, a wrapper of its parts."""
+
+    meta: TensorMeta
+    kind: type[Tensor] | None
+    spec: Any
+    parts: dict[str, Form]
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Form:
+        """The form of a tensor."""
+        if not is_wrapper(tensor):
+            return cls(tensor.meta, None, None, {})
+        parts = {name: cls.of(part) for name, part in inner_tensors(tensor).items()}
+        return cls(tensor.meta, type(tensor), kept_spec(flatten(tensor)[1]), parts)
+
+    def metas(self) -> Iterator[TensorMeta]:
+        """Of its dense parts, in the order of `leaves_of`."""
+        if self.kind is None:
+            yield self.meta
+        for part in self.parts.values():
+            yield from part.metas()
+
+    def made(self, leaves: Iterator[Any]) -> Any:
+        """The tensor of this form that is made of these dense parts."""
+        if self.kind is None:
+            return next(leaves)
+        parts = {name: part.made(leaves) for name, part in self.parts.items()}
+        meta = self.meta
+        return unflatten(self.kind, parts, kept_spec(self.spec), meta.shape, meta.stride)
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Whether a tensor has this form, layouts aside."""
+        same = (self.meta.shape, self.meta.dtype) == (tensor.meta.shape, tensor.meta.dtype)
+        if self.kind is None or not is_wrapper(tensor):
+            return same and self.kind is None and not is_wrapper(tensor)
+        inner = inner_tensors(tensor)
+        same = same and type(tensor) is self.kind and same_spec(flatten(tensor)[1], self.spec)
+        return same and all(part.is_of(inner[name]) for name, part in self.parts.items())
+
+
+@attrs.frozen(eq=False)
+class CalledHook:
+    """A hook of gradients of one form."""
+
+    hook: Hook
+    form: Form
+    function: HostFunction
+
+    def happens(self, grad: Tensor) -> Any:
+        """Records the call; what the hook makes of the gradient."""
+        text = "; ".join([meta_text(meta.as_contiguous()) for meta in self.form.metas()])
+        parts = tuple(leaves_of(grad))
+        found = dispatch(HOST_CALLBACK, HOST_CALLBACK.bind((self.function, parts, text), {}))
+        return self.form.made(iter(found))
+
+
+class CalledHooks:
+    """Those of one capture."""
+
+    def __init__(self) -> None:
+        self._called: list[CalledHook] = []
+
+    def known(self, hook: Hook, grad: Tensor) -> CalledHook | None:
+        """The one for this hook and gradients like this one."""
+        for each in self._called:
+            if each.hook is hook and each.form.meta is grad.meta and each.form.is_of(grad):
+                return each
+        return None
+
+    def later(self, hook: Hook, grad: Tensor) -> CalledHook:
+        """A new one."""
+        form = Form.of(grad)
+        made = CalledHook(hook, form, HostFunction(hook, on_host(_on_arrays(hook, form))))
+        self._called.append(made)
+        return made
+
+
+def _on_arrays(hook: Hook, form: Form) -> Hook:
+    """The hook as a function of the gradient's values."""
+    metas = list(form.metas())
+
+    def call(*values: Any) -> Any:
+        grad = form.made(iter(list(map(_arrived, values, metas))))
+        given = hook(grad)
+        found = grad if given is None else alike(hook, given, grad)
+        if not form.is_of(found):
+            raise _refused(hook, found, form)
+        leaves = [leaf.contiguous() for leaf in leaves_of(found)]
+        return leaves[0] if form.kind is None else tuple(leaves)
+
+    return call
+
+
+def _refused(hook: Hook, found: Tensor, form: Form) -> Exception:
+    name = getattr(hook, "__name__", type(hook).__name__)
+    kind = Tensor if form.kind is None else form.kind
+    return noted(
+        SubclassError(
+            f"hook: what {name!r} returned is a {type(found).__name__} of another class, spec or "
+            f"parts than the gradient, expected a {kind.__name__} like it"
+        ),
+        "Hooks inside compiled functions keep the form of their gradient. (HOOK-2)",
+    )
+
+
+def _arrived(values: Any, meta: TensorMeta) -> Any:
+    made = meta.as_contiguous()
+    dense: Any = Tensor(Storage(made.device.arrays.adopt(values, made)), made)
+    return dense if meta.contiguous else _laid_out(dense, meta)
+
+
+def _laid_out(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient in the layout that it has in eager: where strides are 0, it was expanded."""
+    pairs: Sequence[tuple[int, int]] = list(zip(meta.shape, meta.stride, strict=True))
+    sizes = tuple([min(size, 1) if stride == 0 else size for size, stride in pairs])
+    if has_internal_overlap(sizes, meta.stride):
+        return grad
+    memory = grad.new_empty((meta.span,))
+    for dim, size in enumerate(sizes):
+        grad = grad.narrow(dim, 0, size)
+    memory.as_strided(sizes, meta.stride).copy_(grad)
+    return memory.as_strided(meta.shape, meta.stride).detach()

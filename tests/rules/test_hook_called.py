@@ -1,0 +1,164 @@
+"""HOOK-2, TOK-4: hooks that each backward calls: of wrappers, and with effects of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import aotlite as al
+from aotlite.subclasses import TwoTensor, masked_tensor
+from tests.rules.hook_programs import both, leaf
+from tests.rules.test_hook_python import known, more_than_computes
+
+Call = Callable[..., Any]
+SEEN: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen() -> None:
+    SEEN.clear()
+
+
+def parts(value: Any) -> Any:
+    """The values of a tensor or wrapper, by class."""
+    if isinstance(value, TwoTensor):
+        return "two", parts(value.a), parts(value.b)
+    if type(value).__name__ == "MaskedTensor":
+        return "masked", value.data.tolist(), value.mask.tolist()
+    return value.tolist()
+
+
+def two(*values: float) -> Any:
+    return TwoTensor(al.tensor(values), al.tensor(values) * 4)
+
+
+def nested(*values: float) -> Any:
+    return TwoTensor(two(*values), al.tensor(values) * 3)
+
+
+def masked(*values: float) -> Any:
+    return masked_tensor(al.tensor(values), al.tensor([k % 2 == 0 for k in range(len(values))]))
+
+
+@pytest.mark.rules("HOOK-2", "SUB-11")
+@pytest.mark.parametrize("make", [two, nested, masked])
+@pytest.mark.parametrize("gives", ["nothing", "another", "itself written"])
+def test_a_hook_with_effects_is_given_the_wrapper(make: Call, gives: str) -> None:
+    log: list[Any] = []
+
+    def hook(grad: Any) -> Any:
+        log.append((type(grad).__name__, parts(grad)))
+        if gives == "another":
+            return grad * len(log)
+        return grad.mul_(2) if gives == "itself written" else None
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(hook)
+        return y * y
+
+    def story(run: Call) -> Any:
+        log.clear()
+        x = make(0.5, 1.5, 2.5).requires_grad_()
+        for _ in range(2):
+            result = run(x)
+            result.backward(make(1.0, 2.0, 3.0))
+        return log.copy(), parts(x.grad)
+
+    compiled = both(f, story)
+    assert any("callback" in node.target.name for node in compiled.backward_graph.calls)
+
+
+@pytest.mark.rules("HOOK-2", "TAN-5")
+def test_a_hook_that_changes_the_form_of_its_gradient_says_so() -> None:
+    def hook(grad: Any) -> Any:
+        SEEN.append(1)
+        return grad.a + grad.b
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(hook)
+        return y * y
+
+    x = two(0.5, 1.5).requires_grad_()
+    result = al.compile(f, backend="reference")(x)
+    with pytest.raises(al.SubclassError, match="expected a TwoTensor like it") as caught:
+        result.backward(two(1.0, 2.0))
+    assert "HOOK-2" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.rules("HOOK-2")
+def test_a_hook_of_wrappers_that_asks_for_a_value_is_called() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(lambda grad: grad * 3 if grad.a.sum() > 2 else grad * 5)
+        return y * y
+
+    def story(run: Call) -> Any:
+        x = two(0.5, 1.5).requires_grad_()
+        run(x).backward(two(1.0, 2.0))
+        run(x).backward(two(-1.0, -2.0))
+        return parts(x.grad)
+
+    both(f, story)
+
+
+# ------------------------------------------------------------------------- effects.callback inside
+def note(array: Any) -> None:
+    SEEN.append(array.tolist())
+
+
+def tells(grad: Any) -> None:
+    al.effects.callback(note, grad)
+
+
+def tells_by_a_lambda(grad: Any) -> None:
+    k = 3
+    al.effects.callback(lambda array: SEEN.append(array.tolist() + [k]), grad)
+
+
+def tells_by_another_name(grad: Any) -> Any:
+    tell = al.effects.callback
+    return tell(note, grad)
+
+
+def uses_it_otherwise(grad: Any) -> Any:
+    al.effects.callback(note, grad)
+    return note(grad)
+
+
+def calls_what_it_is_given(function: Any, grad: Any) -> None:
+    function(grad)
+
+
+def gives_it_to_another(grad: Any) -> Any:
+    return calls_what_it_is_given(note, grad)
+
+
+@pytest.mark.rules("HOOK-3", "TOK-4")
+@pytest.mark.parametrize("hook", [tells, tells_by_a_lambda])
+def test_what_a_callback_does_is_no_matter_of_the_hook(hook: Call) -> None:
+    """The hook is recorded, and the effect is one of the graph, with tensors of the function."""
+    assert more_than_computes(hook, known(hook)) is None
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        factor = y.detach().cos()
+        y.register_hook(lambda grad: hook(grad * factor))
+        return (y * y).sum()
+
+    def story(run: Call) -> Any:
+        SEEN.clear()
+        for _ in range(2):
+            run(leaf(0.5, 1.5)).backward()
+        return SEEN.copy()
+
+    both(f, story)
+
+
+@pytest.mark.rules("HOOK-2")
+@pytest.mark.parametrize("hook", [tells_by_another_name, uses_it_otherwise, gives_it_to_another])
+def test_a_function_that_is_used_otherwise_speaks_against_the_hook(hook: Call) -> None:
+    assert "SEEN" in str(more_than_computes(hook, known(hook)))
