@@ -21,6 +21,8 @@ Labels = tuple[Label | None, ...]
 Args = Mapping[str, Any]
 """What the meta rule sees of a call's arguments, by name."""
 Metas = Sequence[TensorMeta]
+WHICH = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
+"""Ints that say which dimension. Any other int argument may be computed from sizes."""
 
 
 @attrs.frozen

@@ -273,7 +273,7 @@ class Operand:
     def sum_to(self, shape: Sequence[int]) -> Any:
         """Summed over the dimensions that broadcasting from `shape` made."""
         shape = tuple(shape)
-        if self.shape == shape:
+        if sizes.same_shape(self.shape, shape):
             return self
         extra = self.ndim - len(shape)
         kept = [i + extra for i, n in enumerate(shape) if n == 1 and self.shape[i + extra] != 1]

@@ -17,6 +17,7 @@ from aotlite.compiled_autograd.look import Look, look_at, shares_gradients
 from aotlite.compiled_autograd.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.reasons import why
 from aotlite.compiled_autograd.running import Program, Tape, TapeRun, order_of
+from aotlite.compiled_autograd.templates import Templates
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.state import STATE, backward_task
@@ -52,8 +53,11 @@ class Counters:
     """Backwards that were met."""
     hits: int = 0
     """Of these, such as had a structure that was known."""
+    resized: int = 0
+    """Such as had a structure that was known for other sizes: no formula ran, and the graphs were
+    made of what was recorded with symbols (CAG-5)."""
     captures: int = 0
-    """Structures that were recorded."""
+    """Structures that were recorded, with symbols or without."""
     branches: int = 0
     """Ways on behind a hook or users' Python that were recorded later."""
     compiles: int = 0
@@ -76,6 +80,7 @@ class CompiledAutograd:
         dumper = None if options.dump is None else dump_to(options.dump)
         self._observers = [each for each in (options.observer, dumper) if each is not None]
         self._programs: dict[Hashable, Program] = {}
+        self._templates = Templates()
         self._recent: tuple[Matcher, ...] = ()
         self._last: Look | None = None
         """A look at the tape that was captured last, without its nodes."""
@@ -96,6 +101,7 @@ class CompiledAutograd:
     def forget(self) -> None:
         """Drops what was compiled; counters begin at 0."""
         self._programs, self._recent, self._last = {}, (), None
+        self._templates = Templates()
         self.counters = Counters()
         self.reasons.clear()
 
@@ -155,7 +161,7 @@ class CompiledAutograd:
         return self._follow(tape, program)
 
     def _follow(self, tape: Tape, program: Program) -> list[Any]:
-        run = TapeRun(tape, self._compile)
+        run = TapeRun(tape, self._compile, self._templates)
         try:
             return run.follow(program)
         finally:
@@ -165,13 +171,22 @@ class CompiledAutograd:
 
     def _capture(self, tape: Tape) -> list[Any]:
         look, number = tape.look, next(_NUMBERS)
-        self.counters.captures += 1
-        self._tell(f"tape {number} of {len(look.nodes)} nodes: {why(look, self._last)}")
-        self._last = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
-        run = TapeRun(tape, self._compile)
+        reason = why(look, self._last)
+        seen = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
+        run = TapeRun(tape, self._compile, self._templates)
         order = order_of(look, tape.roots)
-        with collector_paused():  # all that is made stays
-            first = run.record(order, 0)
+        try:
+            with collector_paused():  # all that is made stays
+                first = run.record(order, 0)
+        finally:
+            what = f"tape {number} of {len(seen.forms)} nodes: "
+            if run.is_recorded or not run.is_remade:
+                self.counters.captures += 1
+                self._tell(what + "; ".join(run.notes or [reason]))
+                self._last = seen
+            else:
+                self.counters.resized += 1
+                LOG.info("%sit is known for other sizes", what)
         programs = self._programs
         if len(programs) >= _MOST_PROGRAMS:
             programs.pop(next(iter(programs)), None)

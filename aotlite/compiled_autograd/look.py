@@ -86,10 +86,10 @@ def _numbered(edges: Sequence[Edge | None], number: dict[TapeNode, int]) -> Hash
     return tuple([None if e is None else (number.get(e[0]), e[1]) for e in edges])
 
 
-def signatures(values: Sequence[Any]) -> Hashable:
+def signatures(values: Sequence[Any]) -> tuple[Any, ...]:
     """What is recorded of values on their way: layouts, and which of them are one tensor."""
     first: dict[int, int] = {}
-    found: list[Hashable] = []
+    found: list[Any] = []
     for value in values:
         if value is None:
             found.append(None)

@@ -19,15 +19,16 @@ import attrs
 
 from aotlite.compiled_autograd.forms import form_of, is_plain, is_released
 from aotlite.compiled_autograd.look import Look, Roots, signatures
-from aotlite.compiled_autograd.recording import Closed, Place, TapeRecorder
-from aotlite.compiled_autograd.stretch import Stretch, may_share
+from aotlite.compiled_autograd.recorded import Recorded
+from aotlite.compiled_autograd.recording import Place
+from aotlite.compiled_autograd.stretch import Stretch
+from aotlite.compiled_autograd.templates import Remade, Templates
 from aotlite.eager.autograd.engine import Run, reachable
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError
 from aotlite.ir.graph import Graph
 
@@ -108,10 +109,17 @@ class Tape:
 class TapeRun(Run):
     """One backward: an engine that runs pieces, and makes those that are not known."""
 
-    def __init__(self, tape: Tape, compile: Compile) -> None:
+    def __init__(self, tape: Tape, compile: Compile, templates: Templates) -> None:
         super().__init__(tape.sinks, False, tape.accumulate, tape.retain, None)
         self.tape = tape
         self.compile = compile
+        self.templates = templates
+        self.is_recorded = False
+        """Whether formulas ran for some stretch, which no template had."""
+        self.is_remade = False
+        """Whether a template had some stretch."""
+        self.notes: list[str] = []
+        """Why symbols were put in the place of sizes, and why not."""
         self.nodes, self.number = tape.look.nodes, tape.look.number
         self.changed: dict[int, Hashable] = {}
         """Forms that nodes have now, and had not when the tape was looked at."""
@@ -149,7 +157,7 @@ class TapeRun(Run):
             return self.collected[place[1]]
         return self._buffers[self.nodes[place[1]]][place[2]]
 
-    def _places(self) -> dict[int, Place]:
+    def places(self) -> dict[int, Place]:
         """The first place of each gradient, by its id."""
         found: dict[int, Place] = {}
         for node in self._arrived():
@@ -160,6 +168,16 @@ class TapeRun(Run):
             if grad is not None:
                 found.setdefault(id(grad), ("sink", index))
         return found
+
+    def on_their_way(self) -> list[Any]:
+        """All gradients, with None for absent ones: those that have arrived, those at the sinks."""
+        found = [grad for node in self._arrived() for grad in self._buffers[node]]
+        return [*found, *self.collected]
+
+    def arrivals(self) -> tuple[Hashable, tuple[Any, ...]]:
+        """Where gradients have arrived, and what is recorded of them."""
+        counts = [(self.number[node], len(self._buffers[node])) for node in self._arrived()]
+        return tuple(counts), signatures(self.on_their_way())
 
     def _arrived(self) -> list[TapeNode]:
         """Nodes that gradients have arrived at, by number; a hook may have led to a new one."""
@@ -179,13 +197,7 @@ class TapeRun(Run):
                 form = form_of(node)
                 if form != tape.look.forms[number]:
                     tape.look.forms[number] = self.changed[number] = form
-        nodes = self._arrived()
-        values = [grad for node in nodes for grad in self._buffers[node]]
-        return (
-            tuple([(self.number[node], len(self._buffers[node])) for node in nodes]),
-            signatures([*values, *self.collected]),
-            tuple(sorted(self.changed.items())),
-        )
+        return self.arrivals(), tuple(sorted(self.changed.items()))
 
     # --- running what is known
     def follow(self, program: Program) -> list[Any]:
@@ -214,16 +226,29 @@ class TapeRun(Run):
     # --- recording what is not
     def record(self, order: Sequence[int], start: int) -> Piece:
         """Runs the nodes from a place on; gives the pieces that do so from now on."""
-        stretch = _Recorded(self)
         pieces = _Pieces(self, order)
-        for place in range(start, len(order)):
-            number = order[place]
-            if self._is_open(number) and stretch.take(number):
-                continue
-            pieces.add(pieces.ended(stretch, place), number, place)
-            stretch = _Recorded(self)
-        pieces.add(pieces.ended(stretch, len(order)), None, len(order))
-        return pieces.linked()
+        while True:
+            stretch = self._next_stretch(order, start)
+            end = start + len(stretch.numbers)
+            closed = order[end] if end < len(order) else None
+            pieces.add(pieces.ended(stretch, end), closed, end)
+            if closed is None:
+                return pieces.linked()
+            start = end + 1
+
+    def _next_stretch(self, order: Sequence[int], start: int) -> Recorded | Remade:
+        """The stretch that begins at a place."""
+        numbers = [*itertools.takewhile(self._is_open, itertools.islice(order, start, None))]
+        remade = self.templates.stretch(self, numbers, order, start)
+        if remade is not None:
+            self.is_remade = True
+            return remade
+        stretch = Recorded(self)
+        self.is_recorded |= bool(numbers)
+        for number in numbers:
+            if not (self._is_open(number) and stretch.take(number)):
+                break
+        return stretch
 
     def _is_open(self, number: int) -> bool:
         node = self.nodes[number]
@@ -280,7 +305,7 @@ class _Pieces:
             self.run._step(self.run.nodes[closed])
             self.pattern = self.run._pattern(self.order[place + 1 :])
 
-    def ended(self, recorded: _Recorded, place: int) -> Stretch | None:
+    def ended(self, recorded: Recorded | Remade, place: int) -> Stretch | None:
         """The stretch before this place, which has run; None where no graph can do it (CAG-4)."""
         try:
             return recorded.end()
@@ -296,128 +321,3 @@ class _Pieces:
         for (_, before), (pattern, piece) in itertools.pairwise(self.found):
             before.after[pattern] = piece
         return self.found[0][1]
-
-
-class _Recorded:
-    """A stretch that is being recorded."""
-
-    def __init__(self, run: TapeRun) -> None:
-        self.run = run
-        self.numbers: list[int] = []
-        self.before: dict[TapeNode, list[Any]] = {}
-        self.collected: list[Any] = []
-        self.places: dict[int, Place] = {}
-        self.recorder: TapeRecorder | None = None
-
-    def take(self, number: int) -> bool:
-        """Records a node more; False for one that is found to be closed."""
-        run = self.run
-        node = run.nodes[number]
-        grads = run.gradients.get(node)
-        arrived = None if grads is None else list(grads)
-        if self.recorder is None:
-            self.before = {node: list(grads) for node, grads in run.gradients.items()}
-            self.collected = list(run.collected)
-            self.places = run._places()
-            self.recorder = TapeRecorder(self._place_of)
-        retain, mark = run.retain, self.recorder.mark()
-        run.recorder, run.retain = self.recorder, True  # what is saved is read when it runs
-        STATE.recorder = self.recorder
-        try:
-            run._step(node)
-        except (Closed, UnsupportedError):  # the engine raises it, if it is eager's
-            self.recorder.back_to(mark, number)
-            if arrived is not None:
-                run.gradients[node] = arrived
-            return False
-        except Exception:
-            STATE.recorder = run.recorder = None
-            run.retain = retain
-            self.recorder.back_to(mark, number)
-            self.end()  # what the engine had done by then
-            raise
-        finally:
-            STATE.recorder = run.recorder = None
-            run.retain = retain
-        self.numbers.append(number)
-        return True
-
-    def _place_of(self, tensor: Tensor) -> Place:
-        return self.places[id(tensor)]
-
-    def end(self) -> Stretch | None:
-        """The stretch, which has run."""
-        if self.recorder is None:
-            return None
-        stretch = self._stretch(self.recorder)
-        self.give_up()
-        stretch.execute(self.run.nodes, self.run)
-        return stretch
-
-    def give_up(self) -> None:
-        """What is on its way is what was before the stretch."""
-        assert self.recorder is not None
-        self.run.gradients, self.run.collected = self.before, self.collected
-        self.recorder.close()
-
-    def _stretch(self, recorder: TapeRecorder) -> Stretch:
-        run, number = self.run, self.run.number
-        values = _Values(recorder, self._place_of)
-        leaves = tuple([(leaf, values.taken(grad)) for leaf, grad in recorder.pending])
-        leaving = tuple(
-            [
-                (number[node], tuple(map(values.seen, grads)))
-                for node, grads in run.gradients.items()
-            ]
-        )
-        pairs = zip(run.collected, self.collected, strict=True)
-        collected = tuple([Ellipsis if new is old else values.seen(new) for new, old in pairs])
-        results = values.results
-        graph, call = None, None
-        if results:
-            graph, call = run.compile(recorder.graph(results, "tape"))
-        return Stretch(
-            tuple(self.numbers),
-            graph,
-            call,
-            tuple(recorder.places),
-            tuple(recorder.kept.items()),
-            leaves,
-            leaving,
-            collected,
-            graph is not None and may_share(graph),
-        )
-
-
-class _Values:
-    """Where the values that leave a stretch come from: what the graph gives, and what passes."""
-
-    def __init__(self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place]) -> None:
-        self.recorder = recorder
-        self.place_of = place_of
-        self.results: list[Tensor] = []
-        self._index: dict[int, int] = {}
-        self._views: dict[int, Any] = {}
-
-    def taken(self, grad: Tensor) -> Any:
-        """The value of a gradient that a leaf is given: it is copied where others have it, too."""
-        if grad.storage.capture is not self.recorder:
-            return self.place_of(grad)
-        place = self.recorder.place_in(grad)
-        if place is not None:
-            return place
-        index = self._index.get(id(grad))
-        if index is None:
-            index = self._index[id(grad)] = len(self.results)
-            self.results.append(grad)
-        return index
-
-    def seen(self, grad: Any) -> Any:
-        """The value of a gradient on its way, which hooks may write: a view is one, as in eager."""
-        if grad is None:
-            return None
-        if grad.storage.capture is not self.recorder or grad._base is None:
-            return self.taken(grad)
-        if id(grad) not in self._views:
-            self._views[id(grad)] = ("view", self.taken(grad._base), grad._chain)
-        return self._views[id(grad)]

@@ -5,17 +5,18 @@ Rules: CAG-1, CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
 
 from aotlite.compiled_autograd.forms import is_released, records_of, saver_of, window_of
 from aotlite.compiled_autograd.recording import Place
+from aotlite.compiled_autograd.sizes import Numbers
 from aotlite.eager.autograd.node import SavedTensor, TapeNode, released
 from aotlite.eager.autograd.tape import replay
 from aotlite.eager.tensor import tensors_over
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
 from aotlite.stages.s10_backward import CompiledBackward
 
@@ -34,8 +35,8 @@ class State(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Stretch:
-    """Open nodes that run one after another.
+class Recording:
+    """What was recorded of open nodes that run one after another.
 
     A value is an input's place, the number of a result of the graph, or ("view", value, chain).
     """
@@ -44,7 +45,6 @@ class Stretch:
     """The nodes, in the order in which the engine runs them."""
     graph: Graph | None
     """What they compute; None where gradients only pass."""
-    run: Callable[[list[Any]], list[Any]] | None
     places: tuple[Place, ...]
     """Of the graph's inputs."""
     kept: tuple[tuple[int, frozenset[Any]], ...]
@@ -55,6 +55,29 @@ class Stretch:
     """What is on its way afterwards: for a node the values of its gradients."""
     collected: tuple[Any, ...]
     """The values for the sinks; Ellipsis for what the stretch leaves as it is."""
+
+    def at(self, values: Mapping[str, int]) -> Recording:
+        """The recording where the symbols in it, by name, have these values."""
+        graph = None if self.graph is None else _graph_at(self.graph, Numbers(values))
+        seen = _ValuesAt(values)
+        leaving = tuple([(number, tuple(map(seen.at, row))) for number, row in self.leaving])
+        collected = tuple(map(seen.at, self.collected))
+        parts = self.numbers, graph, self.places, self.kept, self.leaves
+        return Recording(*parts, leaving, collected)
+
+    def compiled(self, compile: Callable[[Graph], tuple[Graph, Any]]) -> Stretch:
+        """The stretch that runs it."""
+        graph, run = (None, None) if self.graph is None else compile(self.graph)
+        shared = graph is not None and may_share(graph)
+        parts = self.numbers, graph, self.places, self.kept, self.leaves, self.leaving
+        return Stretch(*parts, self.collected, run, shared)
+
+
+@attrs.frozen(eq=False)
+class Stretch(Recording):
+    """A recording whose graph is pure and compiled."""
+
+    run: Callable[[list[Any]], list[Any]] | None
     shared: bool
     """Whether a result may lie in memory of an input."""
 
@@ -119,6 +142,42 @@ class Stretch:
             given = [grad]
             del grad
             nodes[number].run(given)
+
+
+class _ValuesAt:
+    """Values that leave a stretch, with numbers put in for symbols: equal objects stay equal."""
+
+    def __init__(self, numbers: Mapping[str, int]) -> None:
+        self.numbers = numbers
+        self.views: dict[int, Any] = {}
+
+    def at(self, of: Any) -> Any:
+        if type(of) is not tuple or of[0] != "view":
+            return of
+        if id(of) not in self.views:
+            self.views[id(of)] = ("view", self.at(of[1]), of[2].at(self.numbers))
+        return self.views[id(of)]
+
+
+def _graph_at(graph: Graph, numbers: Numbers) -> Graph:
+    made: dict[Node, Node] = {}
+    for node in graph.nodes:
+        args = numbers.put(map_nodes(node.args, made.__getitem__))
+        made[node] = Node(
+            node.op,
+            node.target,
+            args,
+            numbers.put(node.meta),
+            node.role,
+            node.grad_mode,
+            node.phase,
+            node.sequence,
+            node.location,
+            node.origin,
+            node.recompute,
+            node.scope,
+        )
+    return Graph(tuple(made.values()), graph.name)
 
 
 class _Delivered:

@@ -210,7 +210,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     if not all(hasattr(t, "meta") for t in tensors):
         raise ArgumentError("broadcast_tensors: an argument is no tensor, expected tensors")
     shape = sizes.broadcast_shapes(*[t.shape for t in tensors], op="broadcast_tensors")
-    return tuple(t if t.shape == shape else t._do("expand", shape) for t in tensors)
+    same = sizes.same_shape
+    return tuple(t if same(t.shape, shape) else t._do("expand", shape) for t in tensors)
 
 
 # ------------------------------------------------------------------------- at least so many dims

@@ -64,4 +64,4 @@ def test_many_random_programs_with_random_hooks() -> None:
     run()
     assert tally["ran"] > 12_000
     counters = tapes.counters
-    assert counters.calls == counters.hits + counters.captures + counters.skipped
+    assert counters.calls == counters.hits + counters.resized + counters.captures + counters.skipped

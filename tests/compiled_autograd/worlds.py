@@ -32,7 +32,7 @@ class Scene:
     log: list[Any] = attrs.field(factory=list)
 
     def note(self, tag: Any, *grads: Any) -> None:
-        self.log.append((tag, [_picture(grad) for grad in grads]))
+        self.log.append((tag, [picture(grad) for grad in grads]))
 
     # --- hooks
     def add_hook(self, number: int) -> None:
@@ -98,7 +98,7 @@ class Scene:
                     al.autograd.backward([result], [grad], retain_graph=retain)
             elif way == "grad":
                 found = al.autograd.grad(results, ends, grads, allow_unused=True)
-                return list(map(_picture, found)), _shared([*found, *grads])
+                return list(map(picture, found)), _shared([*found, *grads])
             else:
                 into = ends if way == "into" else None
                 al.autograd.backward(results, grads, retain_graph=retain, inputs=into)
@@ -134,7 +134,7 @@ def world(program: Program, seed: int, tapes: Any) -> list[Any]:
     grads = [_grad_of(tensor) for tensor in scene.tensors]
     return [
         outcome,
-        [grad if isinstance(grad, str) else _picture(grad) for grad in grads],
+        [grad if isinstance(grad, str) else picture(grad) for grad in grads],
         _shared([grad for grad in grads if isinstance(grad, al.Tensor)]),
         scene.log,
         [tensor.version for tensor in scene.tensors],
@@ -149,7 +149,7 @@ def _grad_of(tensor: Any) -> Any:
         return type(error).__name__
 
 
-def _picture(tensor: Any) -> Any:
+def picture(tensor: Any) -> Any:
     """Strides of dimensions of size 1 say nothing."""
     if tensor is None:
         return None

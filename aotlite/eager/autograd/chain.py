@@ -6,11 +6,12 @@ many, cost the same each. Rules: TEN-3, FUN-2. Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, overload
 
 import attrs
 
+from aotlite.ir.assumption import concrete
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
 from aotlite.ir.overlap import has_internal_overlap
@@ -27,6 +28,11 @@ class Step:
     args: tuple[Any, ...]
     operand: TensorMeta
     result: TensorMeta
+
+    def at(self, values: Mapping[str, int]) -> Step:
+        """The step where symbols, by name, have these values."""
+        operand, result = self.operand.concrete(values), self.result.concrete(values)
+        return Step(self.op, concrete(self.args, values), operand, result)
 
 
 class Chain:
@@ -94,6 +100,10 @@ class Chain:
             assert chain._last is not None
             found = chain._repeats = found or overlaps_itself(chain._last.result)
         return found
+
+    def at(self, values: Mapping[str, int]) -> Chain:
+        """The chain where symbols in it, by name, have these values."""
+        return EMPTY_CHAIN.joined([step.at(values) for step in self])
 
     def __len__(self) -> int:
         return self._length

@@ -362,7 +362,8 @@ def fitted(grad: Any, meta: TensorMeta) -> Any:
     """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
     if grad is None:
         return None
-    if grad.meta.shape != meta.shape:
+    shape, wanted = grad.meta.shape, meta.shape
+    if len(shape) != len(wanted) or shape != wanted:  # tuples compare sizes before they end
         grad = grad.sum_to(meta.shape)
     return grad if grad.meta.dtype is meta.dtype else grad.to_kind(meta.dtype)
 

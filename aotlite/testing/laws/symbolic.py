@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.assumption import concrete
+from aotlite.ir.dims import WHICH
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
@@ -21,9 +22,6 @@ from aotlite.ir.symbol_table import SymbolTable
 from aotlite.ir.symbolic_meta import symbolic_strides
 from aotlite.testing.laws.running import bound
 from aotlite.testing.laws.sample import Sample
-
-WHICH = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
-"""Ints that say which dimension. Any other int argument may be computed from sizes."""
 
 SPECIALIZES: dict[str, str] = {
     "split": "the number of parts is that of the results",

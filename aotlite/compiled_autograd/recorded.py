@@ -1,0 +1,157 @@
+"""A stretch while it is being recorded: the nodes run on fakes, one by one, in the engine's words.
+
+Used by `running`. What is on its way is as it was before when the recording ends; then the stretch
+runs for the first time. Rules: CAG-1, CAG-3. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aotlite.compiled_autograd.recording import Closed, Place, TapeRecorder
+from aotlite.compiled_autograd.stretch import Recording, Stretch
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from aotlite.compiled_autograd.running import TapeRun
+
+
+class Recorded:
+    """A stretch that is being recorded."""
+
+    def __init__(self, run: TapeRun) -> None:
+        self.run = run
+        self.numbers: list[int] = []
+        self.before: dict[TapeNode, list[Any]] = {}
+        """What was on its way, and at the sinks, before the stretch."""
+        self.collected: list[Any] = []
+        self.starting: list[Any] = []
+        """What the sinks have when the recording begins."""
+        self.places: dict[int, Place] = {}
+        self.recorder: TapeRecorder | None = None
+
+    def begin(self, recorder: TapeRecorder) -> None:
+        """What is recorded from now on is the recorder's."""
+        run = self.run
+        self.before = {node: list(grads) for node, grads in run.gradients.items()}
+        self.collected = self.starting = list(run.collected)
+        self.places = run.places()
+        self.recorder = recorder
+
+    def take(self, number: int) -> bool:
+        """Records a node more; False for one that is found to be closed."""
+        run = self.run
+        node = run.nodes[number]
+        grads = run.gradients.get(node)
+        arrived = None if grads is None else list(grads)
+        if self.recorder is None:
+            self.begin(TapeRecorder(self.place_of))
+        recorder = self.recorder
+        assert recorder is not None
+        mark = recorder.mark()
+        try:
+            self.step(number)
+        except (Closed, UnsupportedError):  # the engine raises it, if it is eager's
+            recorder.back_to(mark, number)
+            if arrived is not None:
+                run.gradients[node] = arrived
+            return False
+        except Exception:
+            recorder.back_to(mark, number)
+            self.end()  # what the engine had done by then
+            raise
+        return True
+
+    def step(self, number: int) -> None:
+        """Runs a node on fakes."""
+        run = self.run
+        retain, run.retain = run.retain, True  # what is saved is read when it runs
+        run.recorder = STATE.recorder = self.recorder
+        try:
+            run._step(run.nodes[number])
+        finally:
+            STATE.recorder = run.recorder = None
+            run.retain = retain
+        self.numbers.append(number)
+
+    def place_of(self, tensor: Tensor) -> Place:
+        """Where a gradient is that arrived."""
+        return self.places[id(tensor)]
+
+    def end(self) -> Stretch | None:
+        """The stretch, which has run."""
+        if self.recorder is None:
+            return None
+        stretch = self.recording().compiled(self.run.compile)
+        self.give_up()
+        stretch.execute(self.run.nodes, self.run)
+        return stretch
+
+    def give_up(self) -> None:
+        """What is on its way is what was before the stretch."""
+        assert self.recorder is not None
+        self.run.gradients, self.run.collected = self.before, self.collected
+        self.recorder.close()
+
+    def recording(self) -> Recording:
+        """What was recorded."""
+        run, number, recorder = self.run, self.run.number, self.recorder
+        assert recorder is not None
+        values = _Values(recorder, self.place_of)
+        leaves = tuple([(leaf, values.taken(grad)) for leaf, grad in recorder.pending])
+        leaving = tuple(
+            [
+                (number[node], tuple(map(values.seen, grads)))
+                for node, grads in run.gradients.items()
+            ]
+        )
+        pairs = zip(run.collected, self.starting, strict=True)
+        collected = tuple([Ellipsis if new is old else values.seen(new) for new, old in pairs])
+        results = values.results
+        return Recording(
+            tuple(self.numbers),
+            recorder.graph(results, "tape") if results else None,
+            tuple(recorder.places),
+            tuple(recorder.kept.items()),
+            leaves,
+            leaving,
+            collected,
+        )
+
+
+class _Values:
+    """Where the values that leave a stretch come from: what the graph gives, and what passes."""
+
+    def __init__(self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place]) -> None:
+        self.recorder = recorder
+        self.place_of = place_of
+        self.results: list[Tensor] = []
+        self._index: dict[int, int] = {}
+        self._views: dict[int, Any] = {}
+
+    def taken(self, grad: Tensor) -> Any:
+        """The value of a gradient that a leaf is given: it is copied where others have it, too."""
+        if grad.storage.capture is not self.recorder:
+            return self.place_of(grad)
+        place = self.recorder.place_in(grad)
+        if place is not None:
+            return place
+        index = self._index.get(id(grad))
+        if index is None:
+            index = self._index[id(grad)] = len(self.results)
+            self.results.append(grad)
+        return index
+
+    def seen(self, grad: Any) -> Any:
+        """The value of a gradient on its way, which hooks may write: a view is one, as in eager."""
+        if grad is None:
+            return None
+        if grad.storage.capture is not self.recorder or grad._base is None:
+            return self.taken(grad)
+        if id(grad) not in self._views:
+            self._views[id(grad)] = ("view", self.taken(grad._base), grad._chain)
+        return self._views[id(grad)]

@@ -1,0 +1,176 @@
+"""Records a stretch with symbols in the place of sizes (CAG-5).
+
+Nodes of ops run as copies whose calls, arguments and saved values have symbolic metas, on stand-ins
+of the gradients that arrived. What is recorded is true of all sizes for which the log of the table
+holds. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aotlite.compiled_autograd.forms import Form
+from aotlite.compiled_autograd.recorded import Recorded
+from aotlite.compiled_autograd.recording import Closed, TapeRecorder
+from aotlite.compiled_autograd.sizes import Symbols, with_items
+from aotlite.compiled_autograd.stretch import Recording
+from aotlite.eager.autograd.chain import Chain, Step, chain_of
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.tape import Call, OpNode, SliceAssign
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.meta import TensorMeta, table_in
+from aotlite.ir.sizes import same_shape
+from aotlite.stages.s10_backward import CompiledBackward
+
+if TYPE_CHECKING:
+    from aotlite.compiled_autograd.running import TapeRun
+
+
+class Unsymbolic(Exception):
+    """What the nodes do takes no symbols."""
+
+
+def record_with(run: TapeRun, symbols: Symbols, forms: Mapping[int, Form]) -> Recording:
+    """What is recorded of the nodes that have these forms, of whose items the first symbols are.
+
+    What is on its way stays as it is. Raises Unsymbolic where no graph of symbols can be recorded.
+    """
+    items = iter(symbols.items)
+    symbolic = {k: with_items(form, lambda _: next(items)) for k, form in forms.items()}
+    recorded = _Symbolic(run, items, symbolic)
+    number = None
+    try:
+        for number in forms:
+            recorded.step(number)
+        return recorded.recording()
+    except (Closed, Exception) as error:  # of any kind: what is asked of a number, say
+        what = str(error) or type(error).__name__
+        raise Unsymbolic(f"NodeCall {number} takes no symbols for sizes: {what}") from error
+    finally:
+        recorded.give_up()
+
+
+class _Symbolic(Recorded):
+    """A stretch that is being recorded with symbols."""
+
+    def __init__(self, run: TapeRun, arrivals: Iterator[TensorMeta], forms: dict[int, Form]):
+        super().__init__(run)
+        self.begin(_Recorder(self.place_of, forms))
+        self.stands: dict[int, Tensor] = {}
+        """By the ids of the gradients that arrived, what stands for them."""
+        for grad in run.on_their_way():
+            if grad is not None:
+                self._put_stand(grad, next(arrivals))
+        stand = self._stand_for
+        run.gradients = {node: list(map(stand, grads)) for node, grads in self.before.items()}
+        run.collected = list(map(stand, self.collected))
+        self.starting = list(run.collected)
+
+    def _put_stand(self, grad: Tensor, meta: TensorMeta) -> None:
+        if id(grad) not in self.stands:
+            made = self.stands[id(grad)] = Tensor(Storage(None, capture=self), meta)
+            self.places[id(made)] = self.places[id(grad)]
+
+    def _stand_for(self, grad: Any) -> Any:
+        return None if grad is None else self.stands[id(grad)]
+
+
+class _Recorder(TapeRecorder):
+    """Runs nodes by their symbolic forms."""
+
+    def __init__(self, place_of: Callable[[Tensor], Any], forms: Mapping[int, Form]) -> None:
+        super().__init__(place_of)
+        self.forms = forms
+        self._calls: dict[Any, Call] = {}
+
+    def run(
+        self,
+        node: TapeNode,
+        number: int,
+        grads: list[Any],
+        wanted: Sequence[bool] | None,
+        form: Form,
+        run: Callable[[TapeNode], Any],
+    ) -> Any:
+        form = self.forms[number]
+        if type(node) is CompiledBackward:
+            if table_in([grad.meta for grad in grads if grad is not None]) is not None:
+                raise Unsymbolic("a compiled function has sizes of its own")
+        elif type(node) is AccumulateGrad:
+            if form[1] is not None and type(form[2]) is bool:
+                self._number = number
+                return self._collected(grads[0], form)
+            node = _passing(node, form)
+        else:
+            node = self._symbolic(node, form)
+        return super().run(node, number, grads, wanted, form, run)
+
+    def _collected(self, grad: Any, form: Form) -> tuple[()]:
+        _, leaf, collects = form
+        if grad is not None and collects:
+            if grad.meta.dtype is not leaf.dtype or not same_shape(grad.meta.shape, leaf.shape):
+                raise Unsymbolic(f"the gradient is {grad.meta}, and the leaf {leaf}")
+            self.pending.append((self._number, grad))
+        return ()
+
+    def _symbolic(self, node: Any, form: Form) -> Any:
+        """The node as it would be at symbolic sizes."""
+        if type(node) is SliceAssign:
+            _, written, chain, root, _ = form
+            write = copy.copy(node)
+            write.written = self._symbolic(node.written, written)
+            write.chain, write.root_meta = _chain_of(chain), root
+            return write
+        op, plan, key, result, saved = form
+        call = self._calls.get((op, plan, key, result))
+        if call is None:
+            call = self._calls[op, plan, key, result] = Call(op, plan, key, result)
+        twin = OpNode(call, (), node.edges)
+        metas, values = _metas(saved), zip(plan.reads, node.kept, strict=True)
+        twin.kept = tuple([_kept(value, key[position], metas) for position, value in values])
+        twin.saved_results = {k: _stand_in(next(metas)) for k in node.saved_results}
+        return twin
+
+
+def _kept(value: Any, now: Any, metas: Iterator[TensorMeta]) -> Any:
+    """What is kept of an argument: values of these metas, or what the key has in its place."""
+    if type(value) is SavedTensor:
+        return _stand_in(next(metas))
+    if type(value) is list:
+        return [_stand_in(next(metas)) for _ in value]
+    return value if table_in((now,)) is None else now
+
+
+def _metas(saved: Any) -> Iterator[TensorMeta]:
+    """The metas in what a form says of saved values, in the order of `records_of`."""
+    for each in saved:
+        if type(each) is TensorMeta:
+            yield each
+        elif type(each) is tuple:
+            yield from _metas(each)
+
+
+def _stand_in(meta: TensorMeta) -> SavedTensor:
+    return SavedTensor(Tensor(Storage(None), meta))
+
+
+def _passing(node: AccumulateGrad, form: Form) -> AccumulateGrad:
+    """The node of a leaf that was turned, which passes on."""
+    leaf = node.leaf
+    if leaf is None or form[1] is None:
+        return node
+    if not form[2]:
+        raise Unsymbolic("a leaf passes its gradient on as it is")
+    made = AccumulateGrad(leaf)
+    made.chain, made.edges = _chain_of(form[2]), node.edges
+    return made
+
+
+def _chain_of(steps: Any) -> Chain:
+    results = [op.result_for((meta, *args))[0] for op, args, meta in steps]
+    pairs = zip(steps, results, strict=True)
+    return chain_of(*[Step(op, args, meta, result) for (op, args, meta), result in pairs])

@@ -1,0 +1,236 @@
+"""What was recorded with symbols, and how it becomes the recording of a stretch of other sizes.
+
+A stretch that differs in sizes alone from one that was recorded is recorded once more, with symbols
+(`symbolic`). From then on its recording is that template with numbers put in, as long as what was
+assumed of the symbols holds: no formula runs. Rule: CAG-5. Spec: `specs/compiled_autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from aotlite.compiled_autograd.forms import is_plain, records_of, saver_of
+from aotlite.compiled_autograd.sizes import (
+    Item,
+    Symbols,
+    outline_of,
+    rank_of,
+    symbols_of,
+)
+from aotlite.compiled_autograd.stretch import Recording, Stretch
+from aotlite.compiled_autograd.symbolic import Unsymbolic, record_with
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.ir.assumption import Assumption, concrete
+from aotlite.ir.errors import AotliteError
+from aotlite.stages.s10_backward import CompiledBackward
+
+if TYPE_CHECKING:
+    from aotlite.compiled_autograd.running import TapeRun
+
+_MOST_OUTLINES = 256
+_MOST_FAMILIES = 8
+"""So many are kept of one outline; then the oldest one goes."""
+
+
+@attrs.frozen(eq=False)
+class Template:
+    """A recording with symbols in it."""
+
+    symbols: Symbols
+    recording: Recording
+    log: tuple[Assumption, ...]
+
+    def values(self, items: Sequence[Item]) -> dict[str, int] | None:
+        """What the symbols are in a stretch of these items; None if something else differs."""
+        fits = self.symbols.misfit(items) is None
+        return self.symbols.values(items) if fits else None
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether what was assumed is true of these sizes."""
+        try:
+            return all(assumption.holds(values) for assumption in self.log)
+        except AotliteError:  # a search among sizes that do not fit
+            return False
+
+
+@attrs.define(eq=False)
+class Family:
+    """Stretches that differ in sizes, which one template may be for."""
+
+    samples: list[tuple[Item, ...]]
+    """Those that were recorded: no template before was for them."""
+    template: Template | None = None
+
+    def misfit(self, items: Sequence[Item]) -> tuple[int, Any]:
+        """The number of the first item that differs, and what it would have to be."""
+        if self.template is None:
+            pairs = zip(self.samples[-1], items, strict=True)
+            found = next(k for k, (mine, item) in enumerate(pairs) if mine != item)
+            return found, self.samples[-1][found]
+        symbols = self.template.symbols
+        number = symbols.misfit(items)
+        assert number is not None
+        return number, concrete(symbols.items[number], symbols.values(items))
+
+
+@attrs.define(eq=False)
+class Outline:
+    """Stretches that have all but sizes in common."""
+
+    families: list[Family] = attrs.field(factory=list)
+    fixed: set[tuple[int, int]] = attrs.field(factory=set)
+    """Sizes that a formula asks for as numbers: the number of a meta, a dimension."""
+    is_static: bool = False
+    """Whether no symbols can be recorded."""
+
+
+@attrs.frozen(eq=False)
+class Seen:
+    """The sizes of a stretch that is about to be recorded."""
+
+    outline: Outline
+    items: tuple[Item, ...]
+    ends: tuple[tuple[int, int], ...]
+    """(number of a node, how many items there are up to its end)."""
+
+    def difference(self, number: int, was: Item) -> str:
+        """What differs, in words."""
+        owner = next((node for node, end in self.ends if number < end), None)
+        where = "a gradient that arrives" if owner is None else f"NodeCall {owner}"
+        item, kind = self.items[number], "an argument"
+        if type(item) is not int:
+            pairs = [*zip(was.shape, item.shape, strict=True)]
+            pairs += zip(was.stride, item.stride, strict=True)
+            place = next(k for k, (old, new) in enumerate(pairs) if old != new)
+            kind = "a size" if place < len(item.shape) else "a stride"
+            was, item = pairs[place]
+        return f"{where}: {kind} was {was} and is {item}"
+
+
+class Remade:
+    """A stretch that needs no recording."""
+
+    def __init__(self, run: TapeRun, recording: Recording) -> None:
+        self.run = run
+        self.recording = recording
+        self.numbers = recording.numbers
+
+    def end(self) -> Stretch:
+        """The stretch, which has run."""
+        stretch = self.recording.compiled(self.run.compile)
+        stretch.execute(self.run.nodes, self.run)
+        return stretch
+
+    def give_up(self) -> None:
+        """What is on its way is what was: nothing has changed."""
+
+
+class Templates:
+    """The templates of all stretches that one `CompiledAutograd` has recorded."""
+
+    def __init__(self) -> None:
+        self._outlines: dict[Hashable, Outline] = {}
+
+    def stretch(
+        self, run: TapeRun, numbers: Sequence[int], order: Sequence[int], start: int
+    ) -> Remade | None:
+        """The stretch of these nodes, from what was recorded of others; None where it must be
+        recorded as it is, and is remembered then.
+        """
+        if not numbers or not all(_is_as_saved(run.nodes[number]) for number in numbers):
+            return None
+        if not all(grad is None or is_plain(grad) for grad in run.on_their_way()):
+            return None
+        seen = self._seen(run, numbers, start)
+        recording = self._remade(seen) or self._symbolic(run, numbers, seen)
+        if recording is None:
+            seen.outline.families.append(Family([seen.items]))
+            del seen.outline.families[:-_MOST_FAMILIES]
+            return None
+        try:
+            for number, absent in recording.kept:
+                node: Any = run.nodes[number]
+                if type(node) is CompiledBackward:
+                    node.check(absent)
+        except AotliteError:
+            return None  # raised where it is when the node's turn comes
+        return Remade(run, recording)
+
+    def _seen(self, run: TapeRun, numbers: Sequence[int], start: int) -> Seen:
+        look, items = run.tape.look, list[Item]()
+        forms, ends = [], []
+        for number in numbers:
+            forms.append(outline_of(look.forms[number], items))
+            ends.append((number, len(items)))
+        places, signatures = run.arrivals()
+        arrived = []
+        for each in signatures:
+            if each is not None:
+                items.append(each[0])
+                each = rank_of(each[0]), each[1]
+            arrived.append(each)
+        key: Any = look.key
+        rest = key[0], key[3:], start, tuple(numbers)
+        where = *rest, tuple(forms), places, tuple(arrived)
+        outline = self._outlines.get(where)
+        if outline is None:
+            if len(self._outlines) >= _MOST_OUTLINES:
+                self._outlines.pop(next(iter(self._outlines)), None)
+            outline = self._outlines[where] = Outline()
+        return Seen(outline, tuple(items), tuple(ends))
+
+    def _remade(self, seen: Seen) -> Recording | None:
+        """What a template says of these sizes."""
+        for family in seen.outline.families:
+            if family.template is not None:
+                values = family.template.values(seen.items)
+                if values is not None and family.template.holds(values):
+                    return family.template.recording.at(values)
+        return None
+
+    def _symbolic(self, run: TapeRun, numbers: Sequence[int], seen: Seen) -> Recording | None:
+        """What is recorded with symbols for what differs from earlier stretches."""
+        outline = seen.outline
+        for family in outline.families:
+            if outline.is_static:
+                break
+            if family.template is not None and family.template.values(seen.items) is not None:
+                continue  # other sizes, of which it assumes what is not so
+            samples = [*family.samples, seen.items]
+            symbols = symbols_of(samples, outline.fixed)
+            if symbols is None or not symbols.places:
+                continue
+            run.is_recorded = True
+            change = seen.difference(*family.misfit(seen.items))
+            try:
+                forms = {number: run.tape.look.forms[number] for number in numbers}
+                recording = record_with(run, symbols, forms)
+            except Unsymbolic as error:
+                outline.is_static = True
+                run.notes.append(f"{change}; {error}")
+                return None
+            run.notes.append(f"{change}: it is a symbol from now on")
+            family.template = Template(symbols, recording, tuple(symbols.table.log))
+            family.samples = samples
+            self._fix(outline, family, symbols)
+            return recording.at(symbols.values(seen.items))
+        return None
+
+    def _fix(self, outline: Outline, family: Family, symbols: Symbols) -> None:
+        """Sizes that were asked for as numbers are no symbols from now on."""
+        settled = symbols.settled()
+        if settled:
+            outline.fixed.update(symbols.places[name] for name in settled)
+            del family.samples[:-1]
+
+
+def _is_as_saved(node: TapeNode) -> bool:
+    """Whether nothing that a node reads was written since it was saved."""
+    saver = saver_of(node)
+    return saver is None or all(
+        record.tensor is not None and record.tensor.storage.version == record.version
+        for record in records_of(saver)
+    )
