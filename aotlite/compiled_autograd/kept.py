@@ -83,7 +83,7 @@ class Kept:
             if tensor.meta is not meta or tensor.storage.version != record.version:
                 return None
             array = tensor._array
-            found.append(tensor.array if array is None else array)
+            found.append(tensor._data if array is None else array)
         for record, meta, use in zip(others, self.others.metas, self.others.uses, strict=True):
             tensor = record.tensor
             if tensor.meta is not meta or tensor.storage.version != record.version:

@@ -189,7 +189,7 @@ class WholeRun:
     def _values(self, roots: Roots, nodes: Any, values: list[Any]) -> list[Any]:
         for number, use in self.starts:
             grad = roots[number][1]
-            values.append(grad.array if use == ARRAY else (grad.storage.buffer, grad.offset))
+            values.append(grad._data if use == ARRAY else (grad.storage.buffer, grad.offset))
         for row, place, use, meta in self.compiled:
             value = nodes[row].saved[place]
             if use == WINDOW:

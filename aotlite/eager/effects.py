@@ -97,7 +97,7 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 def _plain(found: Any) -> Any:
     """What a function on the host gave, with arrays for tensors."""
     if isinstance(found, Tensor):
-        return found.array
+        return found._data
     if isinstance(found, (tuple, list)):
         return tuple([_plain(each) for each in found])
     return found

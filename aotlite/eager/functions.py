@@ -68,7 +68,7 @@ def tensor(
     made = Tensor(Storage(copied(place.arrays, host, meta)), meta)
     recorder = STATE.recorder
     if recorder is not None:
-        made = recorder.constant(made.array, made)
+        made = recorder.constant(made._data, made)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -179,5 +179,5 @@ def as_ndarray(tensor: Tensor) -> np.ndarray:
     """The tensor's memory as an ndarray, history or not. Raises DeviceError for other memory."""
     if tensor.device.arrays is not NUMPY:
         raise DeviceError(f"numpy: the tensor is on {tensor.device}, expected NumPy's memory")
-    array: np.ndarray = tensor.array
+    array: np.ndarray = tensor._data
     return array

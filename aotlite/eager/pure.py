@@ -55,14 +55,14 @@ def _called(op: PureOp, args: tuple[Any, ...], shortcut: Any) -> Tensor:
     for a in args if count is None else args[:count]:
         if isinstance(a, Tensor):
             array = a._array
-            operands.append(a.array if array is None else array)
+            operands.append(a._data if array is None else array)
             if a.facts is not a.meta:
                 plain = False
         elif type(a) is tuple and a and isinstance(a[0], Tensor):
             several = []
             for item in a:
                 array = item._array
-                several.append(item.array if array is None else array)
+                several.append(item._data if array is None else array)
                 if item.facts is not item.meta:
                     plain = False
             operands.append(tuple(several))
@@ -265,21 +265,21 @@ def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
     if tensor.meta.device.arrays is not arrays:
         raise DeviceError(f"{op.name}: a tensor is on {tensor.device}, expected one device for all")
     array = tensor._array
-    return tensor.array if array is None else array
+    return tensor._data if array is None else array
 
 
 def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:
     """Computes `op` and writes the result to the first operand."""
     arrays = meta.device.arrays
     if op is COPY:
-        arrays.copy(args[0].array, args[1].array)
+        arrays.copy(args[0]._data, args[1]._data)
         return
     shortcut = op.shortcuts.get(key)
     if shortcut is None:
         compute, count = _computation(op, key, meta)
     else:
         _, compute, _, count, _ = shortcut
-    arrays.copy(args[0].array, compute(*operands_of(op, args[:count], arrays)))
+    arrays.copy(args[0]._data, compute(*operands_of(op, args[:count], arrays)))
 
 
 def check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:

@@ -124,7 +124,7 @@ def _near(tensors: list[_Numbered]) -> list[tuple[_Numbered, _Numbered]]:
     """The pairs whose bounds meet, in order; of many found by sorting, not pair by pair."""
     if len(tensors) <= _FEW:
         pairs = combinations(tensors, 2)
-        return [(a, b) for a, b in pairs if np.may_share_memory(a[1].array, b[1].array)]
+        return [(a, b) for a, b in pairs if np.may_share_memory(a[1]._data, b[1]._data)]
     found = []
     by_start = sorted([(_address(tensor), i, tensor) for i, tensor in tensors], key=_place)
     for k, (start, i, a) in enumerate(by_start, 1):
@@ -141,7 +141,7 @@ def _place(found: tuple[int, int, Tensor]) -> tuple[int, int]:
 
 
 def _address(tensor: Tensor) -> int:
-    return int(tensor.array.__array_interface__["data"][0])
+    return int(tensor._data.__array_interface__["data"][0])
 
 
 def _in_bytes(tensor: Tensor) -> Geometry:

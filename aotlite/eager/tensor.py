@@ -130,7 +130,12 @@ class Tensor(Differentiable):
     # --- data
     @property
     def array(self) -> Any:
-        """The device library's array over this tensor's memory."""
+        """The device library's array over this tensor's memory; none while it is captured."""
+        forbid_capture(self, "array", "keep the computation in tensors, or return the tensor")
+        return self._data
+
+    @property
+    def _data(self) -> Any:
         array = self._array
         if array is None:
             buffer = self.storage.buffer
@@ -152,7 +157,7 @@ class Tensor(Differentiable):
                 "numpy: the tensor requires grad, expected one that does not; use detach().numpy()"
             )
         forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
-        array = self.array
+        array = self._data
         if not isinstance(array, np.ndarray):
             raise DeviceError(f"numpy: the tensor is on {self.device}, expected NumPy's memory")
         self.storage.export()
@@ -174,14 +179,14 @@ class Tensor(Differentiable):
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
         forbid_capture(self, "tolist", "return the tensor and read it outside")
-        return self.array.tolist()
+        return self._data.tolist()
 
     def item(self) -> Any:
         """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
         forbid_number(self, "item", "use a tensor operation such as where")
         if self.numel() != 1:
             raise several(self)
-        value = self.array.tolist()
+        value = self._data.tolist()
         while isinstance(value, list):
             value = value[0]
         return value
@@ -335,7 +340,7 @@ class Tensor(Differentiable):
             return _wrappers().shown(self)
         if self.storage.buffer is None:
             return f"Tensor({self.meta}, captured)"
-        array = self.array
+        array = self._data
         if isinstance(array, np.ndarray):
             with np.printoptions(precision=4, threshold=100):
                 text = np.array2string(array, separator=", ", prefix="tensor(")

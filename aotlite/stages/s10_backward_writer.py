@@ -157,7 +157,7 @@ class BackwardWriter:
         if not (self.plan.is_compact and travels_as_array(meta)):
             return f"({name}.storage.buffer, {name}.offset)"
         source.add(f"x = {name}._array")
-        source.add(f"x{name} = {name}.array if x is None else x")
+        source.add(f"x{name} = {name}._data if x is None else x")
         return f"x{name}"
 
     def _call(self, values: str) -> None:

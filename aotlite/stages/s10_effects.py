@@ -53,7 +53,7 @@ def read_only(place: str) -> Exception:
 
 def arrays_of(tensors: Iterable[Tensor]) -> list[Any]:
     """The arrays over the tensors' memory."""
-    return [t.array if t._array is None else t._array for t in tensors]
+    return [t._data if t._array is None else t._array for t in tensors]
 
 
 def change_geometry_of(target: Tensor, steps: Iterable[Step]) -> None:
@@ -135,7 +135,7 @@ def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> N
     if buffer is not target.storage.buffer or start != target.offset:
         arrays = meta.device.arrays
         arrays.copy(
-            target.array, arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
+            target._data, arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
         )
 
 

@@ -87,7 +87,7 @@ class InputTexts:
         array = f"x{self._arrays}"
         self._arrays += 1
         self.source.add(f"{array} = {name}._array", f"if {array} is None:")
-        self.source.add(f"    {array} = {name}.array")
+        self.source.add(f"    {array} = {name}._data")
         return array
 
 

@@ -106,7 +106,7 @@ class LateWriter:
             if each.is_counted_alone:
                 continue
             is_array = self.is_compact and travels_as_array(each.meta)
-            found.append(f"{name}.array" if is_array else f"({name}.storage.buffer, {name}.offset)")
+            found.append(f"{name}._data" if is_array else f"({name}.storage.buffer, {name}.offset)")
         return found
 
     def _check(self, names: list[str]) -> None:

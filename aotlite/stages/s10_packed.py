@@ -58,5 +58,5 @@ def unpack(kept: Sequence[Packed], metas: Sequence[TensorMeta], before: Sequence
     for tensor, meta, window in zip(tensors, metas, before, strict=True):
         if tensor.meta is not meta:
             tensor = tensor.detach().to(meta.dtype).restride(meta.stride)
-        values.append((tensor.storage.buffer, tensor.offset) if window else tensor.array)
+        values.append((tensor.storage.buffer, tensor.offset) if window else tensor._data)
     return values

@@ -399,7 +399,7 @@ class _Writer:
             self.source.add(f"write_seen({name}, {self.raw[role]}, {meta}, {each.extent[0]})")
         elif self.plan.is_compact and travels_as_array(value.meta):
             arrays = value.meta.device.arrays
-            self.source.add(copy_line(self.source, arrays, f"{name}.array", self.raw[role]))
+            self.source.add(copy_line(self.source, arrays, f"{name}._data", self.raw[role]))
         else:
             self.source.use(write_window)
             meta = self.source.constant(value.meta, "M", str(value.meta))

@@ -48,6 +48,7 @@ ASKS: dict[str, Ask] = {
     "index": lambda x: [0, 1, 2, 3][x.argmax()],
     "tolist": lambda x: x.tolist(),
     "numpy": lambda x: x.detach().numpy(),
+    "array": lambda x: x.detach().array,
     "asarray": lambda x: np.asarray(x.detach()),
     "array": lambda x: x.array,
     "contains": lambda x: 1.0 in x,

@@ -100,7 +100,7 @@ def has_nan(grad: Any) -> bool:
     if grad.storage.buffer is None:
         return False
     xp = grad.device.arrays.namespace
-    return bool(xp.any(xp.isnan(grad.array)))
+    return bool(xp.any(xp.isnan(grad._data)))
 
 
 def nan_error(node: TapeNode, index: int) -> AutogradError:

@@ -127,7 +127,7 @@ def _add(leaf: Tensor, found: list[Any], i: int) -> None:
         if before is None:  # taken, if nothing else lies in its storage
             # getrefcount counts its own argument too.
             if getrefcount(grad.storage) > 2 or not is_whole(grad):
-                grad = tensor_over(copied(meta.device.arrays, grad.array, meta), meta)
+                grad = tensor_over(copied(meta.device.arrays, grad._data, meta), meta)
             leaf._grad = grad
             return
         if _is_plain(before) and before.meta is meta and before.storage.writable:
@@ -149,7 +149,7 @@ def _add_in_place(total: Tensor, grad: Tensor) -> None:
     arrays = total.meta.device.arrays
     if total.storage.loans is not None:
         total.storage.settle()
-    arrays.copy(total.array, arrays.quiet(arrays.namespace.add, total.array, grad.array))
+    arrays.copy(total._data, arrays.quiet(arrays.namespace.add, total._data, grad._data))
     total.storage.version += 1
 
 
