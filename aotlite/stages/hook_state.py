@@ -12,7 +12,6 @@ import builtins
 import collections
 import dis
 import functools
-import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.places import attributes_of, names_used
+from aotlite.stages.places import attributes_of, is_users, names_used
 
 MOST = 10_000
 """Objects that are looked at, of what a hook reaches."""
 _BOUND = (types.MethodType, types.BuiltinMethodType, functools.partial)
 _CONTAINERS = (list, dict, set, collections.deque)
 _LEFT_ALONE = (Tensor, types.ModuleType, np.generic, str, bytes, int, float, complex)
-_LIBRARY = sys.stdlib_module_names - {"__main__"}
 
 
 def reached(things: Iterable[Any]) -> Iterator[Any]:
@@ -60,14 +58,6 @@ def _inside(thing: Any) -> Iterable[Any]:
     if isinstance(thing, type):
         return [*vars(thing).values(), *thing.__bases__] if is_users(thing) else ()
     return [*attributes_of(thing).values(), type(thing)]
-
-
-def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
-    """Whether a function, class or module is a user's: not ours, NumPy's or of Python's library."""
-    name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
-    package = (name or "").split(".")[0]
-    ours = package == "aotlite" and not (name or "").startswith("aotlite.testing.")
-    return not ours and package != "numpy" and package not in _LIBRARY
 
 
 def variables_of(function: types.FunctionType) -> list[tuple[str, Any]]:

@@ -26,8 +26,8 @@ from aotlite.effects import callback
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat
-from aotlite.stages.hook_state import Known, article, changes_of, is_users, variables_of, words_of
-from aotlite.stages.places import NOTHING, attributes_of
+from aotlite.stages.hook_state import Known, article, changes_of, variables_of, words_of
+from aotlite.stages.places import NOTHING, attributes_of, is_users
 
 _Found = tuple[str, Any]
 """A thing, and the name by which the code comes to it; none where it is in the code's hands."""

@@ -2,7 +2,7 @@
 
 A place is a root (an argument of the call, or the compiled function) and a path of steps from it.
 `PlaceIndex` searches a function's closure, globals, defaults and bound object, and the Modules,
-optimizers and wrappers among these and the arguments, for what a capture meets.
+optimizers, wrappers and classes among these and the arguments, for what a capture meets.
 Spec: `specs/s1_capture.md`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 import types
 from collections.abc import Iterator
 from inspect import getattr_static
@@ -120,6 +121,38 @@ def _member(value: Any, key: str) -> Any:
     return getattr(value, key, NOTHING)
 
 
+def _of_class(value: Any, key: tuple[int, str]) -> Any:
+    """What a class, or that of an object, has in its own body or in that of a base."""
+    number, name = key
+    kinds = (value if isinstance(value, type) else type(value)).__mro__
+    return _opened(vars(kinds[number]).get(name, NOTHING)) if number < len(kinds) else NOTHING
+
+
+_OPENED = {
+    staticmethod: "__func__",
+    classmethod: "__func__",
+    property: "fget",
+    functools.cached_property: "func",
+}
+
+
+def _opened(value: Any) -> Any:
+    """The function of a static or class method, or of a property."""
+    name = _OPENED.get(type(value))
+    return value if name is None else getattr(value, name)
+
+
+def class_step_text(at: str, owner: Any, key: tuple[int, str]) -> str:
+    """An expression of what `_of_class` gives where all is as it is now; else it may raise."""
+    number, name = key
+    kind = owner if isinstance(owner, type) else type(owner)
+    base = at if kind is owner else f"type({at})"
+    if number:
+        base = f"{base}.__mro__[{number}]"
+    inside = _OPENED.get(type(vars(kind.__mro__[number])[name]))
+    return f"{base}.__dict__[{name!r}]" + ("" if inside is None else f".{inside}")
+
+
 _STEPS = {
     "attr": _attribute,
     "item": _item,
@@ -130,6 +163,7 @@ _STEPS = {
     "grad": _gradient,
     "member": _member,
     "part": _member,
+    "class": _of_class,
 }
 
 
@@ -148,6 +182,7 @@ _TEXTS = {
     "grad": lambda text, key: f"{text}.grad",
     "member": lambda text, key: text if key in ("__func__", "func") else f"{text}.{key}",
     "part": lambda text, key: f"{text}.{key}",
+    "class": lambda text, key: f"{text}.{key[1]}",
 }
 
 
@@ -191,34 +226,91 @@ class PlaceIndex:
         return self._roots
 
     def _search(self) -> dict[int, list[Place]]:
-        found: dict[int, list[Place]] = {}
-        queue: list[tuple[Any, Place]] = [
-            (leaf, Place(i, self.function))
-            for i, leaf in enumerate(self.leaves)
+        search = _Search(self.function, self.leaves)
+        found = search.run()
+        self._roots, self._alive = search.roots, search.alive
+        return found
+
+
+class _Search:
+    """One search, breadth first; what classes have comes last, since it depends on the names."""
+
+    def __init__(self, function: Any, leaves: list[Any]) -> None:
+        self.function = function
+        self.roots: list[Place] = []
+        self.alive: list[Any] = []
+        self._found: dict[int, list[Place]] = {}
+        self._seen: set[int] = set()
+        self._names: set[str] = set(_ALWAYS_NAMED)
+        """The attributes that some function asks for."""
+        self._classes: list[tuple[type, Place]] = []
+        self._taken: set[tuple[int, int, str]] = set()
+        self._queue: list[tuple[Any, Place]] = [
+            (leaf, Place(i, function))
+            for i, leaf in enumerate(leaves)
             if isinstance(leaf, (Observed, Tensor))
         ]
-        queue.append((self.function, Place(None, self.function)))
-        seen: set[int] = set()
-        for thing, place in queue:  # grows while it is walked
-            argument = not place.path and place.argument is not None
-            if isinstance(thing, Observed) or isinstance(thing, Tensor) and not argument:
-                found.setdefault(id(thing), []).append(place)
-            if is_wrapper(thing) and not argument:  # its parts lie wherever it lies
-                queue.extend(_parts_of(thing, place))
-            if id(thing) in seen:
+        self._queue.append((function, Place(None, function)))
+
+    def run(self) -> dict[int, list[Place]]:
+        while self._queue:
+            for thing, place in self._queue:  # grows while it is walked
+                self._visit(thing, place)
+            self._queue = [each for found in self._classes for each in self._named_in(*found)]
+        return self._found
+
+    def _visit(self, thing: Any, place: Place) -> None:
+        argument = not place.path and place.argument is not None
+        if isinstance(thing, Observed) or isinstance(thing, Tensor) and not argument:
+            self._found.setdefault(id(thing), []).append(place)
+        if is_wrapper(thing) and not argument:  # its parts lie wherever it lies
+            self._queue.extend(_parts_of(thing, place))
+        if id(thing) in self._seen:
+            return
+        self._seen.add(id(thing))
+        self.alive.append(thing)
+        if isinstance(thing, type):
+            self._classes.append((thing, place))
+            return
+        further = list(self._inside(thing, place))
+        self._queue.extend(further)
+        if isinstance(thing, _NAMING) or thing is self.function:
+            self.roots += [at for _, at in further]
+
+    def _inside(self, thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
+        if not isinstance(thing, types.FunctionType):
+            yield from _inside(thing, place)
+        elif _is_ours(thing.__module__) or _is_ours(thing.__globals__.get("__name__")):
+            yield from _what_it_wraps(thing, place)
+        else:
+            variables, attributes = names_used(thing.__code__)
+            self._names.update(attributes if is_users(thing) else ())
+            yield from _inside_function(thing, place, variables, attributes)
+
+    def _named_in(self, kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
+        """What users' code in a class has under names that are asked for."""
+        for number, base in enumerate(kind.__mro__):
+            if not is_users(base):
                 continue
-            seen.add(id(thing))
-            self._alive.append(thing)
-            further = list(_inside(thing, place))
-            queue.extend(further)
-            if isinstance(thing, _NAMING) or thing is self.function:
-                self._roots += [at for _, at in further]
-        return found
+            for name in [name for name in vars(base) if name in self._names]:
+                key = id(kind), number, name
+                value = _opened(vars(base)[name])
+                if key not in self._taken and isinstance(value, (*_VALUES, type)):
+                    self._taken.add(key)
+                    at = place.then("class", (number, name))
+                    self.roots.append(at)
+                    yield value, at
 
 
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
 """Things that name others: their variables are guarded."""
 _PLAIN = (int, float, complex, bool, str, type(None), np.generic)
+_VALUES = (*_PLAIN, Tensor, Observed, list, dict, tuple, types.FunctionType)
+"""What is looked at where it is an attribute of a module or class."""
+_FOREIGN = ("numpy", "builtins")
+_LIBRARY = sys.stdlib_module_names - {"__main__"}
+_ALWAYS_NAMED = ("__init__", "__new__", "__call__", "forward", "backward", "vjp", "setup_context")
+"""What is called though nobody names it, of a `Function` too."""
 
 
 def parts_at(wrapper: Tensor, place: Place) -> Iterator[tuple[Tensor, Place]]:
@@ -254,13 +346,11 @@ def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
             for i, value in enumerate(thing):
                 if not isinstance(value, _PLAIN):
                     yield value, place.then("item", i)
-        case types.FunctionType():
-            yield from _inside_function(thing, place)
         case types.MethodType():
             bound = place.then("member", "__self__")
             yield thing.__self__, bound
             yield thing.__func__, place.then("member", "__func__")
-            if not isinstance(thing.__self__, (Observed, types.ModuleType)):
+            if not isinstance(thing.__self__, (Observed, types.ModuleType, type)):
                 yield from _inside_object(thing.__self__, bound)
         case functools.partial():
             yield thing.func, place.then("member", "func")
@@ -294,29 +384,33 @@ def _inside_object(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
 
 def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
     """The methods of a class that is not aotlite's: what they read is read by who calls them."""
-    for cls in kind.__mro__:
-        if cls.__module__.split(".")[0] not in ("aotlite", "builtins"):
+    for number, cls in enumerate(kind.__mro__):
+        if is_users(cls):
             for name, value in vars(cls).items():
-                if isinstance(value, types.FunctionType):
-                    yield value, place.then("attr", name)
+                function = _opened(value)
+                if isinstance(function, types.FunctionType):
+                    yield function, place.then("class", (number, name))
 
 
-def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
-    if _is_ours(function):
-        return
+def _inside_function(
+    function: types.FunctionType, place: Place, variables: list[str], attributes: list[str]
+) -> Iterator[tuple[Any, Place]]:
     for i in range(len(function.__closure__ or ())):
         yield _cell(function, i), place.then("cell", i)
     for i, value in enumerate(function.__defaults__ or ()):
         yield value, place.then("default", i)
     for name, value in (function.__kwdefaults__ or {}).items():
         yield value, place.then("default", name)
-    variables, attributes = names_used(function.__code__)
     for name in variables:
         value = function.__globals__.get(name, NOTHING)
         at = place.then("global", name)
         yield value, at  # a name that is not there yet may be bound later
         if isinstance(value, types.ModuleType):
             yield from _inside_module(value, attributes, at)
+    yield from _what_it_wraps(function, place)
+
+
+def _what_it_wraps(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
         yield wrapped, place.then("member", "__wrapped__")
@@ -325,11 +419,11 @@ def _inside_function(function: types.FunctionType, place: Place) -> Iterator[tup
 def _inside_module(
     module: types.ModuleType, names: list[str], place: Place
 ) -> Iterator[tuple[Any, Place]]:
-    if module.__name__.split(".")[0] in ("aotlite", "numpy", "builtins"):
+    if module.__name__.split(".")[0] in ("aotlite", *_FOREIGN):
         return
     for name in names:
         value = vars(module).get(name, NOTHING)
-        if isinstance(value, (*_PLAIN, Tensor, Observed, list, dict, tuple, types.FunctionType)):
+        if isinstance(value, (*_VALUES, type)):
             yield value, place.then("module", name)
 
 
@@ -345,13 +439,20 @@ def names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
         for step in dis.get_instructions(each):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 variables[step.argval] = None
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
                 attributes[step.argval] = None
         stack.extend(c for c in each.co_consts if isinstance(c, types.CodeType))
     return list(variables), list(attributes)
 
 
-def _is_ours(function: types.FunctionType) -> bool:
-    """Whether a function is aotlite's own; what `aotlite.testing` compiles stands for a user's."""
-    module = function.__module__ or ""
+def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
+    """Whether a function, class or module is a user's: not ours, NumPy's or of Python's library."""
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
+    package = (name or "").split(".")[0]
+    return not _is_ours(name) and package != "numpy" and package not in _LIBRARY
+
+
+def _is_ours(module: str | None) -> bool:
+    """Whether code is aotlite's own; what `aotlite.testing` compiles stands for a user's."""
+    module = module or ""
     return module.split(".")[0] == "aotlite" and not module.startswith("aotlite.testing.")

@@ -35,7 +35,7 @@ from aotlite.stages.guards import (
     Surroundings,
     Unwatched,
 )
-from aotlite.stages.places import NOTHING, Place, attributes_of, take
+from aotlite.stages.places import NOTHING, Place, attributes_of, class_step_text, take
 from aotlite.stages.s10_reasons import GUARD_ERRORS, Check, changed_words, outlined
 from aotlite.stages.s10_sharing import kin_checks, sharing_check
 from aotlite.stages.s10_source import Source, listed
@@ -412,6 +412,8 @@ class _Guards:
                 return f"{at}._grad"
             case "part":
                 return f"{at}.{key}"
+            case "class":
+                return class_step_text(at, owner, key)
         return f"take({at}, {kind!r}, {self._key(key)})"
 
     def _key(self, key: Any) -> str:
