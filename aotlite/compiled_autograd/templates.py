@@ -173,7 +173,7 @@ class Templates:
                 each = rank_of(each[0]), each[1]
             arrived.append(each)
         key: Any = look.key
-        rest = key[0], key[3:], start, tuple(numbers)
+        rest = key[0], key[3:], start, tuple(numbers), _beyond(run, numbers)
         where = *rest, tuple(forms), places, tuple(arrived)
         outline = self._outlines.get(where)
         if outline is None:
@@ -201,18 +201,21 @@ class Templates:
                 continue  # other sizes, of which it assumes what is not so
             samples = [*family.samples, seen.items]
             symbols = symbols_of(samples, outline.fixed)
-            if symbols is None or not symbols.places:
+            if symbols is None:
                 continue
             run.is_recorded = True
-            change = seen.difference(*family.misfit(seen.items))
+            change = ""  # in a stretch of a tape whose sizes differ elsewhere
+            if symbols.places:
+                change = seen.difference(*family.misfit(seen.items)) + ": "
             try:
                 forms = {number: run.tape.look.forms[number] for number in numbers}
                 recording = record_with(run, symbols, forms)
             except Unsymbolic as error:
                 outline.is_static = True
-                run.notes.append(f"{change}; {error}")
+                run.notes.append(f"{change}{error}")
                 return None
-            run.notes.append(f"{change}: it is a symbol from now on")
+            if change:
+                run.notes.append(f"{change}it is a symbol from now on")
             family.template = Template(symbols, recording, tuple(symbols.table.log))
             family.samples = samples
             self._fix(outline, family, symbols)
@@ -225,6 +228,15 @@ class Templates:
         if settled:
             outline.fixed.update(symbols.places[name] for name in settled)
             del family.samples[:-1]
+
+
+def _beyond(run: TapeRun, numbers: Sequence[int]) -> tuple[int, ...]:
+    """How many gradients the nodes take that edges lead to from these: a row has a place for each,
+    and those that are absent leave it empty.
+    """
+    inside = {run.nodes[number] for number in numbers}
+    edges = [edge for number in numbers for edge in run.nodes[number].edges]
+    return tuple([e[0].results() for e in edges if e is not None and e[0] not in inside])
 
 
 def _is_as_saved(node: TapeNode) -> bool:

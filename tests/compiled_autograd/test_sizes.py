@@ -12,7 +12,7 @@ import pytest
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, enable
 from tests.compiled_autograd.resized import checked
-from tests.compiled_autograd.test_structures import VARIANTS, leaf
+from tests.compiled_autograd.test_structures import VARIANTS, Several, leaf
 
 pytestmark = pytest.mark.rules("CAG-5")
 
@@ -247,6 +247,29 @@ def test_stretches_between_hooks() -> None:
         with enable(tapes):
             (y * y).mean().backward()
     assert (2, 6, 8) == (tapes.counters.captures, tapes.counters.resized, len(seen))
+
+
+def test_stretches_in_which_no_size_changes() -> None:
+    """A graph for each parameter: that of a bias has the same sizes for each batch."""
+    model = al.nn.Sequential(al.nn.Linear(4, 8), al.nn.ReLU(), al.nn.Linear(8, 2))
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p: None)
+    tapes, _ = checked()
+    for size in range(2, 10):
+        with enable(tapes):
+            model(al.ones(size, 4)).sin().mean().backward()
+    assert (2, 6) == (tapes.counters.captures, tapes.counters.resized)
+
+
+def test_a_stretch_ends_at_nodes_of_several_gradients() -> None:
+    """How many gradients the node takes that a stretch leads to is no size."""
+    tapes, _ = checked()
+    for number in range(12):
+        x = leaf(2 + number // 3, 3)
+        with enable(tapes):
+            Several.apply(x, 2 + number % 3)[0].sin().sum().backward()
+        assert x.grad.tolist() == (x.detach().cos() * (2 + number % 3)).tolist()
+    assert (6, 6) == (tapes.counters.captures, tapes.counters.resized)
 
 
 def test_a_compiled_function_of_other_operands() -> None:

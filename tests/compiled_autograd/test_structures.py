@@ -37,6 +37,19 @@ class Doubled(al.autograd.Function):
         return grad * 2
 
 
+class Several(al.autograd.Function):
+    """Of which one result is used: gradients of the others are absent."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, count: int) -> Any:
+        ctx.set_materialize_grads(False)
+        return tuple([x * (k + 1) for k in range(count)])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * len(grads), None
+
+
 def _hooked(result: Any, tensor: Any, times: int = 1) -> Any:
     for _ in range(times):
         tensor.register_hook(lambda grad: grad * 3)
@@ -103,6 +116,8 @@ VARIANTS = {
     "another dtype": lambda x, w: x.to(al.float32) * 2,
     "custom": lambda x, w: Doubled.apply(x),
     "custom twice": lambda x, w: Doubled.apply(Doubled.apply(x)),
+    "first of two": lambda x, w: Several.apply(x, 2)[0] * w,
+    "first of three": lambda x, w: Several.apply(x, 3)[0] * w,
     "a hook": lambda x, w: _hooked(x * 2, x),
     "two hooks": lambda x, w: _hooked(x * 2, x, 2),
     "a hook on w": lambda x, w: _hooked(x * w, w),
@@ -151,7 +166,7 @@ def test_every_variant_behind_every_other(kind: str) -> None:
 
 
 def test_a_matcher_takes_the_tapes_of_its_key_and_no_others() -> None:
-    """Every pair of 51 variants, on five kinds of leaves: the tables ask what the key says."""
+    """Every pair of 53 variants, on five kinds of leaves: the tables ask what the key says."""
     asked = []
     for kind, name in itertools.product(KINDS, VARIANTS):
         x, w = KINDS[kind]()
