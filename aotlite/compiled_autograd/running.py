@@ -22,7 +22,7 @@ from aotlite.compiled_autograd.look import Look, Roots, signatures
 from aotlite.compiled_autograd.recorded import Recorded
 from aotlite.compiled_autograd.recording import Place
 from aotlite.compiled_autograd.stretch import Stretch
-from aotlite.compiled_autograd.templates import Remade, Templates
+from aotlite.compiled_autograd.templates import Outline, Remade, Templates
 from aotlite.eager.autograd.engine import Run, reachable
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.autograd.leaf import AccumulateGrad
@@ -116,6 +116,8 @@ class TapeRun(Run):
         self.templates = templates
         self.is_recorded = False
         """Whether formulas ran for some stretch, which no template had."""
+        self.outlines: dict[Hashable, Outline] | None = None
+        """Those of tapes with such edges, when they have been asked for."""
         self.is_remade = False
         """Whether a template had some stretch."""
         self.notes: list[str] = []

@@ -30,7 +30,8 @@ from aotlite.stages.s10_backward import CompiledBackward
 if TYPE_CHECKING:
     from aotlite.compiled_autograd.running import TapeRun
 
-_MOST_OUTLINES = 256
+_MOST_TAPES = 256
+"""Outlines of so many are kept, that differ in edges; then those of the oldest one go."""
 _MOST_FAMILIES = 8
 """So many are kept of one outline; then the oldest one goes."""
 
@@ -132,7 +133,13 @@ class Templates:
     """The templates of all stretches that one `CompiledAutograd` has recorded."""
 
     def __init__(self) -> None:
-        self._outlines: dict[Hashable, Outline] = {}
+        self._outlines: dict[Hashable, dict[Hashable, Outline]] = {}
+        """Of tapes with the same edges, what is known of their stretches."""
+
+    @property
+    def outlines(self) -> list[Outline]:
+        """What was seen, without sizes."""
+        return [each for known in self._outlines.values() for each in known.values()]
 
     def stretch(
         self, run: TapeRun, numbers: Sequence[int], order: Sequence[int], start: int
@@ -172,15 +179,24 @@ class Templates:
                 items.append(each[0])
                 each = rank_of(each[0]), each[1]
             arrived.append(each)
-        key: Any = look.key
-        rest = key[0], key[3:], start, tuple(numbers), _beyond(run, numbers)
+        if run.outlines is None:
+            run.outlines = self._of(look.key)
+        rest = start, tuple(numbers), _beyond(run, numbers)
         where = *rest, tuple(forms), places, tuple(arrived)
-        outline = self._outlines.get(where)
+        outline = run.outlines.get(where)
         if outline is None:
-            if len(self._outlines) >= _MOST_OUTLINES:
-                self._outlines.pop(next(iter(self._outlines)), None)
-            outline = self._outlines[where] = Outline()
+            outline = run.outlines[where] = Outline()
         return Seen(outline, tuple(items), tuple(ends))
+
+    def _of(self, key: Any) -> dict[Hashable, Outline]:
+        """The outlines of stretches of tapes that agree in all that is no form and no layout."""
+        edges = key[0], key[3:]
+        found = self._outlines.get(edges)
+        if found is None:
+            if len(self._outlines) >= _MOST_TAPES:
+                self._outlines.pop(next(iter(self._outlines)), None)
+            found = self._outlines[edges] = {}
+        return found
 
     def _remade(self, seen: Seen) -> Recording | None:
         """What a template says of these sizes."""

@@ -14,7 +14,7 @@ import numpy as np
 from aotlite.compiled_autograd import CompiledAutograd
 from aotlite.compiled_autograd.recorded import Recorded
 from aotlite.compiled_autograd.stretch import Recording
-from aotlite.compiled_autograd.templates import Outline, Templates
+from aotlite.compiled_autograd.templates import Templates
 from aotlite.ir.dims import WHICH
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
@@ -81,11 +81,6 @@ class Checked(Templates):
     def __init__(self) -> None:
         super().__init__()
         self.compared = 0
-
-    @property
-    def outlines(self) -> list[Outline]:
-        """What was seen, without sizes."""
-        return list(self._outlines.values())
 
     def stretch(self, run: Any, numbers: Any, order: Any, start: int) -> Any:
         remade = super().stretch(run, numbers, order, start)

@@ -104,6 +104,8 @@ TAKES_NUMBERS = {
     "cumprod": "the number of steps is that of the bits of the size",
     "cumprod_": "as well",
     "logcumsumexp": "as well",
+    "prod": "as well, and whether the next one is even",
+    "conv2d": "the number of groups is a size by chance",
 }
 """Ops whose formulas ask for a size as a number, for some sizes."""
 

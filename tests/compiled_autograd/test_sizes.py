@@ -261,6 +261,21 @@ def test_stretches_in_which_no_size_changes() -> None:
     assert (2, 6) == (tapes.counters.captures, tapes.counters.resized)
 
 
+def test_many_stretches() -> None:
+    """Of a tape, however many it has, all are kept."""
+    tapes = CompiledAutograd.of("reference")
+    leaves = [leaf(3) for _ in range(400)]
+    for x in leaves:
+        x.register_post_accumulate_grad_hook(lambda x: None)
+    for size in range(2, 6):
+        total = leaf(size, 3).detach()
+        for x in leaves:
+            total = total * x
+        with enable(tapes):
+            total.sum().backward()
+    assert (2, 2) == (tapes.counters.captures, tapes.counters.resized)
+
+
 def test_a_stretch_ends_at_nodes_of_several_gradients() -> None:
     """How many gradients the node takes that a stretch leads to is no size."""
     tapes, _ = checked()
