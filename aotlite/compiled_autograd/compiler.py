@@ -43,6 +43,7 @@ _RECENT = 8
 _MOST_PROGRAMS = 256
 """So many structures are kept; then the oldest one goes."""
 _MOST_REASONS = 64
+_MOST_NOTES = 3
 
 
 @attrs.define(eq=False)
@@ -65,6 +66,12 @@ class Counters:
     skipped: int = 0
     """Backwards that the engine runs: in anomaly mode, which looks at each node (CAG-17), and where
     the tape reads what is a leaf's `.grad`."""
+
+
+def _said(notes: list[str]) -> str:
+    """The first ones: a tape may have a stretch for each parameter."""
+    more = [f"{len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
+    return "; ".join([*notes[:_MOST_NOTES], *more])
 
 
 class CompiledAutograd:
@@ -182,7 +189,7 @@ class CompiledAutograd:
             what = f"tape {number} of {len(seen.forms)} nodes: "
             if run.is_recorded or not run.is_remade:
                 self.counters.captures += 1
-                self._tell(what + "; ".join(run.notes or [reason]))
+                self._tell(what + _said(run.notes or [reason]))
                 self._last = seen
             else:
                 self.counters.resized += 1

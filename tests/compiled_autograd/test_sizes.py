@@ -273,6 +273,7 @@ def test_many_stretches() -> None:
             total = total * x
         with enable(tapes):
             total.sum().backward()
+    assert "it is a symbol from now on; 397 more" in tapes.reasons[-1]
     assert (2, 2) == (tapes.counters.captures, tapes.counters.resized)
 
 
