@@ -233,7 +233,8 @@ class Templates:
             if change:
                 run.notes.append(f"{change}it is a symbol from now on")
             family.template = Template(symbols, recording, tuple(symbols.table.log))
-            family.samples = samples
+            if symbols.places:
+                family.samples = samples
             self._fix(outline, family, symbols)
             return recording.at(symbols.values(seen.items))
         return None

@@ -44,6 +44,9 @@ def check(program: Program, seed: int, sizes: Any, tally: Counter[str]) -> None:
     tally["resized"] += counters.resized
     known = counters.hits + counters.resized + counters.captures + counters.skipped
     assert counters.calls == known
+    for family in [each for outline in templates.outlines for each in outline.families]:
+        symbols = () if family.template is None else family.template.symbols.places
+        assert len(family.samples) <= 1 + max(1, len(symbols))  # one for each new symbol
 
 
 SIZES = st.permutations([2, 3, 4, 5, 7])
