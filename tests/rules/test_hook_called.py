@@ -162,3 +162,108 @@ def test_what_a_callback_does_is_no_matter_of_the_hook(hook: Call) -> None:
 @pytest.mark.parametrize("hook", [tells_by_another_name, uses_it_otherwise, gives_it_to_another])
 def test_a_function_that_is_used_otherwise_speaks_against_the_hook(hook: Call) -> None:
     assert "SEEN" in str(more_than_computes(hook, known(hook)))
+
+
+# ------------------------------------------------------------------ ways to what may change
+class Counting(al.nn.Module):
+    """Its forward does more than compute."""
+
+    def forward(self, x: Any) -> Any:
+        SEEN.append(1)
+        return x * 2
+
+
+class Outer(al.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counting = Counting()
+        self.several = al.nn.Sequential(al.nn.ReLU(), Counting())
+
+    def calls(self, grad: Any) -> Any:
+        return self.counting(grad)
+
+    def calls_several(self, grad: Any) -> Any:
+        return self.several(grad)
+
+    def names_one(self, grad: Any) -> Any:
+        chosen = self.counting
+        return chosen(grad)
+
+
+class Odd(int):
+    """A number with more to it."""
+
+    def noted(self, grad: Any) -> Any:
+        SEEN.append(1)
+        return grad * int(self)
+
+
+class Keeping(TwoTensor):
+    """A wrapper whose class has a list."""
+
+    kept = SEEN
+
+
+class Called:
+    def __call__(self, grad: Any) -> Any:
+        SEEN.append(1)
+        return grad * 2
+
+
+def ways() -> dict[str, Call]:
+    outer, odd, pair, called = Outer(), Odd(3), (2.0, SEEN), Called()
+    wrapper = Keeping(al.ones(2), al.ones(2))
+    frozen = frozenset((note,))
+
+    def nested(grad: Any) -> Any:
+        def inside(k: int) -> Any:
+            return [note(grad) for _ in range(k)]
+
+        return inside(1) and None
+
+    return {
+        "a module that is called": outer.calls,
+        "one in a container of modules": outer.calls_several,
+        "one by another name": outer.names_one,
+        "a module itself": lambda grad: outer.counting.forward(grad),
+        "a method of a number": lambda grad: odd.noted(grad),
+        "a list in a tuple": lambda grad: pair[1].append(grad.tolist()),
+        "a list of a wrapper's class": lambda grad: wrapper.kept.append(grad.tolist()),
+        "a function in a frozenset": lambda grad: [f(grad) for f in frozen] and None,
+        "an object": called,
+        "a method that is found at an object": called.__call__,
+        "nested functions": nested,
+        "a default": lambda grad, tell=note: tell(grad),
+        "a keyword default": lambda grad, *, tell=note: tell(grad),
+        "a generator": lambda grad: next(note(each) for each in (grad,)),
+        "a key of sorted": lambda grad: sorted([1], key=lambda _: SEEN.append(1) or 1) and None,
+        "a builtin of a list": SEEN.append,
+    }
+
+
+@pytest.mark.rules("HOOK-2")
+@pytest.mark.parametrize("way", ways())
+def test_hooks_that_reach_what_may_change_are_called(way: str) -> None:
+    """Once each backward, whatever leads there."""
+    assert more_than_computes(ways()[way], known(ways()[way])) is not None
+
+    def story(is_compiled: bool) -> Any:
+        SEEN.clear()
+        hook = ways()[way]
+
+        def f(x: Any) -> Any:
+            y = x * 2
+            y.register_hook(hook)
+            return (y * y).sum()
+
+        run = al.compile(f, backend="reference") if is_compiled else f
+        found = []
+        for _ in range(2):
+            x = leaf(0.5, 1.5)
+            run(x).backward()
+            shown = [each.tolist() if isinstance(each, al.Tensor) else each for each in SEEN]
+            found.append((x.grad.tolist(), shown))
+        return found
+
+    assert story(False) == story(True)
+    assert SEEN
