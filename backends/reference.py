@@ -20,6 +20,7 @@ from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.interpreter import explain
 from aotlite.ir.op import PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 
@@ -60,6 +61,8 @@ class _Compiler:
         self.slots: dict[Node, int] = {}
         self.constants: list[tuple[int, Window]] = []
         self.steps: list[Step] = []
+        self.nodes: list[Node] = []
+        """Whose the steps are."""
 
     def number(self) -> None:
         """Makes the steps."""
@@ -98,13 +101,17 @@ class _Compiler:
         op = node.target
         dead = [self.slots[value] for value in dying]
         if isinstance(op, ViewOp):
-            self.steps.append(_view_step(self.slots[node.args[0]], self.slots[node], node, dead))
+            self._step(node, _view_step(self.slots[node.args[0]], self.slots[node], node, dead))
         elif isinstance(op, (PureOp, TokenOp)):
-            self.steps.append(self._kernel_step(node, op, dead))
+            self._step(node, self._kernel_step(node, op, dead))
         elif op is not GETITEM:
             raise BackendError(
                 f"reference: the graph calls {op.name}, expected pure ops and views only"
             )
+
+    def _step(self, node: Node, step: Step) -> None:
+        self.steps.append(step)
+        self.nodes.append(node)
 
     def _kernel_step(self, node: Node, op: PureOp | TokenOp, dead: list[int]) -> Step:
         metas = node.meta if type(node.meta) is tuple else (node.meta,)
@@ -234,6 +241,7 @@ class ReferenceRun:
         self._count = len(slots)
         self._constants = compiler.constants
         self._steps = compiler.steps
+        self._nodes = compiler.nodes
         self._outputs = [slots[v] if type(v) is Node else None for v in graph.outputs]
         self._calls_left = list_calls
         self._forms: tuple[list[bool], list[Any]] | None = None
@@ -247,8 +255,13 @@ class ReferenceRun:
         windows += [None] * (self._count - self._inputs)
         for slot, window in self._constants:
             windows[slot] = window
-        for step in self._steps:
-            step(windows, arrays)
+        step: Any = None
+        try:
+            for step in self._steps:
+                step(windows, arrays)
+        except Exception as error:
+            explain(error, self._nodes[self._steps.index(step)], self.graph)
+            raise
         return [None if slot is None else windows[slot] for slot in self._outputs], arrays
 
     # --- the compact face

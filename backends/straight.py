@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -19,6 +20,7 @@ from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_
 from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.interpreter import explain
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp, ViewOp
 from aotlite.ir.ops.declare import is_plain_call
@@ -33,11 +35,23 @@ def straight(graph: Graph) -> tuple[Callable[[list[Value]], list[Value]], str]:
     """The compact face of a graph as a Python function of one list, and its source."""
     writer = _Writer(graph)
     source = writer.text()
-    scope = dict(writer.scope)
+    scope = {**writer.scope, "explained": partial(_explained, graph, writer.rows)}
     exec(compile(source, f"<aotlite {graph.name}>", "exec"), scope)
     return scope["run"], source
 
 
+def _explained(graph: Graph, rows: list[Node | None], error: Exception) -> None:
+    """Notes at an error whose line has raised it: the trace ends in the function's own frame."""
+    trace = error.__traceback__
+    node = None if trace is None else rows[trace.tb_lineno - 1]
+    if node is not None:
+        explain(error, node, graph)
+
+
+_ENDING = """    except Exception as error:
+        explained(error)
+        raise
+"""
 _VARIABLE = re.compile(r"\b[bovrx]\d+\b")
 
 
@@ -46,6 +60,8 @@ class _Line:
     text: str
     reads: tuple[str, ...]
     makes: tuple[str, ...]
+    node: Node | None = None
+    """Whose it is."""
 
 
 @attrs.frozen
@@ -79,6 +95,9 @@ class _Writer:
         self.numbers = {node: i for i, node in enumerate(graph.nodes)}
         self.constants: dict[int, str] = {}
         self.functions: dict[Node, str] = {}
+        self.rows: list[Node | None] = []
+        """For each line of the source, the first one at 0, whose it is."""
+        self._now: Node | None = None
 
     # --- the whole
     def text(self) -> str:
@@ -87,30 +106,35 @@ class _Writer:
         for name, node in zip(inputs, read, strict=True):
             self._input(name, node)
         for node in self.graph.nodes:
+            self._now = node
             if node.op == "get_attr":
                 self._constant_node(node)
             elif node.op == "call":
                 self._call(node)
+        self._now = None
         results = [self._result(*each) for each in self._outputs()]
-        last = _Line(f"return [{', '.join(results)}]", (), ())
-        head = [f"[{', '.join(inputs)}] = box", "box.clear()"] if inputs else []
-        body = [*head, *self._with_drops(results), last.text]
-        return "\n    ".join(["def run(box):", *body]) + "\n"
+        lines: list[tuple[str, Node | None]] = []
+        if inputs:
+            lines += [(f"[{', '.join(inputs)}] = box", None), ("box.clear()", None)]
+        lines += [*self._with_drops(), (f"return [{', '.join(results)}]", None)]
+        self.rows = [None, None, *[node for _, node in lines]]
+        body = "".join([f"        {text}\n" for text, _ in lines])
+        return f"def run(box):\n    try:\n{body}{_ENDING}"
 
     def _outputs(self) -> list[tuple[Any, bool]]:
         return list(zip(self.graph.outputs, returned_as_arrays(self.graph), strict=True))
 
-    def _with_drops(self, results: list[str]) -> list[str]:
-        """The lines, each followed by dropping what is read no more."""
+    def _with_drops(self) -> list[tuple[str, Node | None]]:
+        """The lines, and whose they are, each followed by dropping what is read no more."""
         needed = set(self._kept)
-        found: list[str] = []
+        found: list[tuple[str, Node | None]] = []
         for line in reversed(self.lines):
             names = dict.fromkeys((*line.makes, *line.reads))
             dying = [name for name in names if name not in needed]
             needed.update(dying)
             if dying:
-                found.append(f"del {', '.join(dying)}")
-            found.append(line.text)
+                found.append((f"del {', '.join(dying)}", None))
+            found.append((line.text, line.node))
         return found[::-1]
 
     @property
@@ -131,7 +155,7 @@ class _Writer:
 
     def _emit(self, text: str, *makes: str) -> None:
         names = dict.fromkeys(_VARIABLE.findall(text.partition(" = ")[2]))
-        self.lines.append(_Line(text, tuple(names), makes))
+        self.lines.append(_Line(text, tuple(names), makes, self._now))
 
     def _name(self, kind: str, node: Node) -> str:
         return f"{kind}{self.numbers[node]}"

@@ -30,10 +30,20 @@ from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.printer import meta_text, node_line
 from aotlite.ir.role import RNG_INPUTS
+from aotlite.ir.scope import TAPE_NODE
 
-__all__ = ["ArrayValue", "Interpreter", "array_value", "call_arrays", "run_graph"]
+__all__ = ["ArrayValue", "Interpreter", "array_value", "call_arrays", "explain", "run_graph"]
 
 Call = Callable[[Op, tuple[Any, ...]], Any]
+
+
+def explain(error: Exception, node: Node, graph: Graph) -> None:
+    """Notes at an error which node of a graph has raised it, and whose that node is."""
+    error.add_note(f"while running: {node_line(node, graph.names)}")
+    if node.scope is not None and TAPE_NODE in node.scope.tags:
+        error.add_note(f"for {node.scope.tags[TAPE_NODE]}")
+    if node.location is not None:
+        error.add_note(place_of(node.location).note())
 
 
 # ------------------------------------------------------------------------------ values of arrays
@@ -206,16 +216,11 @@ class Interpreter:
             try:
                 result = env[node] = self.run_node(node)
             except Exception as error:
-                self._explain(node, error)
+                explain(error, node, self.graph)
                 raise
             for dead in last_uses[node]:
                 del env[dead]
         return result
-
-    def _explain(self, node: Node, error: Exception) -> None:
-        error.add_note(f"while running: {node_line(node, self.graph.names)}")
-        if node.location is not None:
-            error.add_note(place_of(node.location).note())
 
     # --- hooks
     def run_node(self, node: Node) -> Any:

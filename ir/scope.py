@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+TAPE_NODE = "node"
+"""The tag of nodes that a compiled tape has recorded: whose they are (CAG-22)."""
 NO_TAGS: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections import deque
 from collections.abc import Hashable
 from typing import Any
@@ -20,7 +21,7 @@ from aotlite.compiled_autograd.running import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.templates import Templates
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.hooks import Changes
-from aotlite.eager.state import STATE, backward_task
+from aotlite.eager.state import STATE, Tapes, backward_task
 from aotlite.inspect import dump_to
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import UnsupportedError, noted
@@ -34,6 +35,15 @@ from aotlite.supplied import apply_pass, pass_name
 
 LOG = logging.getLogger("aotlite.compiled_autograd")
 
+
+class _Suspended(threading.local):
+    """What a thread's backwards that run now go back to, the outermost first (CAG-24)."""
+
+    def __init__(self) -> None:
+        self.tapes: list[Tapes | None] = []
+
+
+SUSPENDED = _Suspended()
 _NUMBERS = itertools.count(1)
 """Tapes are numbered through the process, as compilations are (GEN-9)."""
 _GRAPHS = itertools.count(1)
@@ -126,7 +136,8 @@ class CompiledAutograd:
                 "Enter compiled_autograd.disable() around it; derivatives of a function that "
                 "al.compile made are compiled in any order. (CAG-16)",
             )
-        mode, tapes = STATE.grad_mode, STATE.tapes
+        mode, outer = STATE.grad_mode, SUSPENDED.tapes
+        outer.append(STATE.tapes)
         STATE.tapes, STATE.grad_mode = None, False  # backwards of hooks have the engine (CAG-24)
         try:
             self.counters.calls += 1
@@ -137,7 +148,7 @@ class CompiledAutograd:
             with backward_task():
                 return self._run(roots, sinks, accumulate=accumulate, retain=retain)
         finally:
-            STATE.grad_mode, STATE.tapes = mode, tapes
+            STATE.grad_mode, STATE.tapes = mode, outer.pop()
 
     def _run(self, roots: Any, sinks: Any, *, accumulate: bool, retain: bool) -> list[Any]:
         changes = Changes.count

@@ -6,7 +6,7 @@ next tape may have two. Rules: CAG-2, CAG-4, CAG-22, CAG-23. Spec: `specs/compil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from aotlite.compiled_autograd.forms import (
@@ -18,6 +18,7 @@ from aotlite.compiled_autograd.forms import (
     twin_of,
 )
 from aotlite.compiled_autograd.fragments import Fragment, fragment_of, key_of
+from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.autograd.node import SavedTensor, TapeNode
 from aotlite.eager.autograd.tape import OpNode, SliceAssign
 from aotlite.eager.refusals import note_refusal
@@ -25,11 +26,12 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.effects import EffectOp
+from aotlite.ir.errors import noted
 from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, RandomOp
 from aotlite.ir.role import Gradient, Lifted, Output, Saved
-from aotlite.ir.scope import Scope
+from aotlite.ir.scope import TAPE_NODE, Scope
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.recorder import CaptureRecorder
 from aotlite.stages.s10_backward import NOTHING_ABSENT, CompiledBackward
@@ -294,4 +296,18 @@ class TapeRecorder(CaptureRecorder):
 
 def _scope(node: TapeNode, number: int) -> Scope:
     """Whose nodes these are (CAG-22)."""
-    return Scope("", {"node": f"{node.name()} (NodeCall {number})"})
+    return Scope("", {TAPE_NODE: node_note(node, number)})
+
+
+def node_note(node: TapeNode, number: int) -> str:
+    """What a node is called in graphs and notes (CAG-22)."""
+    return f"{node.name()} (NodeCall {number})"
+
+
+def note_forward(error: Exception, nodes: Iterable[tuple[int, TapeNode]]) -> None:
+    """Notes at a kernel's error where the node that it was for was made, if that is known."""
+    notes = getattr(error, "__notes__", ())
+    for number, node in nodes:
+        if f"for {node_note(node, number)}" in notes:
+            noted(error, *known_notes(node))
+            return

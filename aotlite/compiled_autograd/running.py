@@ -20,16 +20,17 @@ import attrs
 from aotlite.compiled_autograd.forms import form_of, is_plain, is_released
 from aotlite.compiled_autograd.look import Look, Roots, signatures
 from aotlite.compiled_autograd.recorded import Recorded
-from aotlite.compiled_autograd.recording import Place
+from aotlite.compiled_autograd.recording import Place, node_note
 from aotlite.compiled_autograd.stretch import Stretch
 from aotlite.compiled_autograd.templates import Outline, Remade, Templates
+from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.autograd.engine import Run, reachable
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
-from aotlite.ir.errors import AutogradError, UnsupportedError
+from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 
 Compile = Callable[[Graph], tuple[Graph, Any]]
@@ -136,7 +137,7 @@ class TapeRun(Run):
         if tape.sinks is not None:
             self.collected = [None] * len(tape.sinks)
             order, self._waiting = reachable(starts)
-            self._starts = frozenset(starts)
+            self._starts = frozenset(starts if len(tape.roots) == 1 else ())
             self._useful = self._leading_to_sinks(order, ())
             if self.accumulate:
                 self._useful |= {node for node in self._wanted if node.sequence == LAST}
@@ -265,6 +266,17 @@ class TapeRun(Run):
         return not any(edge is not None and _is_formed(edge[0]) for edge in node.edges)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        try:
+            return self._run_or_record(node, grads)
+        except UnsupportedError:  # the node is found to be closed
+            raise
+        except Exception as error:
+            number = self.number.get(node)
+            whose = [] if number is None else [f"for {node_note(node, number)}"]
+            noted(error, *whose, *known_notes(node))
+            raise
+
+    def _run_or_record(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         if self.recorder is None:
             return super()._run(node, grads)
         recorder: Any = self.recorder

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import attrs
 
 from aotlite.compiled_autograd.forms import is_released, records_of, saver_of, window_of
-from aotlite.compiled_autograd.recording import Place
+from aotlite.compiled_autograd.recording import Place, note_forward
 from aotlite.compiled_autograd.sizes import Numbers
 from aotlite.eager.autograd.node import SavedTensor, TapeNode, released
 from aotlite.eager.autograd.tape import replay
@@ -94,7 +94,11 @@ class Stretch(Recording):
         found: list[Any] = []
         if self.run is not None:
             buffers = {id(window[0]) for window in windows} if self.shared else ()
-            results = self.run(windows)
+            try:
+                results = self.run(windows)
+            except Exception as error:
+                note_forward(error, [(number, nodes[number]) for number in self.numbers])
+                raise
             if buffers:
                 results = [_apart(r, m, buffers) for r, m in zip(results, metas, strict=True)]
             found = tensors_over(results, metas)

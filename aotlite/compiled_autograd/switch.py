@@ -8,10 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from inspect import isgeneratorfunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
-from aotlite.compiled_autograd.compiler import CompiledAutograd, Counters
+from aotlite.compiled_autograd.compiler import SUSPENDED, CompiledAutograd, Counters
 from aotlite.eager.state import STATE, resumed
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import lock
@@ -24,11 +24,22 @@ class _Stack(threading.local):
     """The switches that a thread has entered and not left, the last one at the end."""
 
     def __init__(self) -> None:
-        self.entered: list[tuple[_Switch, Any]] = []
-        """With what was there before."""
+        self.entered: list[tuple[_Switch, Any, int]] = []
+        """With what was there before, and in how many compiled backwards."""
 
 
 _STACK = _Stack()
+
+
+def _go_back(before: CompiledAutograd | None, depth: int) -> None:
+    """A block that was entered in so many compiled backwards is left."""
+    running = SUSPENDED.tapes
+    if depth == len(running):
+        STATE.tapes = before
+    elif depth < len(running):  # in a hook of the backward that was called in the block
+        running[depth] = before
+
+
 _KNOWN: dict[Any, CompiledAutograd] = {}
 _LOCK = lock()
 
@@ -49,30 +60,44 @@ class _Switch:
             raise STATE.recorder.refuse(
                 f"compiled_autograd.{self._name}", "enter it around the call of the function"
             )
-        _STACK.entered.append((self, STATE.tapes))
+        _STACK.entered.append((self, STATE.tapes, len(SUSPENDED.tapes)))
         STATE.tapes = self.tapes
         return self.tapes
 
     def __exit__(self, *exc: object) -> None:
         entered = _STACK.entered
-        own = [place for place, (switch, _) in enumerate(entered) if switch is self]
-        last = bool(own) and own[-1] == len(entered) - 1
-        if last:
-            STATE.tapes = entered.pop()[1]
-        elif own:  # what was entered behind it goes back to what was there before it
-            _, before = entered.pop(own[-1])
-            entered[own[-1]] = (entered[own[-1]][0], before)
-        if not last:
+        own = [place for place, (switch, _, _) in enumerate(entered) if switch is self]
+        nests = False
+        if own:
+            place, (_, before, depth) = own[-1], entered.pop(own[-1])
+            nests = place == len(entered) and depth == len(SUSPENDED.tapes)
+            for behind in range(place, len(entered)):
+                switch, _, inside = entered[behind]
+                if inside == depth:  # it goes back to what this one would
+                    entered[behind] = (switch, before, inside)
+                    break
+            else:
+                _go_back(before, depth)
+        if not nests:
             raise noted(
                 UnsupportedError(
                     f"compiled_autograd: {self._name}() is left while it is not the last one that "
                     "this thread has entered, expected blocks that nest"
                 ),
-                "Leave what was entered last first, and in the thread that entered it; with blocks "
-                "do. This one is left now. (CAG-15)",
+                "Leave what was entered last first, in the thread and in the hook that entered it; "
+                "with blocks do. This one is left now. (CAG-15)",
             )
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if iscoroutinefunction(function) or isasyncgenfunction(function):
+            raise noted(
+                UnsupportedError(
+                    f"compiled_autograd: {self._name}() decorates {function.__qualname__}, whose "
+                    "parts run between those of others, expected a function or a generator function"
+                ),
+                f"Enter it around the backward: with {self._name}(): loss.backward(). (CAG-15)",
+            )
+
         @wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
             with self:

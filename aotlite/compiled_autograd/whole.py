@@ -14,6 +14,7 @@ from aotlite.backends.values import is_read, travels_as_array
 from aotlite.compiled_autograd.forms import window_of
 from aotlite.compiled_autograd.kept import ARRAY, CHECKED, WINDOW, Kept, Slot
 from aotlite.compiled_autograd.look import Roots
+from aotlite.compiled_autograd.recording import note_forward
 from aotlite.compiled_autograd.running import Program, Tape
 from aotlite.compiled_autograd.stretch import Stretch
 from aotlite.compiled_autograd.way import Reached, Way
@@ -81,6 +82,8 @@ class WholeRun:
         """The kernels."""
         self.is_compact = hasattr(stretch.run, "compact")
         rows = {number: row for row, number in enumerate(way.numbers)}
+        self.numbers = way.numbers
+        """Those of the nodes, row by row."""
         self._take_inputs(tape, stretch, rows, kept)
         self._take_kept(tape, stretch, rows)
         self._take_results(tape, stretch, way)
@@ -169,7 +172,11 @@ class WholeRun:
                 nodes[row].saved_results = NO_RESULTS
             for row in self.calls:
                 nodes[row].release()
-        found = NUMPY.quiet(self.call.compact, values) if self.is_compact else self.call(values)
+        try:
+            found = NUMPY.quiet(self.call.compact, values) if self.is_compact else self.call(values)
+        except Exception as error:
+            note_forward(error, zip(self.numbers, nodes, strict=True))
+            raise
         if self.is_new:
             leaves, windows = self.pick_leaves(reached.leaves), self.pick(found)
             del found

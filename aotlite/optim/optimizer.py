@@ -92,7 +92,7 @@ class Optimizer(Observed):
         raise UnsupportedError(f"{type(self).__name__}: the class has no method step, expected one")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients of the parameters: None, or zeros in place. Not compiled."""
+        """Clears the gradients of the parameters: None, or zeros in place."""
         clear_gradients(iter(self.params), set_to_none=set_to_none)
 
     def state(self) -> dict[str, Tensor]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, counters, disable, enable, is_enabled, reset
@@ -61,6 +64,56 @@ def test_leaving_in_another_order_is_an_error_and_puts_back(order: tuple[int, ..
                 switches[number].__exit__(None, None, None)
         entered.remove(number)
         assert STATE.tapes is (switches[entered[-1]].tapes if entered else None)
+    assert not is_enabled()
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=4)
+
+
+@settings(max_examples=150)
+@given(STEPS, STEPS, STEPS)
+@example([(0, True)], [(1, True)], [(1, False), (0, False)])
+@example([(0, True), (1, True)], [(0, False)], [(1, False)])
+def test_blocks_are_left_in_the_hook_that_entered_them(
+    before: list[Any], inside: list[Any], behind: list[Any]
+) -> None:
+    """Else it is an error, as in another order, and behind the backward is enabled what is left."""
+    switches = [enable(CompiledAutograd.of("reference")), disable(), enable("reference")]
+    entered: list[tuple[int, int]] = []
+
+    def go_on(steps: list[Any], depth: int) -> None:
+        for number, enters in steps:
+            if enters:
+                switches[number].__enter__()
+                entered.append((number, depth))
+                continue
+            own = [place for place, (which, _) in enumerate(entered) if which == number]
+            nests = (
+                bool(own) and entered[own[-1]] == (number, depth) and own[-1] == len(entered) - 1
+            )
+            with nullcontext() if nests else pytest.raises(al.UnsupportedError, match="that nest"):
+                switches[number].__exit__(None, None, None)
+            if own:
+                del entered[own[-1]]
+
+    def check() -> None:
+        outer = [number for number, depth in entered if not depth]
+        assert STATE.tapes is (switches[outer[-1]].tapes if outer else None)
+
+    x: Any = al.ones(2, requires_grad=True)
+    y = x * 2
+    try:
+        go_on(before, 0)
+        depth = int(is_enabled())
+        y.register_hook(lambda grad: go_on(inside, depth))
+        y.sum().backward()
+        check()
+        go_on(behind, 0)
+        check()
+    finally:
+        for number, _ in entered[::-1]:
+            with suppress(al.UnsupportedError):
+                switches[number].__exit__(None, None, None)
     assert not is_enabled()
 
 
@@ -147,6 +200,22 @@ def test_decorators() -> None:
         assert is_enabled()
     assert tapes.counters.calls == 1
     assert step.__name__ == "step"
+
+
+def test_what_runs_in_parts_between_others_is_not_decorated() -> None:
+    """Its calls give objects that run later: once it was decorated without effect."""
+
+    async def waits() -> None:
+        """Nothing."""
+
+    async def gives() -> Any:
+        yield 1
+
+    for switch in (enable("reference"), disable()):
+        for function in (waits, gives):
+            with pytest.raises(al.UnsupportedError, match=r"decorates .*(waits|gives)") as info:
+                switch(function)
+            assert "around the backward" in info.value.__notes__[0]
 
 
 def test_compilers_are_known_by_what_they_are_and_their_options() -> None:

@@ -1,5 +1,7 @@
 """`autograd.grad` and `backward` with all their arguments, as PyTorch has them. Rule TEN-44."""
 
+from contextlib import nullcontext
+
 import pytest
 
 import aotlite as al
@@ -17,6 +19,30 @@ def test_backward_can_be_for_some_inputs_only(lib):
     unused = leaf(lib)
     (x * 2).sum().backward(inputs=[unused])
     assert unused.grad is None
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["engine", "compiled"])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize("way", ["grad", "backward"])
+def test_hooks_that_lead_to_no_input_are_those_of_the_only_root(lib, way, asked, several, compiled):
+    """TEN-44: with several roots there is a node in front of them, which leads to useful ones."""
+    if compiled and lib is not al:
+        return
+    a, b, log = leaf(lib), leaf(lib), []
+    y = a * 2
+    z, v = y.sin(), b * 3
+    for name, each in {"a": a, "y": y, "z": z, "v": v, "b": b}.items():
+        each.register_hook(lambda grad, name=name: log.append(name))
+    roots = [z, v] if several else [z]
+    ones = [lib.ones(2) for _ in roots]
+    with al.compiled_autograd.enable("reference") if compiled else nullcontext():
+        if way == "grad":
+            lib.autograd.grad(roots, [(a, b)[asked]], ones, allow_unused=True)
+        else:
+            lib.autograd.backward(roots, ones, inputs=[(a, b)[asked]])
+    met = ["z", "y", "a"] if not asked else ["v", "b"] if several else ["z"]
+    assert met == log
 
 
 def test_inputs_of_a_backward_are_checked(lib):

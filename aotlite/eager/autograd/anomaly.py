@@ -148,6 +148,12 @@ def notes_of(node: TapeNode | None, *, inside: bool = False) -> Iterator[str]:
             yield f"That was in the backward of {node.name()}:"
 
 
+def known_notes(node: TapeNode) -> Iterator[str]:
+    """Where the node was made; nothing if that is not known."""
+    if made_of(node) is not None or location_of(node) is not None:
+        yield from notes_of(node)
+
+
 def made_of(node: TapeNode) -> Made | None:
     """Where the node was made, if anomaly mode was on then."""
     return None if node.extra is None else node.extra.made

@@ -48,7 +48,8 @@ class Run:
     _ready: deque[TapeNode] = attrs.field(init=False, factory=deque)
     """Accumulating nodes whose edges are all served, the one that has been so longest first."""
     _starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
-    """Nodes at which gradients start: their tensors' hooks run, wherever the gradients lead."""
+    """The node at which a backward of one root starts: its tensor's hooks run, wherever the
+    gradient leads, as in PyTorch. Those of several roots run where it leads to a sink (TEN-44)."""
     _anomaly: bool = attrs.field(init=False, default=False)
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
@@ -66,7 +67,8 @@ class Run:
         starts = [edge[0] for edge, _ in roots if edge is not None]
         ends = self._wanted if self.cut else ()
         order, self._waiting = reachable(starts, ends)
-        self._starts = frozenset(starts) if self.sinks is not None else frozenset()
+        if self.sinks is not None and len(roots) == 1:
+            self._starts = frozenset(starts)
         if self.sinks is not None:
             self._useful = self._leading_to_sinks(order, ends)
             if self.accumulate:
