@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import aotlite as al
+from aotlite.stages.hook_state import Known, reached
 from aotlite.subclasses import TwoTensor, masked_tensor
 from tests.rules.hook_programs import both, leaf
-from tests.rules.test_hook_python import known, more_than_computes
+from tests.rules.test_hook_python import known, more_than_computes, next_to
 
 Call = Callable[..., Any]
 SEEN: list[Any] = []
@@ -106,7 +109,7 @@ def test_a_hook_of_wrappers_that_asks_for_a_value_is_called() -> None:
 
 
 # ------------------------------------------------------------------------- effects.callback inside
-def note(array: Any) -> None:
+def note(array: Any) -> Any:
     SEEN.append(array.tolist())
 
 
@@ -204,6 +207,24 @@ class Keeping(TwoTensor):
     kept = SEEN
 
 
+class Answering(al.nn.Module):
+    """A module that has a way of its own to answer."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "hidden":
+            return SEEN
+        raise AttributeError(name)
+
+    def hook(self, grad: Any) -> None:
+        self.hidden.append(grad.tolist())
+
+
+class CalledOwn(al.nn.Module):
+    def __call__(self, grad: Any) -> Any:
+        SEEN.append(1)
+        return grad * 2
+
+
 class Called:
     def __call__(self, grad: Any) -> Any:
         SEEN.append(1)
@@ -211,7 +232,7 @@ class Called:
 
 
 def ways() -> dict[str, Call]:
-    outer, odd, pair, called = Outer(), Odd(3), (2.0, SEEN), Called()
+    outer, odd, pair, called, own = Outer(), Odd(3), (2.0, SEEN), Called(), CalledOwn()
     wrapper = Keeping(al.ones(2), al.ones(2))
     frozen = frozenset((note,))
 
@@ -236,8 +257,13 @@ def ways() -> dict[str, Call]:
         "a default": lambda grad, tell=note: tell(grad),
         "a keyword default": lambda grad, *, tell=note: tell(grad),
         "a generator": lambda grad: next(note(each) for each in (grad,)),
-        "a key of sorted": lambda grad: sorted([1], key=lambda _: SEEN.append(1) or 1) and None,
+        "a key of sorted": lambda grad: sorted([1], key=lambda _: note(grad) or 1) and None,
         "a builtin of a list": SEEN.append,
+        "a partial": functools.partial(lambda kept, grad: kept.append(grad.tolist()), SEEN),
+        "a partial's function": functools.partial(note),
+        "a class of tensors": lambda grad: Keeping.kept.append(grad.tolist()),
+        "a module's own answers": Answering().hook,
+        "a module's own call": lambda grad: own(grad),
     }
 
 
@@ -267,3 +293,17 @@ def test_hooks_that_reach_what_may_change_are_called(way: str) -> None:
 
     assert story(False) == story(True)
     assert SEEN
+
+
+@pytest.mark.rules("HOOK-2")
+@pytest.mark.parametrize("made", [[note], {1: note}, {note}, [[1, (note,)]], {"a": {"b": note}}])
+def test_what_lies_in_lists_that_the_run_made_counts(made: Any) -> None:
+    def hook(grad: Any, held: Any = made) -> Any:
+        return grad * len(held)
+
+    only = Known([], [each for each in reached([hook]) if isinstance(each, types.FunctionType)])
+    assert "may change a list" == more_than_computes(hook, only)  # which note appends to
+    pure = types.FunctionType(hook.__code__, hook.__globals__, "hook", ([next_to, (1, {2: None})],))
+    functions: list[Any] = [pure, next_to]
+    only = Known([], functions)
+    assert more_than_computes(pure, only) is None
