@@ -100,6 +100,23 @@ def may_change(hook: Any) -> list[Any]:
     ]
 
 
+_OF_GRADIENTS = frozenset(("grad", "step", "zero_grad"))
+
+
+def asked_gradients(hook: Any) -> list[Tensor]:
+    """The tensors that a hook reaches, if its code has to do with `.grad`s of tensors."""
+    things = list(reached([hook]))
+    functions = [each for each in things if isinstance(each, types.FunctionType) and is_users(each)]
+    codes = [*(each.__code__ for each in functions), *_codes_made_by(functions)]
+    steps = (step for code in codes for step in dis.get_instructions(code))
+    if not any(s.opname.endswith(_OF_ATTRIBUTES) and s.argval in _OF_GRADIENTS for s in steps):
+        return []
+    return [each for each in things if isinstance(each, Tensor)]
+
+
+_OF_ATTRIBUTES = ("_ATTR", "_METHOD")
+
+
 def words_of(thing: Any) -> Iterator[str]:
     """The names of attributes, and the ways of storing, in a user's function."""
     if isinstance(thing, types.FunctionType) and is_users(thing):
@@ -120,12 +137,26 @@ def changes_of(thing: Any) -> tuple[str, ...]:
     return ("STORE_ATTR", "DELETE_ATTR", "setattr")
 
 
-_ITEMS = ("STORE_SUBSCR", "DELETE_SUBSCR")
+_ITEMS = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
+_UPDATES = ("update", "difference_update", "intersection_update", "symmetric_difference_update")
 _IN_PLACE = ("|=", "&=", "-=", "^=")
 _LISTS = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse")
 _CHANGES: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (dict, ("update", "setdefault", "pop", "popitem", "clear", "|=", *_ITEMS)),
-    (set, ("add", "discard", "remove", "pop", "clear", "update", *_IN_PLACE)),
+    (
+        dict,
+        (
+            "update",
+            "setdefault",
+            "pop",
+            "popitem",
+            "clear",
+            "|=",
+            "subtract",
+            "move_to_end",
+            *_ITEMS,
+        ),
+    ),
+    (set, ("add", "discard", "remove", "pop", "clear", *_UPDATES, *_IN_PLACE)),
     (
         (list, collections.deque),
         (*_LISTS, "appendleft", "popleft", "extendleft", "+=", "*=", *_ITEMS),

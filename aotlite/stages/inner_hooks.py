@@ -31,7 +31,7 @@ from aotlite.ir.forks import cached_property
 from aotlite.ir.role import Gradient, Output
 from aotlite.stages.afterwards import HookPlace, InnerHook
 from aotlite.stages.called_hooks import CalledHooks, Form
-from aotlite.stages.hook_state import Known, may_change, reason_against
+from aotlite.stages.hook_state import Known, asked_gradients, may_change, reason_against
 from aotlite.stages.only_computes import more_than_computes
 from aotlite.stages.sinks import whole_edge
 from aotlite.stages.source_place import user_location
@@ -223,6 +223,7 @@ class InnerHooks:
         known = None if grad is None else self._called.known(hook, grad)
         if known is not None:
             return known.happens(grad)
+        self._check_gradients(hook)
         reason = reason_against(hook, self._recorder, self._known)
         if reason is not None or grad is None:
             self._check_computes(hook, reason or "is given None", (grad,))
@@ -240,6 +241,13 @@ class InnerHooks:
         more = more_than_computes(hook, self._known, grads)
         if more is not None:
             raise self._refuse(hook, f"{reason} and {more}")
+
+    def _check_gradients(self, hook: Hook) -> None:
+        """Refuses a hook that asks a leaf for its `.grad`, to which the same backward may add."""
+        for tensor in asked_gradients(hook):
+            given = self._recorder.input_of(tensor)
+            if given is not None and given.is_leaf and given.fake.requires_grad:
+                raise self._refuse(hook, f"asks for the .grad of {given.place}, an input,")
 
     def _does_more(self, hook: Hook, grad: Any) -> bool:
         """Whether a hook may do more than compute. What it may change no call is told by."""

@@ -17,6 +17,7 @@ from aotlite.eager.autograd.anomaly import notes_of
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
+from aotlite.eager.observed import observing
 from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import noted
@@ -43,13 +44,14 @@ def _has_user_code(node: TapeNode) -> bool:
 def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
     """A block that records what the engine does, in grad mode or not, and no user's watch sees it.
 
-    What is raised in anomaly mode says where the forward was (JNT-8).
+    What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says where
+    the forward was (JNT-8).
     """
     outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None
     recorder.failed = None
     try:
-        with raising_refusals(recorder):
+        with raising_refusals(recorder), observing():
             yield
     except Exception as error:
         if watch is not None and watch.anomaly and recorder.failed is not None:

@@ -33,7 +33,7 @@ _Found = tuple[str, Any]
 """A thing, and the name by which the code comes to it; none where it is in the code's hands."""
 
 _VALUES = (
-    bool, int, float, complex, str, bytes, slice, range, types.NoneType, types.EllipsisType,
+    bool, int, float, complex, str, bytes, range, types.NoneType, types.EllipsisType,
     np.generic, np.ufunc, np.dtype, DType, Device, MemoryFormat,
 )  # fmt: skip
 _FUNCTIONS = frozenset(
@@ -44,7 +44,7 @@ _TYPES = frozenset((
     bool, int, float, complex, str, bytes, slice, range, tuple, list, dict, set, frozenset,
     zip, enumerate, map, filter, reversed, object, type, functools.partial,
 ))  # fmt: skip
-_LIBRARIES = ("math", "cmath", "operator", "numpy")
+_LIBRARIES = ("math", "cmath", "operator", "functools", "numpy")
 _OURS = frozenset(("aotlite", *(f"aotlite.{each}" for each in (
     "autograd", "effects", "linalg", "nn", "nn.functional", "ops",
 ))))  # fmt: skip
@@ -60,6 +60,7 @@ _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _REBINDS = ("STORE_DEREF", "DELETE_DEREF")
 _CALLS = ("__call__",)
 _READS = frozenset(("__getattr__", "__getattribute__"))
+_CALLABLE = (types.FunctionType, functools.partial)
 _STEPS = {
     "STORE_GLOBAL": "rebinds the global",
     "DELETE_GLOBAL": "deletes the global",
@@ -79,7 +80,7 @@ def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> st
     only its functions know them. `given` are gradients that it is called with, if known.
     """
     walk = _Walk(known, queue=[("", grad) for grad in given])
-    return walk.along(hook) or walk.changes_a_container()
+    return walk.along(hook) or walk.changes_a_container() or walk.asks_a_class()
 
 
 @attrs.define(eq=False)
@@ -116,7 +117,7 @@ class _Walk:
                     if (id(owner), each) not in asked:
                         asked.add((id(owner), each))
                         found = _attribute(owner, each)
-                        if found is not NOTHING and isinstance(owner, types.FunctionType):
+                        if found is not NOTHING and isinstance(owner, _CALLABLE):
                             return f"reads the attribute {each!r} of a function"
                         self.queue.append((each, found))
         return None
@@ -127,6 +128,13 @@ class _Walk:
             if not self.words.isdisjoint(changes_of(each)):
                 return f"may change {article(each)}"
         return None
+
+    def asks_a_class(self) -> str | None:
+        """Whether attributes of a module's class may be read, which nothing guards."""
+        modules = [each for _, each in self.owners if isinstance(each, Called)]
+        return (
+            f"asks {article(modules[0])} for its class" if modules and "type" in self.bare else None
+        )
 
     def _inside(self, name: str, thing: Any) -> str | None:
         """Queues what lies one step from a thing that only computes; what is wrong with others."""
@@ -139,16 +147,20 @@ class _Walk:
         match thing:
             case tuple() | frozenset() if type(thing) in (tuple, frozenset):
                 self._follow(name, thing)
-            case list() | dict() | set() if thing not in self.known:
+            case list() | dict() | set() if self._is_made(thing):
                 self.containers.append(thing)
-                self._follow(name, thing.values() if isinstance(thing, dict) else thing)
+                self._follow(name, thing)
+                self._follow(name, thing.values() if isinstance(thing, dict) else ())
+            case slice():
+                self._follow(name, (thing.start, thing.stop, thing.step))
             case types.FunctionType():
                 return self._inside_function(name, thing)
             case types.MethodType():
                 of = getattr(thing.__func__, "__code__", None)
                 self._follow("" if of is None else of.co_varnames[0], [thing.__self__])
                 self._follow(name, [thing.__func__])
-            case functools.partial():
+            case functools.partial() if type(thing) is functools.partial:
+                self.owners.append((name, thing))
                 self._follow("", (thing.func, *thing.args, *thing.keywords.values()))
             case types.ModuleType() if _may_be_read(thing):
                 self.owners.append((name, thing))
@@ -159,6 +171,10 @@ class _Walk:
             case _ if thing is not NOTHING and not _is_silent(thing):
                 return f"reaches {_named(thing)}" + (f" ({name!r})" if name else "")
         return None
+
+    def _is_made(self, container: Any) -> bool:
+        """Whether a container is of the captured run, and of no class of its own."""
+        return type(container) in (list, dict, set) and container not in self.known
 
     def _follow(self, name: str, things: Iterable[Any]) -> None:
         self.queue += [(name, each) for each in things]
@@ -233,7 +249,6 @@ class _Read:
 
 
 def _against_code(code: types.CodeType, steps: Sequence[dis.Instruction]) -> str | None:
-    caught = 0
     for step in steps:
         name, value = step.opname, step.argval
         if name in _STEPS:
@@ -242,8 +257,7 @@ def _against_code(code: types.CodeType, steps: Sequence[dis.Instruction]) -> str
             return f"rebinds the variable {value!r}"
         if name in _LOADS and (value in _DOORS or value.startswith("__")):
             return f"reads the attribute {value!r}"
-        caught += (name == "PUSH_EXC_INFO") - (name == "WITH_EXCEPT_START")
-    return "catches exceptions" if caught > 0 else None
+    return None
 
 
 def _bare(steps: Sequence[dis.Instruction], place: int) -> Iterable[str]:
@@ -301,7 +315,7 @@ def _is_known_builtin(thing: types.BuiltinFunctionType) -> bool:
         return name in _FUNCTIONS and getattr(builtins, name) is thing
     if module == "_operator":
         return name not in _OPERATORS_THAT_WRITE
-    return module in ("math", "cmath")
+    return module in ("math", "cmath") or thing is functools.reduce
 
 
 def _may_be_read(module: types.ModuleType) -> bool:
@@ -310,8 +324,9 @@ def _may_be_read(module: types.ModuleType) -> bool:
 
 
 def _named(thing: Any) -> str:
-    name = getattr(thing, "__name__", None)
-    return article(thing) if name is None else f"{name!r}"
+    if isinstance(thing, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return f"{thing.__name__!r}"
+    return article(thing)
 
 
 def _attribute(owner: Any, name: str) -> Any:
@@ -325,7 +340,7 @@ def _attribute(owner: Any, name: str) -> Any:
     is_class = isinstance(owner, type)
     if not is_class:
         found = attributes_of(owner).get(name, NOTHING)
-    if found is NOTHING and not isinstance(owner, types.FunctionType):
+    if found is NOTHING and not isinstance(owner, _CALLABLE):
         mro = (owner if is_class else type(owner)).__mro__
         found = next((vars(c)[name] for c in mro if name in vars(c)), NOTHING)
     if isinstance(found, property):

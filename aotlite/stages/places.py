@@ -425,6 +425,8 @@ def _inside_module(
         value = vars(module).get(name, NOTHING)
         if isinstance(value, (*_VALUES, type)):
             yield value, place.then("module", name)
+        elif isinstance(value, types.ModuleType) and value.__name__ == f"{module.__name__}.{name}":
+            yield from _inside_module(value, names, place.then("module", name))
 
 
 def names_used(code: types.CodeType) -> tuple[list[str], list[str]]:

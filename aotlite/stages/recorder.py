@@ -313,9 +313,9 @@ class CaptureRecorder:
         self._alive.append(tensor)
         return fake
 
-    def input_of(self, fake: Tensor) -> CapturedInput | None:
-        """The input that this fake is, if it is one."""
-        return self._inputs.get(id(fake))
+    def input_of(self, tensor: Tensor) -> CapturedInput | None:
+        """The input that this is, or that stands for it."""
+        return self._inputs.get(id(self._fakes.get(id(tensor), tensor)))
 
     def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
         one, other = storage_root(self.here(a).value), storage_root(self.here(b).value)

@@ -72,6 +72,15 @@ def of_module(value: Any, body: Body) -> tuple[Function, Put]:
     return names["function"], lambda other: setattr(module, "w", other)
 
 
+def of_module_in_a_package(value: Any, body: Body) -> tuple[Function, Put]:
+    package: Any = types.ModuleType("outside")
+    package.inner = types.ModuleType("outside.inner")
+    package.inner.w = value
+    names: dict[str, Any] = {"outside": package, "body": body, "__name__": "elsewhere"}
+    exec("def function(x):\n    return body(x, outside.inner.w)", names)
+    return names["function"], lambda other: setattr(package.inner, "w", other)
+
+
 def of_partial(value: Any, body: Body) -> tuple[Function, Put]:
     function: Any = functools.partial(lambda x, w: body(x, w), w=value)
     return function, lambda other: function.keywords.__setitem__("w", other)
@@ -185,6 +194,7 @@ def of_gradient(value: Any, body: Body) -> tuple[Function, Put]:
 
 WAYS: tuple[Way, ...] = (
     *(of_cell, of_nested_function, of_default, of_keyword_default, of_global, of_module),
+    of_module_in_a_package,
     *(of_partial, of_partial_of_what_reads, of_wrapped, of_method, of_object, of_class),
     *(of_containers, of_nn_module, of_function_in_a_list, of_gradient),
     *(of_wrapped_alone, of_another_method),

@@ -307,3 +307,101 @@ def test_what_lies_in_lists_that_the_run_made_counts(made: Any) -> None:
     functions: list[Any] = [pure, next_to]
     only = Known([], functions)
     assert more_than_computes(pure, only) is None
+
+
+class Kept(al.nn.Module):
+    """What hooks and backwards read of a module."""
+
+    strength: Any = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strength = 0.5
+        self.inner = al.nn.Dropout(0.0)
+
+    @property
+    def twice(self) -> float:
+        return float(self.strength) * 2
+
+
+class Reversed(al.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, module: Any) -> Any:
+        ctx.module = module
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return -ctx.module.strength * grad, None
+
+
+def _hooked(hook: Call) -> Call:
+    def f(x: Any, module: Any) -> Any:
+        y = x * 2
+        y.register_hook(lambda grad: hook(grad, module))
+        return (y * y).sum()
+
+    return f
+
+
+READS: dict[str, Call] = {
+    "an attribute": _hooked(lambda grad, m: grad * m.strength),
+    "the mode": _hooked(lambda grad, m: grad * 3 if m.training else grad),
+    "a property": _hooked(lambda grad, m: grad * m.twice),
+    "of a part": _hooked(lambda grad, m: grad * 2 if m.inner.training else grad),
+    "by its class": _hooked(lambda grad, m: grad * type(m).strength),
+    "a custom backward": lambda x, m: Reversed.apply(x * 2, m).exp().sum(),
+}
+
+
+@pytest.mark.rules("CAP-5", "HOOK-3")
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("read", READS)
+def test_what_a_backward_reads_of_a_module_is_compared_at_each_call(
+    read: str, outside: bool
+) -> None:
+    def story(is_compiled: bool) -> Any:
+        module, found = Kept(), []
+        function = READS[read]
+        if outside:
+            run: Call = lambda x: function(x, module)
+            run = al.compile(run, backend="reference") if is_compiled else run
+        else:
+            two = al.compile(function, backend="reference") if is_compiled else function
+            run = lambda x: two(x, module)
+        for strength in (0.5, 0.5, 2.0):
+            module.strength, Kept.strength = strength, strength * 5
+            module.train(strength < 1)
+            x = leaf(0.5, 1.5)
+            run(x).backward()
+            found.append(x.grad.tolist())
+        return found
+
+    assert story(False) == story(True)
+
+
+@pytest.mark.rules("HOOK-2")
+@pytest.mark.parametrize("how", ["reads", "asks whether", "sets", "steps"])
+def test_a_hook_that_asks_for_the_gradient_of_an_input_is_refused(how: str) -> None:
+    """In eager it may have been given already, or not yet."""
+    v = leaf(1.0, 2.0)
+    v.grad = al.zeros(2)
+    optimizer = al.optim.SGD([v], lr=0.1)
+
+    def sets(grad: Any) -> None:
+        v.grad = grad
+
+    hooks: dict[str, Call] = {
+        "reads": lambda grad: grad + v.grad,
+        "asks whether": lambda grad: grad * 2 if v.grad is None else grad,
+        "sets": sets,
+        "steps": lambda grad: optimizer.step(),
+    }
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(hooks[how])
+        return (y.exp() + v).sum()
+
+    with pytest.raises(al.UnsupportedError, match="asks for the .grad of"):
+        al.compile(f)(leaf(0.5, 1.5))
