@@ -8,13 +8,13 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.look import Look, look_at, shares_gradients
+from aotlite.compiled_autograd.look import Look, alike, look_at, shares_gradients
 from aotlite.compiled_autograd.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.reasons import why
 from aotlite.compiled_autograd.running import Program, Tape, TapeRun, order_of
@@ -74,8 +74,8 @@ class Counters:
     compiles: int = 0
     """Graphs that were compiled."""
     skipped: int = 0
-    """Backwards that the engine runs: in anomaly mode, which looks at each node (CAG-17), and where
-    the tape reads what is a leaf's `.grad`."""
+    """Backwards that the engine runs: in anomaly mode, which looks at each node (CAG-17), where the
+    tape reads what is a leaf's `.grad`, and where tapes like it were captured too often."""
 
 
 def _said(notes: list[str]) -> str:
@@ -98,6 +98,8 @@ class CompiledAutograd:
         self._observers = [each for each in (options.observer, dumper) if each is not None]
         self._programs: dict[Hashable, Program] = {}
         self._templates = Templates()
+        self._alike: Counter[Hashable] = Counter()
+        """How many tapes of the same ops were captured."""
         self._recent: tuple[Matcher, ...] = ()
         self._last: Look | None = None
         """A look at the tape that was captured last, without its nodes."""
@@ -118,7 +120,7 @@ class CompiledAutograd:
     def forget(self) -> None:
         """Drops what was compiled; counters begin at 0."""
         self._programs, self._recent, self._last = {}, (), None
-        self._templates = Templates()
+        self._templates, self._alike = Templates(), Counter()
         self.counters = Counters()
         self.reasons.clear()
 
@@ -171,7 +173,7 @@ class CompiledAutograd:
         tape = Tape(look, roots, sinks, accumulate, retain, changes)
         program = self._programs.get(look.key)
         if program is None:
-            return self._capture(tape)
+            return self._left(tape) if self._is_endless(look) else self._capture(tape)
         self.counters.hits += 1
         known = [m.program for m in self._recent if m.is_typed is STATE.wrappers]
         if program not in known:
@@ -187,6 +189,23 @@ class CompiledAutograd:
                 self.counters.branches += run.branches
                 self._tell(f"tape {program.number}: what came behind a hook was not seen before")
 
+    def _is_endless(self, look: Look) -> bool:
+        """Whether tapes of these ops come with ever other numbers or sizes (`recompile_limit`)."""
+        count, most = self._alike[alike(look)], self.options.recompile_limit
+        if count == most:
+            LOG.warning(
+                "tapes of the same ops were captured %d times, the last one since %s; others of "
+                "them are left to the engine. A number that changes at each step can be a tensor.",
+                count,
+                why(look, self._last),
+            )
+            self._alike[alike(look)] += 1  # it is said once
+        return count >= most
+
+    def _left(self, tape: Tape) -> list[Any]:
+        self.counters.skipped += 1
+        return Run(tape.sinks, False, tape.accumulate, tape.retain, None)._pass(tape.roots)
+
     def _capture(self, tape: Tape) -> list[Any]:
         look, number = tape.look, next(_NUMBERS)
         reason = why(look, self._last)
@@ -200,6 +219,7 @@ class CompiledAutograd:
             what = f"tape {number} of {len(seen.forms)} nodes: "
             if run.is_recorded or not run.is_remade:
                 self.counters.captures += 1
+                self._alike[alike(seen)] += 1
                 self._tell(what + _said(run.notes or [reason]))
                 self._last = seen
             else:

@@ -81,6 +81,12 @@ def look_at(roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bo
     return Look(nodes, number, forms, key)
 
 
+def alike(look: Look) -> Hashable:
+    """What tapes of the same ops have in common, whatever their sizes and numbers are."""
+    key: Any = look.key
+    return tuple([form[0] for form in look.forms]), key[3]
+
+
 def _numbered(edges: Sequence[Edge | None], number: dict[TapeNode, int]) -> Hashable:
     """Edges by the numbers of their nodes; a node that no gradient reaches has none."""
     return tuple([None if e is None else (number.get(e[0]), e[1]) for e in edges])

@@ -44,8 +44,8 @@ def _has_user_code(node: TapeNode) -> bool:
 def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
     """A block that records what the engine does, in grad mode or not, and no user's watch sees it.
 
-    What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says where
-    the forward was (JNT-8).
+    What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says
+    where the forward was (JNT-8).
     """
     outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None

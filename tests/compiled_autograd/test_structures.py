@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -270,3 +271,24 @@ def test_leaves_of_every_layout_get_gradients_that_lie_as_the_engine_lays_them()
     for _ in range(3):
         assert grads(tapes) == expected
     assert tapes._recent[0].whole is not None
+
+
+@pytest.mark.rules("CAG-6", "CAG-21")
+def test_a_number_that_changes_at_each_step_is_left_to_the_engine_in_the_end(caplog: Any) -> None:
+    """Each is a structure of its own; kernels are not compiled without end."""
+    tapes = CompiledAutograd.of("reference", recompile_limit=5)
+    w: Any = al.tensor([1.0, 2.0], requires_grad=True)
+    with al.compiled_autograd.enable(tapes), caplog.at_level("WARNING"):
+        for step in range(20):
+            w.grad = None
+            (w * (0.5 + step)).sin().sum().backward()
+            expected = [(0.5 + step) * math.cos(x * (0.5 + step)) for x in (1.0, 2.0)]
+            assert expected == pytest.approx(w.grad.tolist(), rel=1e-4)
+        (w * 0.5).sin().sum().backward()
+    counters = tapes.counters
+    assert (5, 15, 1) == (counters.captures, counters.skipped, counters.hits)
+    assert 1 == caplog.text.count("left to the engine")
+    tapes.forget()
+    with al.compiled_autograd.enable(tapes):
+        (w * 77.0).sin().sum().backward()
+    assert 1 == tapes.counters.captures
