@@ -83,7 +83,13 @@ def literal(value: Any, names: Names) -> str:
             return f"ops.device({_quoted(value.name)})"
         case HostFunction():
             return f"ops.host_function({_quoted(value.name)})"
+        case int() if value.bit_length() > _DIGITS:
+            return hex(value)
     return repr(value)
+
+
+_DIGITS = 10_000
+"""Bits of the longest int that is printed in digits: of much longer ones Python makes no text."""
 
 
 def meta_text(meta: Any) -> str:

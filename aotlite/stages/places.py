@@ -9,6 +9,7 @@ Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import sys
 import types
@@ -305,8 +306,8 @@ class _Search:
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
 """Things that name others: their variables are guarded."""
 _PLAIN = (int, float, complex, bool, str, type(None), np.generic)
-_VALUES = (*_PLAIN, Tensor, Observed, list, dict, tuple, types.FunctionType)
-"""What is looked at where it is an attribute of a module or class."""
+_VALUES = (*_PLAIN, enum.Enum, Tensor, Observed, list, dict, tuple, types.FunctionType)
+"""What is looked at where it is an attribute of a class."""
 _FOREIGN = ("numpy", "builtins")
 _LIBRARY = sys.stdlib_module_names - {"__main__"}
 _ALWAYS_NAMED = ("__init__", "__new__", "__call__", "forward", "backward", "vjp", "setup_context")
@@ -423,9 +424,9 @@ def _inside_module(
         return
     for name in names:
         value = vars(module).get(name, NOTHING)
-        if isinstance(value, (*_VALUES, type)):
-            yield value, place.then("module", name)
-        elif isinstance(value, types.ModuleType) and value.__name__ == f"{module.__name__}.{name}":
+        if not isinstance(value, types.ModuleType):
+            yield value, place.then("module", name)  # a name that is not there may be bound later
+        elif value.__name__ == f"{module.__name__}.{name}":
             yield from _inside_module(value, names, place.then("module", name))
 
 

@@ -28,6 +28,8 @@ from aotlite.ir.ops import BUILT_IN
 MOST_BYTES = 1 << 20
 """Of all constants of a graph that is remembered."""
 
+_MOST_BITS = 4096
+
 
 class Unkeyed(Exception):
     """A graph that nothing is remembered of. Never leaves the backend."""
@@ -86,6 +88,8 @@ def _word(value: Any, numbers: Mapping[Node, str]) -> str:
         return f"({','.join([_word(item, numbers) for item in value])})"
     if kind is TensorMeta:
         return _meta(value)
+    if kind is int and value.bit_length() > _MOST_BITS:  # Python writes no digits of it
+        raise Unkeyed
     if kind in _PLAIN:
         return repr(value)
     if kind is DType or kind is MemoryFormat:

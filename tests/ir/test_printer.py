@@ -363,3 +363,8 @@ def test_reserved_words_hold_pythons_constants():
             structurally_equal(graph, graph_from_source(graph.code, constants=graph.constants))
             is None
         )
+
+
+def test_a_number_too_long_for_digits_is_printed_and_read_back():
+    for number in (10**5000, -(10**5000), 2**9999, 7):
+        assert number == ast.literal_eval(literal(number, {}))
