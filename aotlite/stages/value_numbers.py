@@ -63,7 +63,7 @@ class Numbering:
         numbers: dict[Node, int] = {}
         for node in graph.nodes:
             if node.op == "placeholder":
-                numbers[node] = given.get(node.role) or self._number(("input", node.role))
+                numbers[node] = given.get(node.role) or self._input(node)
             elif node.op == "get_attr":
                 numbers[node] = self._number(("constant", id(node.target), node.target))
             elif node.op == "call":
@@ -81,6 +81,16 @@ class Numbering:
             return number
         whole = self._places[place.memory].window.meta
         return place.memory if whole.numel == place.window.meta.numel else number
+
+    def _input(self, node: Node) -> int:
+        """The number of an input, by its role and what it is as a memory.
+
+        Gradients that arrive have one role at several orders, and at one order where others arrived
+        before. No value that is saved is computed from two of them; but what a number says of where
+        windows lie holds for one shape.
+        """
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        return self._number(("input", node.role, meta.as_contiguous()))
 
     def _number(self, key: Any) -> int:
         return self._table.setdefault(key, len(self._table) + 1)

@@ -11,7 +11,14 @@ import pytest
 
 import aotlite as al
 from tests.rules.towers import ORDERS, close, gradients, numbers
-from tests.rules.written_programs import Program, agrees, drawn, function_of, story
+from tests.rules.written_programs import (
+    Program,
+    agrees,
+    drawn,
+    drawn_larger,
+    function_of,
+    story,
+)
 
 REFUSED = (al.UnsupportedError, al.AliasError)
 BOTH = (False, False)
@@ -59,6 +66,21 @@ BY_A_WRITE: dict[str, Program] = {
     "a turned twin": Program(
         ("computed", "leaf", "twin turned"), (False,) * 3, (("write", 2, 1),), (("all", 1),), ALL
     ),
+    # Gradients that arrive in one role at several orders, or by several ways, are of several sizes.
+    "a value that is repeated": Program(
+        ("leaf",), (False,), (("repeat", 0, 0), ("copy first rows", 1, 0)), (("all", 1),), ALL
+    ),
+    "a larger value": Program(
+        ("leaf", "tall"), BOTH, (("add to last rows", 1, 0),), (("all", 1),), ALL
+    ),
+    "the results one by one": Program(
+        ("computed", "tall"),
+        BOTH,
+        (("copy first rows", 1, 1), ("copy first rows", 0, 0)),
+        (("all", 1), ("all", 1)),
+        ALL,
+        others=(8, -1, -1),
+    ),
 }
 
 
@@ -73,10 +95,12 @@ def test_derivatives_of_a_function_that_writes_are_eagers(name: str, backend: st
     assert agrees(program, expected, story(program, al.compile(function, backend=backend)))
 
 
-def check_programs(seeds: range, *, hooks: bool = False, narrow: bool = False) -> Counter[str]:
+def check_programs(
+    seeds: range, draw: Callable[..., Program] = drawn, **facts: bool
+) -> Counter[str]:
     seen: Counter[str] = Counter()
     for seed in seeds:
-        program = drawn(Random(seed), hooks=hooks, narrow=narrow)
+        program = draw(Random(seed), **facts)
         function = function_of(program)
         try:
             expected = story(program, function)
@@ -116,6 +140,22 @@ def test_derivatives_of_random_functions_that_write_and_have_hooks_are_eagers() 
     seen = check_programs(range(1000, 1150), hooks=True, narrow=True)
     assert seen["DBL-1"] + seen["refused"] <= 30, seen
     assert seen["derived"] >= 30, seen
+
+
+@pytest.mark.rules("DBL-2")
+def test_derivatives_of_random_functions_of_values_of_several_sizes_are_eagers() -> None:
+    """Repeated, spread and joined values of which parts are written, derived in two ways."""
+    seen = check_programs(range(230, 480), drawn_larger)
+    assert seen["refused"] + seen["DBL-1"] == 0
+    assert seen["derived"] >= 150, seen
+
+
+@pytest.mark.long
+@pytest.mark.rules("DBL-2")
+def test_derivatives_of_many_random_functions_of_values_of_several_sizes_are_eagers() -> None:
+    seen = check_programs(range(20_000, 24_000), drawn_larger)
+    print(dict(seen))
+    assert seen["derived"] >= 2000
 
 
 @pytest.mark.long

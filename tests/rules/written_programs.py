@@ -3,12 +3,13 @@ can be told of their results and of derivatives to the third order.
 
 Operands are three by three: leaves, computed from leaves, parts of something larger, or two views
 of one tensor; of two dtypes. What a write goes to may be a part, a row, a diagonal, a transposed
-view, or a view without history.
+view, or a view without history. Some programs repeat and join values and write parts of what they
+get, so that results and gradients are of several sizes, and are derived in two ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -34,6 +35,8 @@ class Program:
     picks: tuple[int, ...]
     """For each order bits of what its gradients are those of."""
     calls: int = 1
+    others: tuple[int, ...] = ()
+    """The picks of a second tower on the results of a call."""
 
 
 # -------------------------------------------------------------------------------------- steps
@@ -108,6 +111,29 @@ HOOKS: dict[str, Callable[[Any, Any], Any]] = {
     "hook of a saved": lambda a, b: saved_and_hooked(a),
     "retain": lambda a, b: retaining(a),
 }
+LARGER: dict[str, Callable[[Any, Any], Any]] = {
+    "repeat": lambda a, b: a.repeat(2, 1),
+    "spread": lambda a, b: a[-3:].expand(2, 3, 3).reshape(6, 3),
+    "spread rows": lambda a, b: a[0].expand(5, 3).clone(),
+    "join one": lambda a, b: al.cat([a, a]),
+    "join": lambda a, b: al.cat([a, b]),
+    "join rows": lambda a, b: al.stack([a[0], b[1], a[2], a[0]]),
+    "halves": lambda a, b: a[:3] * b[-3:],
+    "last rows": lambda a, b: a[-3:] * 1,
+}
+"""Values of more rows, and of three of these."""
+ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "copy first rows": lambda a, b: a[:3].copy_(b[:3]),
+    "copy last rows": lambda a, b: a[-3:].copy_(b[:3]),
+    "copy last from last": lambda a, b: a[-2:].copy_(b[-2:]),
+    "write first rows": lambda a, b: a[:2].mul_(b[-2:]),
+    "add to last rows": lambda a, b: a[-3:].add_(b[:3]),
+    "sin of last rows": lambda a, b: a[-2:].sin_(),
+    "copy a row": WRITES["copy a row"],
+    "clear a row": WRITES["clear a row"],
+}
+"""Writes of parts of them."""
+POINTWISE = {name: VALUES[name] for name in ("sin", "tanh", "bare exp", "clone")}
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "all": lambda a: a,
     "row": lambda a: a[1],
@@ -116,6 +142,33 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "turned": lambda a: a.t(),
     "same": lambda a: a.view_as(a),
 }
+
+
+def drawn_larger(random: Random) -> Program:
+    """A program of values of several sizes."""
+    count = random.choice((1, 2, 2))
+    steps: list[tuple[str, int, int]] = []
+    known = count
+    for _ in range(random.randint(2, 6)):
+        table = random.choice((LARGER, LARGER, ROWS, ROWS, ROWS, POINTWISE))
+        target = random.choice((known - 1, random.randrange(known)))
+        other = random.choice((target, random.randrange(known)))
+        steps.append((random.choice(sorted(table)), target, other))
+        known += table is not ROWS
+    results = [("all", random.choice((known - 1, random.randrange(known)))) for _ in range(2)]
+    first, second = (
+        [random.choice((-1, 1 << random.randrange(4))) for _ in range(ORDERS)] for _ in range(2)
+    )
+    return Program(
+        tuple(
+            [random.choice(("leaf", "computed", "turned", "tall", "tall")) for _ in range(count)]
+        ),
+        (False,) * count,
+        tuple(steps),
+        tuple(results),
+        tuple(first),
+        others=tuple(second),
+    )
 
 
 def drawn(random: Random, *, hooks: bool = False, narrow: bool = False) -> Program:
@@ -154,13 +207,15 @@ def drawn(random: Random, *, hooks: bool = False, narrow: bool = False) -> Progr
 
 
 def function_of(program: Program) -> Callable[..., Any]:
+    writes, given = WRITES | ROWS, VALUES | HOOKS | LARGER
+
     def function(*operands: Any) -> Any:
         values = list(operands)
         for name, a, b in program.steps:
-            if name in WRITES:
-                WRITES[name](values[a], values[b])
+            if name in writes:
+                writes[name](values[a], values[b])
             else:
-                values.append((VALUES.get(name) or HOOKS[name])(values[a], values[b]))
+                values.append(given[name](values[a], values[b]))
         return tuple([VIEWS[view](values[place]) for view, place in program.results])
 
     return function
@@ -173,8 +228,8 @@ def operands(program: Program, call: int) -> tuple[list[Any], list[Any]]:
     leaves: list[Any] = []
     found: list[Any] = []
     for kind, narrow in zip(program.kinds, program.narrow, strict=True):
-        size = 4 if kind == "part" else 3
-        rows = [[random.uniform(-0.8, 0.8) for _ in range(size)] for _ in range(size)]
+        height, width = {"part": (4, 4), "tall": (6, 3)}.get(kind, (3, 3))
+        rows = [[random.uniform(-0.8, 0.8) for _ in range(width)] for _ in range(height)]
         leaf = al.tensor(rows, dtype=al.float32 if narrow else al.float64)
         if kind not in ("plain", "twin", "twin turned"):
             leaves.append(leaf.requires_grad_())
@@ -187,6 +242,7 @@ OPERANDS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "computed": lambda leaf, found: leaf * 1,
     "part": lambda leaf, found: (leaf * 1)[1:, 1:],
     "turned": lambda leaf, found: (leaf * 1).t(),
+    "tall": lambda leaf, found: leaf * 1,
     "plain": lambda leaf, found: leaf,
     "view of a leaf": lambda leaf, found: leaf.view_as(leaf),
     "twin": lambda leaf, found: found[0].view_as(found[0]),
@@ -211,7 +267,9 @@ def story(program: Program, called: Callable[..., Any]) -> list[Any]:
         seen.append([_shown(each) for each in told])
         seen.append([[a.storage is b.storage for a in told] for b in told])
         seen.append([[a is b for a in told] for b in told])
-        seen.append(_derivatives(program, told, leaves))
+        seen.append(_derivatives(program.picks, told, leaves))
+        if program.others:
+            seen.append(_derivatives(program.others, told, leaves))
         seen.append([_shown(each) for each in told])
     return seen
 
@@ -220,13 +278,13 @@ def _shown(tensor: Any) -> Any:
     return tensor.tolist(), tensor._version, tensor.requires_grad, tensor.is_leaf, tensor.stride()
 
 
-def _derivatives(program: Program, told: list[Any], leaves: list[Any]) -> list[Any]:
+def _derivatives(picks: Sequence[int], told: list[Any], leaves: list[Any]) -> list[Any]:
     """Gradients of what is told, of these, and so on, up to an error."""
     found: list[Any] = []
     current = [each for each in told if each.requires_grad]
     random = Random(7)
     for order in range(ORDERS):
-        bits = program.picks[order]
+        bits = picks[order]
         picked = [each for k, each in enumerate(current) if bits >> k & 1] or current[:1]
         if not picked or not leaves:
             break

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 from aotlite.ir.builder import Builder
-from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.graph import Graph, Node, output_node
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.role import Gradient, Primal
 from aotlite.stages.s7_simplify import simplify
@@ -27,14 +28,36 @@ THREE = VIEWS.index(("as_strided", ((3,), (2,), 0)))
 @example([("view", 0, TURN, 0), ("view", 0, THREE, 0), ("copy", 1, 0, 0), ("view", 0, THREE, 0)])
 @pytest.mark.rules("DBL-2")
 def test_values_with_one_number_are_equal(program: list[Step]) -> None:
-    graph = graph_of(program, [2])
+    check_numbers(graph_of(program, [2]), Numbering())
+
+
+@given(copying, copying, st.sampled_from([(2, 3), (3, 4), (3, 3), (3,), (12,), (4, 6)]))
+@settings(max_examples=1_500)
+@example([("view", 0, TURN, 0)], [("view", 0, 0, 0), ("scatter", 1, 4, 0)], (2, 3))
+@pytest.mark.rules("DBL-2")
+def test_values_with_one_number_are_equal_behind_a_graph_with_an_input_of_another_shape(
+    before: list[Step], program: list[Step], shape: tuple[int, ...]
+) -> None:
+    """In the same role, as gradients are that arrive at several orders."""
+    numbering = Numbering()
+    earlier = numbering.of(graph_of(before, [2], shape), {})
+    numbers = check_numbers(graph_of(program, [2]), numbering)
+    shapes = {number: node.shape for node, number in earlier.items()}
+    for node, number in numbers.items():
+        assert shapes.get(number, node.shape) == node.shape, f"{node}"
+
+
+def check_numbers(graph: Graph, numbering: Numbering) -> dict[Node, int]:
+    """The numbers of the values, of which those with one are equal."""
     values = graph.nodes[:-1]
     closing = output_node(values, [Gradient(Primal(k)) for k in range(len(values))])
     shown = run_graph(Graph((*values, closing), "all"), input_of())
     first: dict[int, Any] = {}
-    for node, number in Numbering().of(graph, {}).items():
+    numbers = numbering.of(graph, {})
+    for node, number in numbers.items():
         value = shown[Gradient(Primal(values.index(node)))]
         assert np.array_equal(first.setdefault(number, value), value), graph.code
+    return numbers
 
 
 @given(copying, roles)

@@ -67,10 +67,10 @@ copying: st.SearchStrategy[list[Step]] = st.lists(
 roles: st.SearchStrategy[list[int]] = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 
 
-def graph_of(program: list[Step], wanted: list[int]) -> Graph:
+def graph_of(program: list[Step], wanted: list[int], shape: tuple[int, ...] = (4, 3)) -> Graph:
     """The graph of the steps that are allowed. Results have memory of their own, as always."""
     build = Builder("windows")
-    values = [build.placeholder(tensor_meta((4, 3)), Primal(0))]
+    values = [build.placeholder(tensor_meta(shape), Primal(0))]
     for what, operand, view, other in program:
         try:
             values.append(_done(what, values, operand, VIEWS[view], other))
