@@ -170,7 +170,7 @@ def _results_of(whole: Any, compute: Callable[..., Any], run: Callable[[], Any])
     return kept[-1]
 
 
-class _Stop(Exception):
+class _Stop(BaseException):
     pass
 
 
