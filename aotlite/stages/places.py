@@ -285,6 +285,8 @@ class _Search:
             yield from _what_it_wraps(thing, place)
         else:
             variables, attributes = names_used(thing.__code__)
+            if (thing.__module__ or "").split(".")[0] in _LIBRARY:
+                variables = []  # the library's own state: tables that any package may add to
             self._names.update(attributes if is_users(thing) else ())
             yield from _inside_function(thing, place, variables, attributes)
 
@@ -307,7 +309,7 @@ _NAMING = (types.FunctionType, types.MethodType, functools.partial)
 """Things that name others: their variables are guarded."""
 _PLAIN = (int, float, complex, bool, str, type(None), np.generic)
 _VALUES = (*_PLAIN, enum.Enum, Tensor, Observed, list, dict, tuple, types.FunctionType)
-"""What is looked at where it is an attribute of a class."""
+"""What is looked at where it is an attribute of a module or class."""
 _FOREIGN = ("numpy", "builtins")
 _LIBRARY = sys.stdlib_module_names - {"__main__"}
 _ALWAYS_NAMED = ("__init__", "__new__", "__call__", "forward", "backward", "vjp", "setup_context")
@@ -420,13 +422,15 @@ def _what_it_wraps(function: types.FunctionType, place: Place) -> Iterator[tuple
 def _inside_module(
     module: types.ModuleType, names: list[str], place: Place
 ) -> Iterator[tuple[Any, Place]]:
-    if module.__name__.split(".")[0] in ("aotlite", *_FOREIGN):
+    package = module.__name__.split(".")[0]
+    if package in ("aotlite", *_FOREIGN):
         return
     for name in names:
         value = vars(module).get(name, NOTHING)
-        if not isinstance(value, types.ModuleType):
-            yield value, place.then("module", name)  # a name that is not there may be bound later
-        elif value.__name__ == f"{module.__name__}.{name}":
+        is_module = isinstance(value, types.ModuleType)
+        if isinstance(value, (*_VALUES, type)) or not is_module and package not in _LIBRARY:
+            yield value, place.then("module", name)
+        elif is_module and value.__name__ == f"{module.__name__}.{name}":
             yield from _inside_module(value, names, place.then("module", name))
 
 

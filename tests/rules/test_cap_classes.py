@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import copyreg
 import logging
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
+from aotlite.stages.places import PlaceIndex
 from tests.rules.class_ways import FUNCTION_WAYS, WAYS, Way
 
 NUMBERS = (2.0, -1.0, 3.0, 0.5)
@@ -95,3 +98,24 @@ def test_what_a_class_of_pythons_library_has_is_not_looked_at() -> None:
     for _ in range(2):
         assert [2.0, 2.0] == compiled(al.ones(2)).tolist()
     assert 1 == len(compiled.entries)
+
+
+@pytest.mark.rules("CAP-12")
+def test_what_packages_register_with_pythons_library_is_not_searched() -> None:
+    """`copy` asks a table, to which any package may have added, for each class."""
+
+    class Odd:
+        pass
+
+    def reduced(odd: Any) -> Any:
+        return Odd, ()
+
+    def f(x: Any) -> Any:
+        return copy.copy(copy.deepcopy(x)) * 2
+
+    copyreg.pickle(Odd, reduced)
+    try:
+        assert not {reduced, Odd} & set(PlaceIndex(f, []).functions())
+        assert [2.0, 2.0] == al.compile(f)(al.ones(2)).tolist()
+    finally:
+        copyreg.dispatch_table.pop(Odd)
