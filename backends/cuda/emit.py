@@ -14,6 +14,7 @@ from aotlite.backends.c_family.emit_scalar import Library, indented
 from aotlite.backends.c_family.emit_types import BFLOAT16, DIVISIONS, SUPPORTED, memory_type
 from aotlite.backends.cuda.emit_kernel import body_of
 from aotlite.backends.cuda.emit_types import FLOAT16, PRELUDE
+from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.program import (
     Buffer,
@@ -49,16 +50,18 @@ class Printed:
     launches: tuple[Launch, ...]
 
 
-def print_program(program: Program, stem: str = "kernel") -> Printed:
+def print_program(program: Program, stem: str = "kernel", target: Target = H100) -> Printed:
     """The CUDA C++ text of a program. Buffers must not share memory.
 
     Raises BackendError for a step that is no kernel, and for complex numbers.
     """
-    text, found = print_units({stem: program})
+    text, found = print_units({stem: program}, target)
     return Printed(text, found[stem])
 
 
-def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, tuple[Launch, ...]]]:
+def print_units(
+    programs: Mapping[str, Program], target: Target = H100
+) -> tuple[str, dict[str, tuple[Launch, ...]]]:
     """One text for several programs, by the stems of their kernels' names; their launches."""
     library, lines = Library(), []
     launches: dict[str, tuple[Launch, ...]] = {}
@@ -70,7 +73,7 @@ def print_units(programs: Mapping[str, Program]) -> tuple[str, dict[str, tuple[L
             kernel = _kernel(step)
             if 0 in kernel.extents[: kernel.space] or not kernel.body:
                 continue
-            text, launch = _printed(kernel, buffers, f"{stem}_{k}", library)
+            text, launch = _printed(kernel, buffers, f"{stem}_{k}", library, target)
             lines += text
             found.append(launch)
         launches[stem] = tuple(found)
@@ -91,10 +94,10 @@ def _kernel(step: Step) -> Kernel:
 
 
 def _printed(
-    kernel: Kernel, buffers: Mapping[int, Buffer], name: str, library: Library
+    kernel: Kernel, buffers: Mapping[int, Buffer], name: str, library: Library, target: Target
 ) -> tuple[list[str], Launch]:
     numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
-    code = body_of(kernel, buffers, library)
+    code = body_of(kernel, buffers, library, target)
     parameters = ", ".join([_parameter(buffers[n], n in writes(kernel)) for n in numbers])
     head = f'extern "C" __global__ void __launch_bounds__({code.threads}) {name}({parameters})'
     notes = [f"/* {line} */" for line in str(kernel).splitlines()]

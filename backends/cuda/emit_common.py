@@ -1,0 +1,73 @@
+"""What kernels have in common, however their points are given to threads.
+
+Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from aotlite.backends.c_family.emit_geometry import Geometry
+from aotlite.backends.c_family.emit_scalar import ROW, Scope
+from aotlite.backends.loops.expr import Affine
+from aotlite.backends.loops.program import Kernel, Store, loads_of, stores_of
+
+WARP = 32
+
+
+@attrs.frozen
+class Code:
+    """The lines of a kernel's body, and the grid they are written for."""
+
+    lines: list[str]
+    blocks: int
+    threads: int
+
+
+def row_of(geometry: Geometry) -> Scope:
+    """What is known of all that a row computes."""
+    return Scope(Scope(None), (1 << geometry.space) - 1 | ROW)
+
+
+def constants_of(row: Scope) -> list[str]:
+    """The lines of what no axis changes."""
+    return row.parent.lines if row.parent else []
+
+
+def apart(stores: Sequence[Store], extents: Sequence[int], axes: range) -> bool:
+    """Whether no two points along these axes store at one address, for all that is known."""
+    if len({store.buffer for store in stores}) < len(stores):
+        return False
+    return all(not s.each_row and is_one_to_one(s.address, extents, axes) for s in stores)
+
+
+def is_one_to_one(address: Affine, extents: Sequence[int], axes: range) -> bool:
+    if address.dynamic:
+        return False
+    reach = 0
+    for step, extent in sorted((abs(address.coefficients[k]), extents[k]) for k in axes):
+        if extent > 1:
+            if step <= reach:
+                return False
+            reach += step * (extent - 1)
+    return True
+
+
+def reuses(kernel: Kernel) -> bool:
+    """Whether some memory is written that the kernel also loads, or writes twice."""
+    written = [store.buffer for store in stores_of(kernel)]
+    loaded = {load.args[0] for load in loads_of(kernel)}
+    combined = any(store.combine for store in stores_of(kernel))
+    return combined or bool(loaded & set(written)) or len(set(written)) < len(written)
+
+
+def positions(axes: Sequence[int], extents: Sequence[int], index: str) -> list[str]:
+    """The declarations of positions along axes, of a point's number in row-major order."""
+    found, step = [], 1
+    for place, k in reversed(list(enumerate(axes))):
+        text = index if step == 1 else f"{index} / {step}"
+        found.append(f"const i64 i{k} = {text}{f' % {extents[k]}' if place else ''};")
+        step *= extents[k]
+    return found[::-1]
