@@ -1,5 +1,6 @@
 """What every test run needs: one aotlite to test, and an honest count of torch comparisons."""
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -98,6 +99,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         items[:] = [item for item in items if item not in long]
         config.hook.pytest_deselected(items=long)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Tests collect garbage, some of them after each step: what is there from the start, the tests
+    # themselves above all, is not looked through each time.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

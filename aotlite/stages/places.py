@@ -286,7 +286,7 @@ class _Search:
         else:
             variables, attributes = names_used(thing.__code__)
             if (thing.__module__ or "").split(".")[0] in _LIBRARY:
-                variables = []  # the library's own state: tables that any package may add to
+                variables = ()  # the library's own state: tables that any package may add to
             self._names.update(attributes if is_users(thing) else ())
             yield from _inside_function(thing, place, variables, attributes)
 
@@ -396,7 +396,10 @@ def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
 
 
 def _inside_function(
-    function: types.FunctionType, place: Place, variables: list[str], attributes: list[str]
+    function: types.FunctionType,
+    place: Place,
+    variables: tuple[str, ...],
+    attributes: tuple[str, ...],
 ) -> Iterator[tuple[Any, Place]]:
     for i in range(len(function.__closure__ or ())):
         yield _cell(function, i), place.then("cell", i)
@@ -420,7 +423,7 @@ def _what_it_wraps(function: types.FunctionType, place: Place) -> Iterator[tuple
 
 
 def _inside_module(
-    module: types.ModuleType, names: list[str], place: Place
+    module: types.ModuleType, names: tuple[str, ...], place: Place
 ) -> Iterator[tuple[Any, Place]]:
     package = module.__name__.split(".")[0]
     if package in ("aotlite", *_FOREIGN):
@@ -434,9 +437,12 @@ def _inside_module(
             yield from _inside_module(value, names, place.then("module", name))
 
 
-def names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
+@functools.lru_cache(maxsize=4096)
+def names_used(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The global names and the attribute names that a function's code reads, with those of the
     functions nested in it.
+
+    Remembered: each capture asks it of all functions that its own one can reach.
     """
     variables: dict[str, None] = {}
     attributes: dict[str, None] = {}
@@ -449,7 +455,7 @@ def names_used(code: types.CodeType) -> tuple[list[str], list[str]]:
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
                 attributes[step.argval] = None
         stack.extend(c for c in each.co_consts if isinstance(c, types.CodeType))
-    return list(variables), list(attributes)
+    return tuple(variables), tuple(attributes)
 
 
 def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:

@@ -395,16 +395,13 @@ class _Guards:
         return self.source.constant(place.function, "O", "the compiled function")
 
     def _step(self, at: str, place: Place, i: int, kind: str, key: Any) -> str:
-        owner = Place(place.argument, place.function, place.path[:i]).resolve(
-            list(self.world.leaves)
-        )
-        own = attributes_of(owner)
         match kind:
             case "global" if i == 0 and place.argument is None:
-                return f"{self.source.constant(owner.__globals__, 'G')}[{key!r}]"
+                return f"{self.source.constant(place.function.__globals__, 'G')}[{key!r}]"
             case "cell" if i == 0 and place.argument is None:
-                return f"{self.source.constant(owner.__closure__[key], 'C')}.cell_contents"
-            case "attr" | "module" if key in own:
+                cell = place.function.__closure__[key]
+                return f"{self.source.constant(cell, 'C')}.cell_contents"
+            case "attr" | "module" if key in attributes_of(self._owner(place, i)):
                 return f"{at}.__dict__[{key!r}]"
             case "item" if type(key) in (int, str):
                 return f"{at}[{key!r}]"
@@ -413,8 +410,13 @@ class _Guards:
             case "part":
                 return f"{at}.{key}"
             case "class":
-                return class_step_text(at, owner, key)
+                return class_step_text(at, self._owner(place, i), key)
         return f"take({at}, {kind!r}, {self._key(key)})"
+
+    def _owner(self, place: Place, i: int) -> Any:
+        """What a place's step is taken from."""
+        before = Place(place.argument, place.function, place.path[:i])
+        return before.resolve(list(self.world.leaves))
 
     def _key(self, key: Any) -> str:
         return repr(key) if type(key) in (int, str, type(None)) else self.source.constant(key, "K")
