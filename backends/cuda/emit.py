@@ -14,6 +14,7 @@ from aotlite.backends.c_family.emit_scalar import Library, indented
 from aotlite.backends.c_family.emit_types import BFLOAT16, DIVISIONS, SUPPORTED, memory_type
 from aotlite.backends.cuda.emit_kernel import body_of
 from aotlite.backends.cuda.emit_types import FLOAT16, PRELUDE
+from aotlite.backends.cuda.emit_vectors import VECTORS
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.program import (
@@ -111,7 +112,7 @@ def _parameter(buffer: Buffer, written: bool) -> str:
 
 
 def _head(library: Library) -> Iterable[str]:
-    lines = [PRELUDE, DIVISIONS]
+    lines = [PRELUDE, DIVISIONS, VECTORS]
     if dtypes.float16 in library.dtypes:
         lines.append(FLOAT16)
     if dtypes.bfloat16 in library.dtypes:

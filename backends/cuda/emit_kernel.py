@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import attrs
+
 from aotlite.backends.c_family.emit_body import Body
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import of_no_points
@@ -15,28 +17,40 @@ from aotlite.backends.c_family.emit_scalar import Facts, Library
 from aotlite.backends.cuda.emit_common import Code, apart, reuses, row_of
 from aotlite.backends.cuda.emit_points import by_points
 from aotlite.backends.cuda.emit_rows import Rows
+from aotlite.backends.cuda.layout import layout_of
 from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.affine import unit
 from aotlite.backends.loops.program import Buffer, Kernel, Statement, Store, in_order
-from aotlite.backends.loops.rewrite import without_lets
+from aotlite.backends.loops.rewrite import marked, moved_body, without_lets
 
 
 def body_of(
     kernel: Kernel, buffers: Mapping[int, Buffer], library: Library, target: Target
 ) -> Code:
     """The body of a kernel of at least one row."""
-    body = list(without_lets(kernel).body)
-    extents, rows_only = kernel.extents, kernel.space == len(kernel.extents)
-    if rows_only and any(type(each) is not Store for each in body):
-        extents = (*extents, 1)
+    kernel = _with_inner_axis(without_lets(kernel))
+    body, extents = list(kernel.body), kernel.extents
     geometry = Geometry(extents, kernel.space, None, 1, ordered=in_order(kernel))
     if geometry.points == 0:
         body = of_no_points(body)
     sizes = {number: buffer.size for number, buffer in buffers.items()}
-    facts = Facts(extents, kernel.space, sizes, {}, rows_only)
+    facts = Facts(extents, kernel.space, sizes, {}, kernel.space == len(extents))
     kinds = {number: buffer.dtype for number, buffer in buffers.items()}
     if _is_by_points(body, geometry):
         return by_points(geometry, body, Body(geometry, facts, kinds, library, row_of(geometry)))
-    return Rows(geometry, body, reuses(kernel)).printed(facts, kinds, library)
+    layout, axis = layout_of(kernel, target.multiprocessors)
+    rows = Rows(geometry, body, reuses(kernel), layout, axis)
+    return rows.printed(facts, kinds, library, target)
+
+
+def _with_inner_axis(kernel: Kernel) -> Kernel:
+    """The kernel with an inner axis of one point, if it reduces and has none."""
+    count = len(kernel.extents) + 1
+    if kernel.space < count - 1 or all(type(each) is Store for each in kernel.body):
+        return kernel
+    body = moved_body(kernel.body, tuple([unit(k, count) for k in range(count - 1)]), count)
+    body = tuple([marked(each, True) if type(each) is Store else each for each in body])
+    return attrs.evolve(kernel, extents=(*kernel.extents, 1), body=body)
 
 
 def _is_by_points(body: Sequence[Statement], geometry: Geometry) -> bool:

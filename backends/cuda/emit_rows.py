@@ -1,8 +1,8 @@
-"""Kernels of rows: a block takes a row, its threads the inner points.
+"""Kernels of rows: a team of threads takes a row, or some rows side by side, and their points.
 
-The threads go over the points as the lanes of reductions say; partial results are combined in the
-order of the IR. Statements are sorted into passes, and points printed, as the C printer does.
-Spec: `specs/cuda_printer.md`.
+The threads go over the points as the lanes of reductions say; what several passes need stays in
+registers where a thread's share is small, and is loaded again where it is not. Statements are
+sorted into passes, and points printed, as the C printer does. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -10,117 +10,223 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotlite.backends.c_family.emit_body import Body, Partial, Work, array_type, from_array
+from aotlite.backends.c_family.emit_body import HIDDEN, Body, Work, array_type, from_array
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import Pass, passes
 from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.c_family.emit_types import value_type
-from aotlite.backends.cuda.emit_common import (
-    WARP,
-    Code,
-    apart,
-    constants_of,
-    positions,
-    row_of,
-)
+from aotlite.backends.cuda.emit_common import Code, constants_of
+from aotlite.backends.cuda.emit_steps import Steps, place_of
+from aotlite.backends.cuda.emit_team import Combining
+from aotlite.backends.cuda.emit_vectors import are_aligned, unrolled
+from aotlite.backends.cuda.kept import Keeping
+from aotlite.backends.cuda.layout import ACCESS, WARP, Layout, index_type
+from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import name
+from aotlite.backends.loops.expr import Scalar, name
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store
+from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
-
-MOST = 256
-"""Most threads of a block."""
 
 
 class Rows:
-    """Rows of the space axes, each computed by the threads of one block."""
+    """Rows of the space axes, each computed by a team of threads."""
 
-    def __init__(self, geometry: Geometry, body: Sequence[Statement], reuses: bool) -> None:
+    def __init__(
+        self, geometry: Geometry, body: Sequence[Statement], reuses: bool, layout: Layout, axis: int
+    ) -> None:
         self.geometry, self.statements, self.reuses = geometry, body, reuses
-        lanes = [each.lanes for each in body if type(each) is Reduce]
-        self.threads = max(WARP, min(MOST, max(lanes, default=MOST)))
-        self.shared: list[str] = []
+        self.layout, self.axis = layout, axis
+        self.extents, self.space = geometry.extents, geometry.space
 
-    def printed(self, facts: Facts, kinds: dict[int, DType], library: Library) -> Code:
+    def printed(
+        self, facts: Facts, kinds: dict[int, DType], library: Library, target: Target
+    ) -> Code:
         """The loops of a block over its rows."""
         self._set_axes(facts)
-        self.row = row_of(self.geometry)
+        units = self._units()
+        self.index = index_type([*facts.sizes.values(), self._points() * units])
+        space = (1 << self.space) - 1 | ROW
+        self.row = Scope(Scope(None), space if self.layout.along else space & ~(1 << self.axis))
         self.body = Body(self.geometry, facts, kinds, library, self.row)
-        for stage in passes(self.statements, facts, 0).stages:
+        self.combining = Combining(self.body, self.layout)
+        keeping = Keeping(self.statements, facts, self.layout, self.geometry, self.axis, target)
+        self.passes = passes(self.statements, facts, keeping.budget)
+        keeping.choose(self.passes)
+        self.steps = Steps(self.body, self.layout, self.geometry, self.axis, keeping, self.index)
+        self.row.lines += self.steps.kept_arrays()
+        for stage in self.passes.stages:
             self._row_stores(stage.rows)
             for each in stage.passes:
                 self._pass(each)
-        self._wait(self.reuses or bool(self.shared))
-        first = [*self.shared, "const i64 thread = threadIdx.x;", *constants_of(self.row)]
-        return Code([*first, *self._loops()], self._units(), self.threads)
+        self._wait(self.reuses)
+        return Code(self._lines(units), -(-units // self._abreast), self.layout.threads)
 
     def _set_axes(self, facts: Facts) -> None:
-        of_rows = (1 << self.geometry.space) - 1 | ROW
-        everything = (1 << len(self.geometry.extents)) - 1
+        of_rows = (1 << self.space) - 1 | ROW
+        everything = (1 << len(self.extents)) - 1
         for each in self.statements:
             if type(each) is Reduce:
                 facts.name_axes.update(dict.fromkeys(each.names, of_rows))
             elif type(each) is Scan:
                 facts.name_axes.update(dict.fromkeys(each.names, everything))
 
-    # --- rows
-    def _units(self) -> int:
-        last = self.geometry.space - self.geometry.ordered
-        return math.prod(self.geometry.extents[:last])
+    def _points(self) -> int:
+        return max(math.prod(self.extents[self.space :]), 1)
 
-    def _loops(self) -> list[str]:
-        """The loop of a block over its rows; rows that go in order are of one block."""
-        extents, space = self.geometry.extents, self.geometry.space
-        units = self._units()
-        together = math.prod(extents[space - self.geometry.ordered : space])
-        lines = [*positions(range(space), extents, "row"), *self.row.lines]
-        if self.geometry.ordered:
-            first = f"for (i64 row = unit * {together}; row < (unit + 1) * {together}; ++row) {{"
-            lines = [first, *lines, "}"]
+    # --- rows
+    @property
+    def _abreast(self) -> int:
+        """Units that a block takes at a time."""
+        return self.layout.teams if self.layout.along else 1
+
+    def _units(self) -> int:
+        """What a team takes at once: rows, the rows that go in order, or a block's columns."""
+        last = self.space - self.geometry.ordered
+        if self.layout.along:
+            return math.prod(self.extents[:last])
+        others = math.prod([n for k, n in enumerate(self.extents[:last]) if k != self.axis])
+        return others * self._panels
+
+    @property
+    def _panels(self) -> int:
+        """Blocks that the rows side by side are divided among."""
+        return -(-self.extents[self.axis] // (self.layout.teams * self.layout.width))
+
+    def _lines(self, units: int) -> list[str]:
+        """The whole body: constants, shared memory, loops."""
+        aligned = self.steps.aligned
+        first = [*self.combining.shared.values(), *self._threads(), *constants_of(self.row)]
+        if aligned:
+            first.append(f"const bool aligned = {are_aligned(sorted(aligned), ACCESS)};")
+        kind, abreast = self.index, self._abreast
+        begin = "blockIdx.x" if abreast == 1 else f"blockIdx.x * {abreast}"
+        step = "gridDim.x" if abreast == 1 else f"gridDim.x * {abreast}"
+        head = f"for ({kind} first = {begin}; first < {units}; first += {step}) {{"
+        return [*first, head, *self._unit(units), "}"]
+
+    def _threads(self) -> list[str]:
+        team = self.layout.team
+        if not self.layout.along:
+            side = self.layout.teams
+            return [
+                f"const i32 member = threadIdx.x / {side};",
+                f"const i32 beside = threadIdx.x % {side};",
+            ]
+        if self.layout.teams == 1:
+            return ["const i32 member = threadIdx.x;"]
+        return [
+            f"const i32 member = threadIdx.x % {team};",
+            f"const i32 own = threadIdx.x / {team};",
+        ]
+
+    def _unit(self, units: int) -> list[str]:
+        """The lines of a unit; teams beyond the last one repeat it, and store nothing."""
+        kind, abreast = self.index, self._abreast
+        if not self.layout.along:
+            return self._panel()
+        lines = []
+        if abreast == 1:
+            lines.append(f"const {kind} unit = first;")
+        elif units % abreast:
+            lines.append(f"const bool live = first + own < {units};")
+            lines.append(f"const {kind} unit = live ? first + own : {units - 1};")
         else:
-            lines = ["const i64 row = unit;", *lines]
-        head = f"for (i64 unit = blockIdx.x; unit < {units}; unit += gridDim.x) {{"
-        return [head, *lines, "}"]
+            lines.append(f"const {kind} unit = first + own;")
+        outer = range(self.space)
+        if not self.geometry.ordered:
+            return [*lines, *self.steps.positions(outer, "unit"), *self.row.lines]
+        together = math.prod(self.extents[self.space - self.geometry.ordered : self.space])
+        head = f"for ({kind} row = unit * {together}; row < (unit + 1) * {together}; ++row) {{"
+        return [*lines, head, *self.steps.positions(outer, "row"), *self.row.lines, "}"]
+
+    def _panel(self) -> list[str]:
+        """The lines of columns that a block computes at once; the last ones may not be there."""
+        k, kind, panels = self.axis, self.index, self._panels
+        extent, wide = self.extents[k], self.layout.teams * self.layout.width
+        others = [each for each in range(self.space) if each != k]
+        place = f"first % {panels} * {wide} + beside * {self.layout.width}"
+        lines = self.steps.positions(others, f"(first / {panels})" if panels > 1 else "first")
+        if extent % wide == 0:
+            return [*lines, f"const {kind} j{k} = {place};", *self.row.lines]
+        lines += [f"const {kind} at = {place};", f"const bool live = at < {extent};"]
+        return [*lines, f"const {kind} j{k} = live ? at : 0;", *self.row.lines]
+
+    @property
+    def live(self) -> bool:
+        """Whether some threads compute what is not there."""
+        if self.layout.along:
+            return self._units() % self._abreast > 0
+        return self.extents[self.axis] % (self.layout.teams * self.layout.width) > 0
 
     def _row_stores(self, stores: Sequence[Store]) -> None:
-        """One thread stores what is of row level."""
+        """One thread of a team stores what is of row level."""
         if not stores:
             return
         self._wait(self.reuses)
+        lines = self._stored_once(stores) if self.layout.along else self.steps.row_stores(stores)
+        tests = ["member == 0"] * (self.layout.team > 1) + ["live"] * self.live
+        self.row.lines += [f"if ({' && '.join(tests)}) {{" if tests else "{", *lines, "}"]
+
+    def _stored_once(self, stores: Sequence[Store]) -> list[str]:
         inside = Scope(self.row)
         self.body.stores(stores, inside)
-        self.row.lines += ["if (thread == 0) {", *inside.lines, "}"]
+        return inside.lines
 
     def _wait(self, needed: bool) -> None:
-        if needed:
-            self.row.lines.append("__syncthreads();")
+        """A barrier of all threads that work on a row."""
+        threads = self.layout.team if self.layout.along else self.layout.threads
+        if needed and threads > 1:
+            text = "__syncthreads();" if threads > WARP else "__syncwarp(0xffffffffu);"
+            self.row.lines.append(text)
 
     # --- passes
     def _pass(self, each: Pass) -> None:
-        """One loop over the inner points; what must go in order is computed by one thread."""
-        inner = range(self.geometry.space, len(self.geometry.extents))
-        alone = bool(each.scans) or not apart(each.stores, self.geometry.extents, inner)
-        lanes = each.lanes if each.reduces else self.threads
-        workers = 1 if alone else min(lanes, self.threads)
+        """The loops of a pass over the inner points, and its results."""
+        width = self.layout.width if self.layout.along else 1
+        workers = min(each.lanes // width, self.layout.team) if each.reduces else self.layout.team
+        workers = max(workers, 1)
         self._wait(self.reuses and bool(each.stores))
         running: tuple[Scan | Reduce, ...] = (*each.scans, *each.reduces)
         for statement in running:
-            self._partials(statement, workers)
-        if workers == 1:
-            loop = self._in_order(each)
-        else:
-            loop = self._strided(each, lanes, workers)
-        if workers < self.threads:
-            loop = [f"if (thread < {workers}) {{", *loop, "}"]
-        self.row.lines += loop
-        for reduce in each.reduces:
-            self._result(reduce, workers)
+            self._partials(statement, workers * width)
+        work = self._work(each)
+        self.row.lines += self.steps.lines(work, workers, self.live)
+        if each.reduces:
+            self.row.lines += self.combining.lines(each.reduces, workers)
+            for reduce in each.reduces:
+                self._result(reduce)
 
-    def _partials(self, statement: Reduce | Scan, workers: int) -> None:
+    def _work(self, each: Pass) -> Work:
+        """What the pass computes at each point, with what is kept read from where it is."""
+        facts, hidden = self.body.facts, self.body.hidden
+        computed = facts.computed(each.roots)
+        new = [s for s in self.passes.kept if s in computed and s not in hidden]
+        memo = dict(hidden)
+        work = Work(each.scans, tuple([(s, s) for s in new]), each.reduces, each.stores)
+        work = work.changed(lambda root: replaced(root, memo))
+        leaves = [self._keep(scalar) for scalar in new]
+        saved = [(value, leaf) for (value, _), leaf in zip(work.saved, leaves, strict=True)]
+        return Work(work.scans, tuple(saved), work.reduces, work.stores)
+
+    def _keep(self, value: Scalar) -> Scalar:
+        """The name of a value that is computed once, and then stays in registers."""
+        leaf = self.body.new_name(value.dtype)
+        text, axes = f"k{leaf.args[0] - HIDDEN}", self.body.facts.axes(value)
+        count = self.steps.keeping.steps * self.layout.width
+        self.row.lines.append(f"{array_type(value.dtype)} {text}[{count}];")
+        self.body.facts.name_axes[leaf.args[0]] = axes
+        element = f"{text}[{self.steps.element}]"
+        self.body.writer.places[leaf] = place_of(element, axes, value.dtype)
+        self.body.hidden[value] = leaf
+        return leaf
+
+    def _partials(self, statement: Reduce | Scan, lanes: int) -> None:
         """Declares a thread's partial results, or the state of a scan, which a pass may repeat."""
         kinds = [value.dtype for value in statement.values]
         starts = combiner(statement.kind).identity(kinds)
-        count = max(statement.lanes // workers, 1) if type(statement) is Reduce else 0
+        count = self.layout.width
+        count *= statement.lanes // lanes if isinstance(statement, Reduce) else 0
         for number, start in zip(statement.names, starts, strict=True):
             text = self.body.writer.value(start, self.row)
             again = number in self.body.declared
@@ -130,101 +236,17 @@ class Rows:
                 self.row.lines.append(f"{kind}a{number} = {text};")
                 continue
             self.row.lines.append(f"{kind}a{number}[{count}];")
-            self.row.lines.append(f"for (i64 k = 0; k < {count}; ++k) a{number}[k] = {text};")
+            head = f"for (i32 k = 0; k < {count}; ++k)"
+            self.row.lines += unrolled(head, [f"a{number}[k] = {text};"])
 
-    def _in_order(self, each: Pass) -> list[str]:
-        def partial(reduce: Reduce) -> str:
-            return "[0]" if reduce.lanes == 1 else f"[point % {reduce.lanes}]"
-
-        head = f"for (i64 point = 0; point < {self.geometry.points}; ++point) {{"
-        return [head, *self._point(each, partial), "}"]
-
-    def _strided(self, each: Pass, lanes: int, workers: int) -> list[str]:
-        """A thread's points: those of its lanes, in order."""
-        points = self.geometry.points
-        if lanes == workers:
-            head = f"for (i64 point = thread; point < {points}; point += {lanes}) {{"
-            return [head, *self._point(each, lambda _: "[0]"), "}"]
-        return [
-            f"for (i64 base = thread; base < {points}; base += {lanes}) {{",
-            f"for (i64 k = 0; k < {lanes // workers}; ++k) {{",
-            f"const i64 point = base + k * {workers};",
-            f"if (point < {points}) {{",
-            *self._point(each, lambda _: "[k]"),
-            *("}", "}", "}"),
-        ]
-
-    def _point(self, each: Pass, partial: Partial) -> list[str]:
-        extents = self.geometry.extents
-        inner = self.geometry.inner
-        scope = Scope(self.row, sum(1 << k for k in inner))
-        self.body.point(Work(each.scans, (), each.reduces, each.stores), scope, partial)
-        return [*positions(inner, extents, "point"), *scope.lines]
-
-    # --- results
-    def _result(self, reduce: Reduce, workers: int) -> None:
-        """Combines partial results in halves: those of a thread, of the block, of a warp."""
-        kept = max(reduce.lanes // workers, 1)
-        if kept > 1:
-            self._halve_own(reduce, kept)
-        if workers > WARP:
-            self._halve_block(reduce, workers)
-        if workers > 1:
-            self._halve_warp(reduce, min(workers, WARP))
-        self._broadcast(reduce, self.threads if workers > WARP else 1)
-
-    def _joined(self, reduce: Reduce, first: Sequence[str], second: Sequence[str]) -> list[str]:
-        """The lines that combine partial results into the first of them."""
-        scope, kinds = Scope(None), [value.dtype for value in reduce.values]
-        results = self.body.combined(combiner(reduce.kind), kinds, first, second, scope)
-        sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
-        return [*scope.lines, *sets]
-
-    def _halve_own(self, reduce: Reduce, kept: int) -> None:
-        first = [f"a{number}[k]" for number in reduce.names]
-        second = [f"a{number}[k + half]" for number in reduce.names]
-        self.row.lines += [
-            f"for (i64 half = {kept // 2}; half; half /= 2)",
-            "for (i64 k = 0; k < half; ++k) {",
-            *self._joined(reduce, first, second),
-            "}",
-        ]
-
-    def _halve_block(self, reduce: Reduce, workers: int) -> None:
-        """Halves down to one warp, through shared memory."""
-        first = [f"s{number}[thread]" for number in reduce.names]
-        second = [f"s{number}[thread + half]" for number in reduce.names]
-        self.row.lines += [
-            *[f"s{number}[thread] = a{number}[0];" for number in reduce.names],
-            "__syncthreads();",
-            f"for (i64 half = {workers // 2}; half >= {WARP}; half /= 2) {{",
-            "if (thread < half) {",
-            *self._joined(reduce, first, second),
-            "}",
-            "__syncthreads();",
-            "}",
-            *[f"a{number}[0] = s{number}[thread];" for number in reduce.names],
-        ]
-
-    def _halve_warp(self, reduce: Reduce, lanes: int) -> None:
-        """Halves of a warp's lanes: the first lane has the result; all take part."""
-        first = [f"a{number}[0]" for number in reduce.names]
-        second = [f"far{number}" for number in reduce.names]
-        far = []
+    def _result(self, reduce: Reduce) -> None:
+        """Makes the names of a reduction known."""
         for number, value in zip(reduce.names, reduce.values, strict=True):
-            kind = array_type(value.dtype)
-            call = f"__shfl_down_sync(0xffffffffu, a{number}[0], half)"
-            far.append(f"const {kind} far{number} = ({kind}){call};")
-        lines = [*far, *self._joined(reduce, first, second)]
-        self.row.lines += [f"for (u32 half = {lanes // 2}; half; half /= 2) {{", *lines, "}"]
-
-    def _broadcast(self, reduce: Reduce, room: int) -> None:
-        """Makes the first thread's results known to all."""
-        first = [f"s{number}[0] = a{number}[0];" for number in reduce.names]
-        self.row.lines += ["if (thread == 0) {", *first, "}", "__syncthreads();"]
-        for number, value in zip(reduce.names, reduce.values, strict=True):
-            kind = value.dtype
-            self.shared.append(f"__shared__ {array_type(kind)} s{number}[{room}];")
-            text = from_array(kind, f"s{number}[0]")
-            self.row.lines.append(f"const {value_type(kind)} n{number} = {text};")
-            self.row.known[name(number, kind)] = f"n{number}"
+            kind, leaf = value.dtype, name(number, value.dtype)
+            if self.layout.along:
+                text = from_array(kind, f"a{number}[0]")
+                self.row.lines.append(f"const {value_type(kind)} n{number} = {text};")
+                self.row.known[leaf] = f"n{number}"
+            else:
+                axes = self.body.facts.name_axes[number]
+                self.body.writer.places[leaf] = place_of(f"a{number}[v]", axes, kind)

@@ -79,8 +79,8 @@ def outcome(library: Any, launch: Launch, array: Any, order: int) -> bytes | str
 
 @needs_compiler
 def test_each_barrier_of_a_reduction_is_missed_in_some_order(tmp_path: Path) -> None:
-    """What a kernel of 128 lanes and several rows a block needs; without one it goes wrong."""
-    program = centered(4, 300, 128)
+    """What a kernel of 256 threads a row and several rows a block needs; without one it errs."""
+    program = centered(4, 3000, 1024)
     head, printed = print_program(program, "whole").text.split("/* kernel", 1)
     (launch,) = print_program(program, "whole").launches
     parts = printed.split("__syncthreads();")
@@ -96,7 +96,7 @@ def test_each_barrier_of_a_reduction_is_missed_in_some_order(tmp_path: Path) -> 
     expected = interpreted(program, [array])[1].tobytes()
     orders = (FORWARD, REVERSED, SHUFFLED)
     seen = [{outcome(library, each, array, order) for order in orders} for each in launches]
-    assert 4 == len(seen) - 1
+    assert 2 == len(seen) - 1
     assert [{expected}] == [each for each in seen if each == {expected}]
     assert {expected} == seen[0]
 
@@ -105,8 +105,7 @@ def test_rows_of_nothing_add_up_in_order() -> None:
     """One thread of a block: threads that each took a row would write over each other."""
     ((program, _),) = cuda_cases.added_rows().values()
     text = print_program(program).text
-    assert "for (i64 row = unit * 5; row < (unit + 1) * 5; ++row) {" in text
-    assert 1 == text.count("if (thread == 0) {")
+    assert "for (i32 row = unit * 5; row < (unit + 1) * 5; ++row) {" in text
 
 
 def test_only_what_a_kernel_needs_is_printed() -> None:
@@ -119,10 +118,12 @@ def test_only_what_a_kernel_needs_is_printed() -> None:
     assert 2 <= sum(len(found) for found in launches.values())
 
 
-def test_grids_have_a_block_a_row_and_a_thread_a_lane() -> None:
-    for lanes, threads in ((1, 32), (64, 64), (256, 256), (1024, 256)):
+def test_lanes_say_how_many_threads_a_row_has() -> None:
+    """Four neighbours a thread; several rows a block where a row has less than a warp."""
+    found = {1: (1, 32), 64: (3, 32), 128: (5, 32), 256: (5, 64), 1024: (5, 256), 8192: (5, 1024)}
+    for lanes, grid in found.items():
         (launch,) = print_program(centered(5, 3000, lanes)).launches
-        assert (5, threads, (0, 1)) == (launch.blocks, launch.threads, launch.buffers)
+        assert (*grid, (0, 1)) == (launch.blocks, launch.threads, launch.buffers)
 
 
 def test_steps_that_are_no_kernels_are_refused() -> None:

@@ -1,0 +1,146 @@
+"""How the threads of a team combine partial results, in the order of the IR.
+
+Lane l of a reduction is partial (k, t, v) of its threads: l = (k * workers + t) * width + v. Halves
+go first over a thread's own k, then over threads: through shared memory down to a warp, by shuffles
+within one; at last over a thread's own v. Where neighbours v are rows of their own, they stay so.
+Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aotlite.backends.c_family.emit_body import Body, array_type
+from aotlite.backends.c_family.emit_scalar import Scope
+from aotlite.backends.cuda.emit_vectors import unrolled
+from aotlite.backends.cuda.layout import WARP, Layout
+from aotlite.backends.loops.combiners import combiner
+from aotlite.backends.loops.program import Reduce
+
+_SYMMETRIC = frozenset(("sum", "prod", "any", "all"))
+"""Combiners that give the same bits with their operands exchanged, but for payloads of NaNs."""
+EVERY = "0xffffffffu"
+
+
+class Combining:
+    """Writes the lines that make one result of a team's partial results."""
+
+    def __init__(self, body: Body, layout: Layout) -> None:
+        self.body, self.layout, self.width = body, layout, layout.width
+        self.shared: dict[str, str] = {}
+        """Declarations of shared arrays, by name."""
+
+    def lines(self, group: Sequence[Reduce], workers: int) -> list[str]:
+        """Of reductions of one pass, which have as many lanes: all threads then have the results.
+
+        `workers` threads of the team have taken part.
+        """
+        layout = self.layout
+        lanes = workers * layout.width if layout.along else workers
+        found = [
+            line for each in group for line in self._own(each, each.lanes // lanes, self.width)
+        ]
+        if layout.team * layout.side > layout.pitch:
+            found += self._through_shared(group, workers)
+        for each in group if layout.along else ():
+            found += self._of_warp(each, workers)
+            found += self._own(each, self.width, 1)
+        return found
+
+    def _own(self, reduce: Reduce, count: int, step: int) -> Iterator[str]:
+        """Halves of a thread's own partial results."""
+        half = count // 2
+        while half:
+            first = [f"a{number}[k]" for number in reduce.names]
+            second = [f"a{number}[k + {half * step}]" for number in reduce.names]
+            head = f"for (i32 k = 0; k < {half * step}; ++k)"
+            yield from unrolled(head, self._joined(reduce, first, second))
+            half //= 2
+
+    def _joined(self, reduce: Reduce, first: Sequence[str], second: Sequence[str]) -> list[str]:
+        """The lines that combine partial results into the first of them."""
+        scope, kinds = Scope(None), [value.dtype for value in reduce.values]
+        results = self.body.combined(combiner(reduce.kind), kinds, first, second, scope)
+        sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
+        return [*scope.lines, *sets]
+
+    # --- shared memory
+    def _through_shared(self, group: Sequence[Reduce], workers: int) -> list[str]:
+        """Halves of threads that are not side by side in a warp: a thread takes a column of them.
+
+        Two barriers: what is read behind the one is written before it, and again only behind the
+        other, so that neither the next reduction nor the next row needs a barrier of its own.
+        """
+        layout = self.layout
+        writing = max(workers * layout.side, layout.pitch)
+        rows, columns = writing // layout.pitch, layout.pitch * self.width
+        writes, halves, reads = [], [], []
+        for each in group:
+            for number, value in zip(each.names, each.values, strict=True):
+                kind = array_type(value.dtype)
+                self._declare(f"s{number}", kind, layout.threads * self.width)
+                self._declare(f"r{number}", kind, columns)
+                writes.append(f"s{number}[threadIdx.x * {self.width} + v] = a{number}[v];")
+                near = f"threadIdx.x % {layout.pitch} * {self.width} + v"
+                reads.append(f"a{number}[v] = r{number}[{near}];")
+            halves += self._column(each, rows, columns)
+        each_v = f"for (i32 v = 0; v < {self.width}; ++v)"
+        write = unrolled(each_v, writes)
+        if writing < layout.threads:
+            write = [f"if (threadIdx.x < {writing}) {{", *write, "}"]
+        head = f"for (i32 column = threadIdx.x; column < {columns}; column += {layout.threads}) {{"
+        barrier = "__syncthreads();"
+        return [*write, barrier, head, *halves, "}", barrier, *unrolled(each_v, reads)]
+
+    def _declare(self, name: str, kind: str, count: int) -> None:
+        self.shared[name] = f"__shared__ {kind} {name}[{count}];"
+
+    def _column(self, reduce: Reduce, rows: int, columns: int) -> list[str]:
+        """The halves of one column, in registers."""
+        lines = []
+        for number, value in zip(reduce.names, reduce.values, strict=True):
+            kind = array_type(value.dtype)
+            lines.append(f"{kind} h{number}[{rows}];")
+            read = f"h{number}[k] = s{number}[k * {columns} + column];"
+            lines += unrolled(f"for (i32 k = 0; k < {rows}; ++k)", [read])
+        half = rows // 2
+        while half:
+            first = [f"h{number}[k]" for number in reduce.names]
+            second = [f"h{number}[k + {half}]" for number in reduce.names]
+            lines += unrolled(
+                f"for (i32 k = 0; k < {half}; ++k)", self._joined(reduce, first, second)
+            )
+            half //= 2
+        return lines + [f"r{number}[column] = h{number}[0];" for number in reduce.names]
+
+    # --- a warp
+    def _of_warp(self, reduce: Reduce, workers: int) -> list[str]:
+        """Halves of neighbouring threads; then all of them have the result."""
+        near = min(self.layout.team, WARP)
+        half = min(workers, near) // 2
+        lines = self._shuffled(reduce, half) if half else []
+        if near > 1 and (workers < near or reduce.kind not in _SYMMETRIC):
+            lines += self._from_first(reduce, near)
+        return lines
+
+    def _shuffled(self, reduce: Reduce, half: int) -> list[str]:
+        """Combines what threads have with what those so far away have, then half as far."""
+        way = "xor" if reduce.kind in _SYMMETRIC else "down"
+        far = []
+        for number, value in zip(reduce.names, reduce.values, strict=True):
+            kind = array_type(value.dtype)
+            call = f"__shfl_{way}_sync({EVERY}, a{number}[v], half)"
+            far.append(f"const {kind} far{number} = ({kind}){call};")
+        first = [f"a{number}[v]" for number in reduce.names]
+        second = [f"far{number}" for number in reduce.names]
+        lines = [*far, *self._joined(reduce, first, second)]
+        lines = unrolled(f"for (i32 v = 0; v < {self.width}; ++v)", lines)
+        return unrolled(f"for (i32 half = {half}; half; half /= 2)", lines)
+
+    def _from_first(self, reduce: Reduce, near: int) -> list[str]:
+        """The first thread's results for all `near` ones."""
+        takes = []
+        for number, value in zip(reduce.names, reduce.values, strict=True):
+            kind, source = array_type(value.dtype), f"threadIdx.x & {WARP - near}"
+            takes.append(f"a{number}[v] = ({kind})__shfl_sync({EVERY}, a{number}[v], {source});")
+        return unrolled(f"for (i32 v = 0; v < {self.width}; ++v)", takes)
