@@ -48,13 +48,14 @@ def _closing(run: Run, count: int, copies: list[Copy]) -> Run:
         for target, value, (_, meta, value_meta) in zip(
             targets, results[count:], copies, strict=True
         ):
-            _write(target, meta, value, value_meta)
+            write(target, meta, value, value_meta)
         return results[:count]
 
     return call
 
 
-def _write(target: Window, meta: TensorMeta, value: Window | None, value_meta: TensorMeta) -> None:
+def write(target: Window, meta: TensorMeta, value: Window | None, value_meta: TensorMeta) -> None:
+    """Copies one window into another."""
     assert value is not None
     arrays = meta.device.arrays
     into = arrays.strided(target[0], meta.dtype, meta.shape, meta.stride, target[1])

@@ -37,6 +37,7 @@ class Backend(Protocol):
 _NAMED = {
     "auto": ("aotlite.backends.cpu.backend", "AUTO"),
     "cpu": ("aotlite.backends.cpu.backend", "CPU"),
+    "cuda": ("aotlite.backends.cuda.backend", "CUDA"),
     "loops": ("aotlite.backends.loops.backend", "LOOPS"),
     "reference": ("aotlite.backends.reference", "REFERENCE"),
 }

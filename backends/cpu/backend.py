@@ -27,8 +27,10 @@ from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
 from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE
+from aotlite.ir.device import CPU as CPU_DEVICE
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
 
 T = TypeVar("T")
 
@@ -57,6 +59,11 @@ class CpuBackend:
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
+        if not _is_of_cpu(graph):
+            raise BackendError(
+                f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
+                "with backend='auto'"
+            )
         begin_loading()
         clock = _Clock()
         threads = get_num_threads()
@@ -190,6 +197,8 @@ class AutoBackend:
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph."""
+        if not _is_of_cpu(graph):
+            return _elsewhere(graph)
         problem = _problem() if self._is_known() else None
         if problem is not None:
             tell_once(problem)
@@ -204,6 +213,23 @@ class AutoBackend:
     def _is_known(self) -> bool:
         """Whether it is known if a compiler works; who waits has it tried."""
         return self.wait or is_known()
+
+
+def _is_of_cpu(graph: Graph) -> bool:
+    """Whether all values of a graph are on the CPU."""
+    for node in graph.nodes:
+        metas = node.meta if type(node.meta) is tuple else (node.meta,)
+        if any(type(meta) is TensorMeta and meta.device is not CPU_DEVICE for meta in metas):
+            return False
+    return True
+
+
+def _elsewhere(graph: Graph) -> Run:
+    """The callable of a graph with values on another device: a CUDA device's kernels, or ops."""
+    from aotlite.backends.cuda.backend import or_reference
+    from aotlite.backends.cuda.drivers import device_of
+
+    return REFERENCE.compile(graph) if device_of(graph) is None else or_reference(graph)
 
 
 def _problem() -> str | None:

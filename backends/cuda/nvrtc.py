@@ -46,6 +46,13 @@ def is_installed() -> bool:
     return True
 
 
+def version() -> str:
+    """NVRTC's version."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
+
+
 def _fetched(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     """What NVRTC has made of a program: its log, or the cubin."""
     size = ctypes.c_size_t()

@@ -39,11 +39,14 @@ Lives = dict[int, tuple[int, int]]
 """For each temporary the first and the last step that uses it."""
 
 
-def planned(program: Program) -> Plan:
-    """The places of the temporaries."""
+def planned(program: Program, alignment: int = ALIGNMENT, *, in_place: bool = True) -> Plan:
+    """The places of the temporaries.
+
+    Without `in_place` no kernel's buffers share memory.
+    """
     lives = lives_of(program)
-    sizes = {b.number: _rounded(b) for b in program.buffers if b.number in lives}
-    heirs = _in_place(program, lives)
+    sizes = {b.number: _rounded(b, alignment) for b in program.buffers if b.number in lives}
+    heirs = _in_place(program, lives) if in_place else {}
     offsets: dict[int, int] = {}
     alive: list[int] = []
     for number in sorted(lives, key=lambda n: (lives[n][0], n)):
@@ -71,8 +74,8 @@ def lives_of(program: Program) -> Lives:
     return lives
 
 
-def _rounded(buffer: Buffer) -> int:
-    return -(-buffer.size * buffer.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+def _rounded(buffer: Buffer, alignment: int) -> int:
+    return -(-buffer.size * buffer.dtype.itemsize // alignment) * alignment
 
 
 def _best_fit(

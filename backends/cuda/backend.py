@@ -1,0 +1,98 @@
+"""The backend `cuda`: graphs as kernels of a GPU.
+
+Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any, TypeVar
+
+import attrs
+
+from aotlite.backends.cpu.once import tell_once
+from aotlite.backends.cuda.driver import Driver
+from aotlite.backends.cuda.drivers import device_of, driver_of
+from aotlite.backends.cuda.nvrtc import FLAGS
+from aotlite.backends.cuda.parts import run_of
+from aotlite.backends.cuda.plan import plan_of
+from aotlite.backends.cuda.running import CudaRun
+from aotlite.backends.protocol import Run
+from aotlite.backends.reference import REFERENCE
+from aotlite.ir.device import Device
+from aotlite.ir.errors import BackendError, MissingExtraError
+from aotlite.ir.graph import Graph
+
+T = TypeVar("T")
+
+CONTRACTED = ("--fmad=true", *FLAGS[1:])
+"""A product and a sum are rounded once, as CUDA does where nothing is said."""
+
+
+@attrs.frozen
+class CudaBackend:
+    """Compiles graphs of values on a CUDA device.
+
+    `contract`: whether kernels round a product and a sum once; without it results are the
+    interpreter's, bit for bit. `tf32`: whether products of float32 matrices may round their
+    operands to 10 bits.
+    """
+
+    contract: bool = attrs.field(default=True, kw_only=True)
+    tf32: bool = attrs.field(default=False, kw_only=True)
+
+    name = "cuda"
+    is_compact = True
+    """What it compiles has a compact face (`backends.values`)."""
+    fuses = True
+    trusted = True
+
+    def compile(self, graph: Graph) -> Run:
+        """The callable of a pure graph, which may end with copies into inputs."""
+        device = device_of(graph)
+        if device is None:
+            raise BackendError(
+                f"cuda: graph {graph.name} has no value on a CUDA device, expected one; move "
+                "tensors with .to('cuda'), or compile with backend='cpu'"
+            )
+        return run_of(graph, partial(self._compiled, device, driver_of(device)))
+
+    def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun:
+        # What only a compilation needs.
+        from aotlite.backends.cuda.schedule import improved_for
+        from aotlite.backends.loops.backend import program_of
+
+        seconds: dict[str, float] = {}
+        target = driver.target
+        program = _timed(seconds, "lowering", program_of, graph)
+        program = _timed(seconds, "fusing", improved_for, program, target)
+        plan = _timed(seconds, "printing", plan_of, program, graph, target)
+        flags = CONTRACTED if self.contract else FLAGS
+        given = (graph, plan, device, driver, flags)
+        run = _timed(seconds, "compiling", CudaRun, *given, tf32=self.tf32)
+        run.kernels = attrs.evolve(run.kernels, seconds=seconds)
+        return run
+
+
+def _timed(
+    seconds: dict[str, float], name: str, function: Callable[..., T], *args: Any, **more: Any
+) -> T:
+    begin = perf_counter()
+    result = function(*args, **more)
+    seconds[name] = perf_counter() - begin
+    return result
+
+
+CUDA = CudaBackend()
+
+
+def or_reference(graph: Graph) -> Run:
+    """What `auto` makes of a graph on a CUDA device: kernels, or what the user is told (CUB-5)."""
+    try:
+        return CUDA.compile(graph)
+    except (BackendError, MissingExtraError) as error:
+        what = f"graph {graph.name} runs op by op, as with backend='reference'"
+        tell_once(f"aotlite: {error}; {what}")
+        return REFERENCE.compile(graph)

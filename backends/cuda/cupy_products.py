@@ -1,0 +1,143 @@
+"""Products of matrices by cuBLAS, which has columns where we have rows.
+
+Part of the driver by CuPy. Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.cuda.driver import Product
+from aotlite.backends.loops.program import Gemm, Window
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import BackendError
+
+_KINDS = {
+    dtypes.float16: "CUDA_R_16F",
+    dtypes.bfloat16: "CUDA_R_16BF",
+    dtypes.float32: "CUDA_R_32F",
+    dtypes.float64: "CUDA_R_64F",
+}
+PLAIN, TURNED = 0, 1
+"""What cuBLAS calls a matrix as it lies in columns, and its transpose."""
+
+
+@attrs.frozen
+class Operand:
+    """A matrix as cuBLAS reads it: the first column's elements are neighbours."""
+
+    turned: int
+    leading: int
+    """From one column to the next. Elements."""
+
+
+@attrs.frozen
+class Call:
+    """One call of cuBLAS: D = X Y, in columns."""
+
+    m: int
+    n: int
+    k: int
+    x: Operand
+    y: Operand
+    leading: int
+    batch: tuple[int, tuple[int, int, int]]
+    """So many products, and the steps from one to the next of X, Y and D. Elements."""
+    starts: tuple[tuple[int, int, int], ...]
+    """Where X, Y and D begin, in elements, for each time that it is called."""
+    swapped: bool
+    """X is B and Y is A, and D the transpose of C."""
+
+
+def arranged(gemm: Gemm) -> Call:
+    """The product for cuBLAS: C by rows is its transpose by columns, that of B times that of A."""
+    by_rows = gemm.c.column == 1
+    if by_rows:
+        x = _operand(_turned(gemm.b), gemm.n, gemm.k)
+        y = _operand(_turned(gemm.a), gemm.k, gemm.m)
+        m, n, windows = gemm.n, gemm.m, (gemm.b, gemm.a, gemm.c)
+        leading = max(gemm.c.row, m, 1)
+    else:
+        x, y = _operand(gemm.a, gemm.m, gemm.k), _operand(gemm.b, gemm.k, gemm.n)
+        m, n, windows = gemm.m, gemm.n, (gemm.a, gemm.b, gemm.c)
+        leading = max(gemm.c.column, m, 1)
+    batch, starts = _batches(gemm.batch, [window.batch for window in windows])
+    return Call(m, n, gemm.k, x, y, leading, batch, starts, by_rows)
+
+
+def _turned(window: Window) -> Window:
+    return attrs.evolve(window, row=window.column, column=window.row)
+
+
+def _operand(window: Window, rows: int, columns: int) -> Operand:
+    if window.row == 1:
+        return Operand(PLAIN, max(window.column, rows, 1))
+    return Operand(TURNED, max(window.row, columns, 1))
+
+
+def _batches(
+    extents: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[tuple[int, tuple[int, int, int]], tuple[tuple[int, int, int], ...]]:
+    """The axes that one call goes over, as one axis; where the calls for the others begin."""
+    inner, outer = 1, len(extents)
+    steps = (0, 0, 0)
+    while outer and (inner == 1 or _continues(outer - 1, strides, inner, steps)):
+        outer -= 1
+        if inner == 1:
+            steps = tuple([each[outer] for each in strides])  # type: ignore[assignment]
+        inner *= extents[outer]
+    places = itertools.product(*[range(n) for n in extents[:outer]])
+    a, b, c = strides
+    return (inner, steps), tuple([(_at(p, a), _at(p, b), _at(p, c)) for p in places])
+
+
+def _continues(
+    axis: int, strides: Sequence[Sequence[int]], inner: int, steps: Sequence[int]
+) -> bool:
+    """Whether an axis goes on where those inside it end."""
+    return all(each[axis] == inner * step for each, step in zip(strides, steps, strict=True))
+
+
+def _at(place: Sequence[int], strides: Sequence[int]) -> int:
+    return sum([k * step for k, step in zip(place, strides, strict=False)])
+
+
+def product(cupy: Any, cublas: Any, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
+    """What computes the product on CuPy's current stream, by its module of cuBLAS."""
+    if dtype not in _KINDS:
+        raise BackendError(f"cuda: a product is of {dtype}, expected {', '.join(map(str, _KINDS))}")
+    call, size = arranged(gemm), dtype.itemsize
+    kind = getattr(cupy.cuda.runtime, _KINDS[dtype])
+    one, zero, computed = _numbers(cublas, dtype, tf32=tf32)
+    first, other = ctypes.addressof(one), ctypes.addressof(zero)
+    count, (step_x, step_y, step_d) = call.batch
+    starts = [tuple([size * k for k in start]) for start in call.starts]
+    handle, batched = cupy.cuda.get_cublas_handle, cublas.gemmStridedBatchedEx
+    shape = (call.x.turned, call.y.turned, call.m, call.n, call.k)
+    ending = (kind, call.leading, step_d, count, computed, cublas.CUBLAS_GEMM_DEFAULT)
+
+    def launch(stream: int, a: int, b: int, c: int) -> None:
+        x, y = (b, a) if call.swapped else (a, b)
+        own = handle()
+        for at_x, at_y, at_d in starts:
+            of_x = (x + at_x, kind, call.x.leading, step_x)
+            of_y = (y + at_y, kind, call.y.leading, step_y)
+            batched(own, *shape, first, *of_x, *of_y, other, c + at_d, *ending)
+
+    launch.numbers = one, zero  # type: ignore[attr-defined]  # cuBLAS is given their addresses
+    return launch
+
+
+def _numbers(cublas: Any, dtype: DType, *, tf32: bool) -> tuple[Any, Any, int]:
+    """1 and 0 in the dtype in which a product is formed, and cuBLAS's name of that."""
+    if dtype is dtypes.float64:
+        return ctypes.c_double(1), ctypes.c_double(0), cublas.CUBLAS_COMPUTE_64F
+    fast = tf32 and dtype is dtypes.float32
+    computed = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if fast else cublas.CUBLAS_COMPUTE_32F
+    return ctypes.c_float(1), ctypes.c_float(0), computed

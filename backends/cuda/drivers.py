@@ -1,0 +1,52 @@
+"""Which driver a device has, and which device a graph is of.
+
+Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.backends.cuda.driver import Driver
+from aotlite.ir.device import Device
+from aotlite.ir.errors import BackendError
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta
+
+
+def is_cuda(device: Device) -> bool:
+    """Whether kernels are launched on a device: its array library has a place for a driver."""
+    return hasattr(device.arrays, "driver")
+
+
+def driver_of(device: Device) -> Driver:
+    """The driver of a device. Raises BackendError for one that has none."""
+    if not is_cuda(device):
+        raise BackendError(f"cuda: the device is {device}, expected a CUDA device")
+    arrays: Any = device.arrays
+    if arrays.driver is None:
+        from aotlite.backends.cuda.cupy_driver import CupyDriver
+
+        arrays.driver = CupyDriver(arrays)
+    driver: Driver = arrays.driver
+    return driver
+
+
+def device_of(graph: Graph) -> Device | None:
+    """The CUDA device on which a graph has values; None where there is none.
+
+    Raises BackendError where there are two.
+    """
+    found = {meta.device for node in graph.nodes for meta in _metas(node.meta)}
+    devices = sorted(filter(is_cuda, found), key=str)
+    if len(devices) > 1:
+        raise BackendError(
+            f"cuda: graph {graph.name} has values on {' and '.join(map(str, devices))}, expected "
+            "one device"
+        )
+    return devices[0] if devices else None
+
+
+def _metas(meta: Any) -> list[TensorMeta]:
+    several = meta if type(meta) is tuple else (meta,)
+    return [each for each in several if type(each) is TensorMeta]

@@ -1,0 +1,50 @@
+"""Ops without loops, by their own kernels on the device's array library.
+
+Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.backends.loops.program import Extern, Placed, operands_of
+from aotlite.backends.protocol import Window
+from aotlite.ir.arrays import ArrayBackend
+
+
+def extern(step: Extern, arrays: ArrayBackend) -> Callable[[Sequence[Window]], None]:
+    """What runs the op on the windows of `windows_of(step)`, in order."""
+    count = len(operands_of(step))
+    results = [placed for placed in step.results if placed is not None]
+
+    def run(windows: Sequence[Window]) -> None:
+        given = iter(windows[:count])
+
+        def argument(value: Any) -> Any:
+            if type(value) is Placed:
+                return _array(arrays, value, next(given))
+            if type(value) is tuple and value and type(value[0]) is Placed:
+                return tuple([argument(item) for item in value])
+            return value
+
+        args = [argument(value) for value in step.args]
+        found = arrays.quiet(step.op.kernel, arrays, step.meta, *args)
+        found = found if type(step.meta) is tuple else (found,)
+        into = iter(zip(results, windows[count:], strict=True))
+        for placed, result in zip(step.results, found, strict=True):
+            if placed is not None:
+                arrays.copy(_array(arrays, *next(into)), result)
+
+    return run
+
+
+def windows_of(step: Extern) -> list[Placed]:
+    """The operands, then the results that somebody needs."""
+    return [*operands_of(step), *[placed for placed in step.results if placed is not None]]
+
+
+def _array(arrays: ArrayBackend, placed: Placed, window: Window) -> Any:
+    meta = placed.meta
+    buffer, start = window
+    return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)

@@ -1,0 +1,152 @@
+"""How a program is run on a device: its launches, where its memory lies, what it waits for.
+
+Input: a program whose passes are done; output: a frozen `Plan`, which `running.py` writes as
+Python. Temporaries lie in one arena, behind a head with the flags of checks and the values that
+come from the host. Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from aotlite.backends.cuda.checks import with_checks_together
+from aotlite.backends.cuda.driver import MOST_PUT
+from aotlite.backends.cuda.emit import Launch, Printed, print_program
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.memory import planned
+from aotlite.backends.loops.program import (
+    Buffer,
+    Check,
+    Extern,
+    Gemm,
+    Kernel,
+    Kind,
+    Program,
+    Step,
+)
+from aotlite.ir.device import CPU
+from aotlite.ir.errors import BackendError
+from aotlite.ir.graph import Graph, Node
+
+LINE = 256
+"""Bytes at whose multiples temporaries begin."""
+SLOT = 16
+"""Bytes of the arena's head for each flag, and for each value of the host."""
+
+
+@attrs.frozen
+class Checks:
+    """Checks whose flags are read at once: so many slots of the head."""
+
+    first: int
+    count: int
+
+
+Action = Launch | Gemm | Extern | Checks
+
+
+@attrs.frozen
+class Plan:
+    """A program as launches."""
+
+    program: Program
+    """With its checks together."""
+    kernels: Program
+    """Of its kernels alone, as they were printed."""
+    printed: Printed
+    actions: tuple[Action, ...]
+    offsets: Mapping[int, int]
+    """Of each temporary, and each value of the host, in the arena. Bytes."""
+    arena: int
+    """Bytes."""
+    hosted: tuple[int, ...]
+    """The buffers whose values the host has at each call, in the order of their slots."""
+    hosted_at: int
+    """Where the first of them lies in the arena."""
+
+    @property
+    def waits(self) -> int:
+        """How often a call waits for the device."""
+        return sum([type(action) is Checks for action in self.actions])
+
+
+def plan_of(program: Program, graph: Graph, target: Target) -> Plan:
+    """The plan of a graph's program. Raises BackendError for what does not run on a GPU."""
+    program = with_checks_together(program)
+    checks = [step for step in program.steps if type(step) is Check]
+    flags = list(dict.fromkeys([check.buffer for check in checks]))
+    hosted = _hosted(program, graph)
+    head = -(-SLOT * (len(flags) + len(hosted)) // LINE) * LINE
+    apart = {*flags, *hosted}
+    rest = planned(_without(program, apart), LINE, in_place=False)
+    offsets = {number: SLOT * k for k, number in enumerate([*flags, *hosted])}
+    offsets |= {number: head + at for number, at in rest.offsets.items()}
+    kernels = [step for step in program.steps if type(step) is Kernel]
+    alone = attrs.evolve(program, steps=tuple(kernels))
+    printed = print_program(alone, target=target)
+    size = head + rest.size
+    actions = _actions(program.steps, printed, flags)
+    at = SLOT * len(flags)
+    return Plan(program, alone, printed, actions, offsets, size, tuple(hosted), at)
+
+
+def _hosted(program: Program, graph: Graph) -> list[int]:
+    """The inputs that lie in the host's memory: single elements."""
+    found = []
+    for node, number in zip(graph.placeholders, program.inputs, strict=True):
+        if number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
+            _check_hosted(node)
+            found.append(number)
+    if SLOT * len(found) > MOST_PUT:
+        raise BackendError(
+            f"cuda: graph {graph.name} reads {len(found)} values of the host, expected at most "
+            f"{MOST_PUT // SLOT}; move them to the device, as one tensor"
+        )
+    return found
+
+
+def _check_hosted(node: Node) -> None:
+    numel = node.meta.numel  # type: ignore[union-attr]
+    if numel != 1:
+        raise BackendError(
+            f"cuda: {node.role} is on cpu and has {numel} elements, expected a tensor on the "
+            "device of the others, or one element; move it with .to(device)"
+        )
+
+
+def _without(program: Program, numbers: set[int]) -> Program:
+    """The program in which these buffers are nothing that is planned."""
+    buffers = [
+        attrs.evolve(b, kind=Kind.OUTPUT) if b.number in numbers else b for b in program.buffers
+    ]
+    return attrs.evolve(program, buffers=tuple(buffers))
+
+
+def _actions(steps: Sequence[Step], printed: Printed, flags: Sequence[int]) -> tuple[Action, ...]:
+    """The steps as actions: neighbouring checks are one, kernels of no points none."""
+    launches = {int(launch.name.rpartition("_")[2]): launch for launch in printed.launches}
+    found: list[Action] = []
+    kernels = 0
+    for step in steps:
+        if type(step) is Kernel:
+            if kernels in launches:
+                found.append(launches[kernels])
+            kernels += 1
+        elif type(step) is Check:
+            place = flags.index(step.buffer)
+            last = found[-1] if found else None
+            if type(last) is Checks and place == last.first + last.count:
+                found[-1] = Checks(last.first, last.count + 1)
+            else:
+                found.append(Checks(place, 1))
+        else:
+            assert isinstance(step, (Gemm, Extern))
+            found.append(step)
+    return tuple(found)
+
+
+def buffers_of(program: Program) -> dict[int, Buffer]:
+    """The buffers by number."""
+    return {buffer.number: buffer for buffer in program.buffers}

@@ -1,0 +1,319 @@
+"""A plan as a backend's callable: straight-line Python, written for each program.
+
+A call finds the addresses of its inputs, allocates its results and the arena, writes all addresses
+into a table, and launches. Spec: `specs/cuda_backend.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import compress
+from typing import Any
+
+from aotlite.backends.cuda.driver import Driver
+from aotlite.backends.cuda.emit import Launch
+from aotlite.backends.cuda.externs import extern, windows_of
+from aotlite.backends.cuda.plan import SLOT, Checks, Plan, buffers_of
+from aotlite.backends.cuda.tables import maker
+from aotlite.backends.loops.program import Buffer, Extern, Gemm, Kind, Placed
+from aotlite.backends.loops.program import Window as Matrix
+from aotlite.backends.loops.running import Kernels
+from aotlite.backends.protocol import Window
+from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.ir.arrays import copied
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.errors import BackendError, GraphError
+from aotlite.ir.graph import Graph
+from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
+from aotlite.ir.meta import TensorMeta, tensor_meta
+
+
+class CudaRun:
+    """A compiled graph: called with windows, or through `compact` with values as they travel."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        device: Device,
+        driver: Driver,
+        flags: Sequence[str],
+        *,
+        tf32: bool,
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.reads = is_read(graph)
+        """Which inputs anything reads: `compact` takes these alone."""
+        self.reads_all = all(self.reads)
+        module = driver.module(plan.kernels, plan.printed, flags)
+        self.writer = Writer(graph, plan, device, driver, module, tf32=tf32)
+        self.compact, self.source = self.writer.function(self._refused)
+        self.kernels = Kernels(lambda: plan.program, plan.printed.text)
+
+    def __call__(self, given: list[Window]) -> list[Window | None]:
+        values = [
+            _array(window, node.meta) if travels_as_array(node.meta) else window  # type: ignore[arg-type]
+            for window, node, read in zip(given, self.graph.placeholders, self.reads, strict=True)
+            if read
+        ]
+        given.clear()
+        return [
+            value if value is None or type(value) is tuple else (value, 0)
+            for value in self.compact(values)
+        ]
+
+    def read_of(self, values: list[Value]) -> list[Value]:
+        """Of the values of all inputs those that `compact` takes."""
+        return list(compress(values, self.reads))
+
+    def _refused(self, values: Sequence[Value]) -> None:
+        """Raises what the op raises whose values a check has refused."""
+        given = iter(values)
+        inputs = []
+        for node, read in zip(self.graph.placeholders, self.reads, strict=True):
+            meta: Any = node.meta
+            inputs.append(_copy(next(given), meta) if read else ArrayValue(None, meta))
+        run_graph(self.graph, *inputs)
+        raise GraphError(
+            f"{self.graph.name}: a check gave its program up, expected one of its ops to raise"
+        )
+
+
+def _copy(value: Value, meta: TensorMeta) -> ArrayValue:
+    return array_value(_array(value, meta) if type(value) is tuple else value, meta)
+
+
+def _array(window: Window, meta: TensorMeta) -> Any:
+    buffer, start = window
+    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
+
+
+class Writer:
+    """Writes the function that is the compact face."""
+
+    def __init__(
+        self, graph: Graph, plan: Plan, device: Device, driver: Driver, module: Any, *, tf32: bool
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.device = device
+        self.driver = driver
+        self.module = module
+        self.tf32 = tf32
+        self.buffers = buffers_of(plan.program)
+        self.launches = [each for each in plan.actions if type(each) is Launch]
+        self.slots = sorted({number for launch in self.launches for number in launch.buffers})
+        """The buffers whose addresses are in the table, in order."""
+        self.lines: list[str] = []
+        self.windows: dict[int, tuple[str, str]] = {}
+        """Of each buffer with memory of its own: variables of memory and first element."""
+        self.arrays: dict[int, str] = {}
+        """Of values of the host that travel as arrays: their variable."""
+        self.places: dict[int, str] = {}
+        """The first byte of each buffer: an expression."""
+        self.scope: dict[str, Any] = {
+            "stock": [],
+            "make": maker(self.slots, self.launches),
+            "address": driver.address,
+            "current_stream": driver.current_stream,
+            "explain": driver.explain,
+            "put": driver.put,
+            "read": driver.read,
+        }
+
+    def function(
+        self, refused: Callable[[Sequence[Value]], None]
+    ) -> tuple[Callable[[list[Value]], list[Value]], str]:
+        names = self._inputs()
+        self.scope["refused"] = refused
+        self._constants()
+        self._outputs()
+        self._arena()
+        self._hosted()
+        given = f"[{', '.join(names)}]"
+        self._write_table()
+        for action in self.plan.actions:
+            self._action(action, given)
+        results = f"return [{', '.join(self._results())}]"
+        held = [*names, *self._held()]
+        lines = [*self.lines, results]
+        source = _text(given if names else "", lines, held, self.driver.is_current)
+        if self.driver.is_current is not None:
+            self.scope |= {"is_current": self.driver.is_current, "guarded": self.driver.guarded}
+        exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
+        return self.scope["run"], source
+
+    def _constant(self, value: Any, kind: str) -> str:
+        name = f"{kind}{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    # --- inputs
+    def _inputs(self) -> list[str]:
+        names = []
+        reads = is_read(self.graph)
+        for index, node in enumerate(self.graph.placeholders):
+            if reads[index]:
+                names.append(f"x{index}")
+                self._input(f"x{index}", node.meta, self.plan.program.inputs[index])
+        return names
+
+    def _input(self, name: str, meta: Any, number: int | None) -> None:
+        if number is None:
+            return
+        if travels_as_array(meta):
+            self.arrays[number] = name
+            self.windows[number] = name, "0"
+            return
+        memory, start = self.windows[number] = f"m{name[1:]}", f"s{name[1:]}"
+        self.lines.append(f"{memory}, {start} = {name}")
+        if meta.device is not CPU:
+            self._place(number, f"address({memory}) + {start} * {meta.dtype.itemsize}")
+
+    def _hosted(self) -> None:
+        """Writes the values of the host into the arena's head."""
+        if not self.plan.hosted:
+            return
+        places = {n: k for k, n in enumerate(self.plan.program.inputs) if n is not None}
+        parts = []
+        for number in self.plan.hosted:
+            meta: Any = self.graph.placeholders[places[number]].meta
+            array = self.arrays.get(number)
+            if array is None:
+                window = f"({', '.join(self.windows[number])})"
+                array = f"{self._constant(partial(_array, meta=meta), 'H')}({window})"
+            parts.append(f"{array}.tobytes().ljust({SLOT}, ZERO)")
+        self.scope["ZERO"] = b"\0"
+        data = parts[0] if len(parts) == 1 else f"b''.join(({', '.join(parts)}))"
+        self.lines.append(f"put(stream, arena_at + {self.plan.hosted_at}, {data})")
+
+    def _place(self, number: int, text: str) -> None:
+        self.lines.append(f"p{number} = {text}")
+        self.places[number] = f"p{number}"
+
+    # --- memory
+    def _constants(self) -> None:
+        for buffer in self.plan.program.buffers:
+            if buffer.kind is Kind.CONSTANT:
+                memory = self._uploaded(buffer)
+                self.windows[buffer.number] = self._constant(memory, "C"), "0"
+                self.places[buffer.number] = str(self.driver.address(memory))
+
+    def _uploaded(self, buffer: Buffer) -> Any:
+        meta = tensor_meta((buffer.size,), None, buffer.dtype, self.device)
+        return self.driver.guarded(copied, self.device.arrays, buffer.value, meta)
+
+    def _outputs(self) -> None:
+        for buffer in self.plan.program.buffers:
+            if buffer.kind is Kind.OUTPUT:
+                name = f"o{buffer.number}"
+                new = partial(self.device.arrays.allocate, buffer.size, buffer.dtype)
+                self.lines.append(f"{name} = {self._constant(new, 'N')}()")
+                self.windows[buffer.number] = name, "0"
+                self._place(buffer.number, f"address({name})")
+
+    def _arena(self) -> None:
+        self.lines.append("stream = current_stream()")
+        if not self.plan.arena:
+            return
+        new = partial(self.device.arrays.allocate, self.plan.arena, uint8)
+        self.lines += [f"arena = {self._constant(new, 'N')}()", "arena_at = address(arena)"]
+        for number, offset in self.plan.offsets.items():
+            self.places[number] = f"arena_at + {offset}"
+            if self.buffers[number].kind is not Kind.INPUT:
+                start = offset // self.buffers[number].dtype.itemsize
+                self.windows[number] = "arena", str(start)
+
+    def _write_table(self) -> None:
+        if not self.launches:
+            return
+        self.lines.append(f"table[0]({', '.join([self.places[n] for n in self.slots])})")
+
+    # --- work
+    def _action(self, action: Any, given: str) -> None:
+        match action:
+            case Launch():
+                name = self._constant(self.module.launcher(action), "L")
+                place = 1 + self.launches.index(action)
+                self.lines.append(f"{name}(stream, table[{place}], 0)")
+            case Gemm():
+                self._product(action)
+            case Extern():
+                name = self._constant(extern(action, self.device.arrays), "E")
+                windows = [self._window(placed) for placed in windows_of(action)]
+                self.lines.append(f"{name}([{', '.join(windows)}])")
+            case Checks(first=first, count=count):
+                flags = f"read(stream, arena_at + {SLOT * first}, {SLOT * count})[::{SLOT}]"
+                self.lines.append(f"if any({flags}): refused({given})")
+
+    def _product(self, gemm: Gemm) -> None:
+        dtype = self.buffers[gemm.c.buffer].dtype
+        name = self._constant(self.driver.product(gemm, dtype, tf32=self.tf32), "G")
+        places = [self._matrix_place(each, dtype.itemsize) for each in (gemm.a, gemm.b, gemm.c)]
+        self.lines.append(f"{name}(stream, {', '.join(places)})")
+
+    def _matrix_place(self, matrix: Matrix, itemsize: int) -> str:
+        place = self.places[matrix.buffer]
+        return f"{place} + {matrix.start * itemsize}" if matrix.start else place
+
+    def _window(self, placed: Placed) -> str:
+        """The window of a value of the device."""
+        if placed.buffer in self.plan.hosted:  # in the arena, not where the host has it
+            size = self.buffers[placed.buffer].dtype.itemsize
+            return f"(arena, {self.plan.offsets[placed.buffer] // size + placed.start})"
+        memory, start = self.windows[placed.buffer]
+        return f"({memory}, {self._start(placed, start)})"
+
+    def _start(self, placed: Placed, start: str) -> str:
+        sizes = self.buffers[placed.buffer].dtype.itemsize, placed.meta.dtype.itemsize
+        if start.isdigit():
+            return str(int(start) * sizes[0] // sizes[1] + placed.start)
+        first = start if sizes[0] == sizes[1] else f"{start} * {sizes[0]} // {sizes[1]}"
+        return f"{first} + {placed.start}" if placed.start else first
+
+    def _held(self) -> list[str]:
+        """The variables that keep memory, but for the inputs' values."""
+        names = [memory for memory, _ in self.windows.values() if memory not in self.scope]
+        return sorted({*names, "arena"} if self.plan.arena else {*names})
+
+    # --- results
+    def _results(self) -> Iterable[str]:
+        as_arrays = returned_as_arrays(self.graph)
+        placed = self.plan.program.outputs
+        for one, node, as_array in zip(placed, self.graph.outputs, as_arrays, strict=True):
+            yield "None" if one is None else self._result(one, node.meta, as_array)
+
+    def _result(self, placed: Placed, meta: TensorMeta, as_array: bool) -> str:
+        # Places of the program do not know their device.
+        if meta.device is CPU and meta.numel and placed.buffer not in self.plan.hosted:
+            raise BackendError(
+                f"cuda: graph {self.graph.name} computes a result on cpu, expected results on "
+                f"{self.device}: a call would wait for the device"
+            )
+        memory, start = self.windows[placed.buffer]
+        window = f"({memory}, {self._start(placed, start)})"
+        if not as_array:
+            return window
+        return f"{self._constant(partial(_array, meta=meta), 'V')}({window})"
+
+
+def _text(given: str, lines: Sequence[str], held: Sequence[str], guard: Any) -> str:
+    """The source of the function. An error's trace keeps its frame, but none of the memory."""
+    head = ["def run(box):"]
+    if guard is not None:
+        head.append("    if not is_current(): return guarded(run, box)")
+    if given:
+        head += [f"    {given} = box", "    box.clear()"]
+    head += ["    try: table = stock.pop()", "    except IndexError: table = make()", "    try:"]
+    body = [f"        {line}" for line in lines]
+    dropped = [f"        {' = '.join(held)} = None"] if held else []
+    tail = [
+        "    except BaseException as error:",
+        *dropped,
+        "        explain(error)",
+        "        raise",
+    ]
+    return "\n".join([*head, *body, *tail, "    finally: stock.append(table)", ""])

@@ -1,0 +1,103 @@
+"""A CUDA device without a GPU, and CPU graphs run on it: its memory is that of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.backends.cuda.backend import CudaBackend
+from aotlite.backends.cuda.host_driver import HostDriver
+from aotlite.backends.protocol import Run
+from aotlite.eager.tensor import Tensor, tensor_over
+from aotlite.ir.arrays import NumpyArrays, copied
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.graph import Constant, Graph, Node, map_nodes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.role import Offset, Seed
+
+POISON = 0xA5
+
+
+class PlainArrays(NumpyArrays):
+    """NumPy's arrays, as those of another device. New memory is no zeros."""
+
+    name = "plain"
+    driver: Any = None
+
+    def allocate(self, size: int, dtype: Any) -> np.ndarray:
+        return np.full(size * dtype.itemsize, POISON, np.uint8)
+
+
+def device(*, interprets: bool = True, name: str = "plain:0") -> Device:
+    """A device of its own, with a driver."""
+    arrays = PlainArrays()
+    arrays.driver = HostDriver(lambda buffer: int(buffer.ctypes.data), interprets=interprets)
+    return Device(name, arrays)
+
+
+@cache
+def plain() -> Device:
+    """The device whose kernels are interpreted."""
+    return device()
+
+
+def moved(tensor: Tensor, to: Device) -> Tensor:
+    """A leaf on the device with the values of one on the CPU."""
+    meta = tensor_meta(tensor.shape, tensor.meta.stride, tensor.dtype, to)
+    made: Tensor = tensor_over(copied(to.arrays, tensor.detach().numpy(), meta), meta, 0)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def graph_on(graph: Graph, to: Device) -> Graph:
+    """The graph with its values on a device, but for those of the generator."""
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        stays = type(node.role) in (Seed, Offset) or (
+            node.op == "call" and node.target.name == "advance_offset"
+        )
+        args = map_nodes(node.args, lambda value: new[value])
+        args = tuple([to if arg is CPU else arg for arg in args])
+        meta = node.meta if stays else _meta_on(node.meta, to)
+        made = node.with_args(args, meta)
+        if node.op == "get_attr":
+            array = copied(to.arrays, node.target.value, meta)
+            held = to.arrays.strided(array, meta.dtype, meta.shape, meta.stride, 0)
+            made = attrs.evolve(made, target=Constant(node.target.name, held))
+        new[node] = made
+    return Graph(tuple(new.values()), graph.name)
+
+
+def _meta_on(meta: Any, to: Device) -> Any:
+    if type(meta) is tuple:
+        return tuple([_meta_on(each, to) for each in meta])
+    if type(meta) is not TensorMeta:
+        return meta
+    return tensor_meta(meta.shape, meta.stride, meta.dtype, to)
+
+
+class Relabelled:
+    """A backend for graphs of the CPU that runs them as if they were of a CUDA device."""
+
+    name = "relabelled"
+    fuses = True
+
+    def __init__(self, to: Device, backend: Any = None) -> None:
+        self.to = to
+        self.backend = backend or CudaBackend(contract=False)
+
+    def compile(self, graph: Graph) -> Run:
+        run: Run = self.backend.compile(graph_on(graph, self.to))
+        return run
+
+
+def results(found: Any) -> list[np.ndarray]:
+    """The arrays of the tensors among results."""
+    several = found if isinstance(found, (tuple, list)) else (found,)
+    return [np.array(each._data) for each in several if isinstance(each, Tensor)]
+
+
+Function = Callable[..., Any]
