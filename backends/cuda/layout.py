@@ -72,6 +72,8 @@ class Layout:
 
 def width_along(kernel: Kernel, axis: int) -> int:
     """How many neighbours along an axis a thread takes, so that accesses are wide."""
+    if axis < 0:  # a kernel of one point
+        return 1
     sizes = [
         item
         for address, item in accesses(kernel)

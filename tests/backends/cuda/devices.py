@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -17,9 +16,11 @@ from aotlite.ir.arrays import NumpyArrays, copied
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS
 from aotlite.ir.role import Offset, Seed
 
 POISON = 0xA5
+ADVANCE = OPS["advance_offset"]
 
 
 class PlainArrays(NumpyArrays):
@@ -32,7 +33,7 @@ class PlainArrays(NumpyArrays):
         return np.full(size * dtype.itemsize, POISON, np.uint8)
 
 
-def device(*, interprets: bool = True, name: str = "plain:0") -> Device:
+def device(*, interprets: bool = True, name: str = "plain:0") -> Any:
     """A device of its own, with a driver."""
     arrays = PlainArrays()
     arrays.driver = HostDriver(lambda buffer: int(buffer.ctypes.data), interprets=interprets)
@@ -40,12 +41,12 @@ def device(*, interprets: bool = True, name: str = "plain:0") -> Device:
 
 
 @cache
-def plain() -> Device:
+def plain() -> Any:
     """The device whose kernels are interpreted."""
     return device()
 
 
-def moved(tensor: Tensor, to: Device) -> Tensor:
+def moved(tensor: Any, to: Device) -> Tensor:
     """A leaf on the device with the values of one on the CPU."""
     meta = tensor_meta(tensor.shape, tensor.meta.stride, tensor.dtype, to)
     made: Tensor = tensor_over(copied(to.arrays, tensor.detach().numpy(), meta), meta, 0)
@@ -55,10 +56,11 @@ def moved(tensor: Tensor, to: Device) -> Tensor:
 def graph_on(graph: Graph, to: Device) -> Graph:
     """The graph with its values on a device, but for those of the generator."""
     new: dict[Node, Node] = {}
+    staying: set[Node] = set()
     for node in graph.nodes:
-        stays = type(node.role) in (Seed, Offset) or (
-            node.op == "call" and node.target.name == "advance_offset"
-        )
+        if type(node.role) in (Seed, Offset) or node.target is ADVANCE and node.args[0] in staying:
+            staying.add(node)
+        stays = node in staying
         args = map_nodes(node.args, lambda value: new[value])
         args = tuple([to if arg is CPU else arg for arg in args])
         meta = node.meta if stays else _meta_on(node.meta, to)
@@ -71,7 +73,7 @@ def graph_on(graph: Graph, to: Device) -> Graph:
     return Graph(tuple(new.values()), graph.name)
 
 
-def _meta_on(meta: Any, to: Device) -> Any:
+def _meta_on(meta: Any, to: Any) -> Any:
     if type(meta) is tuple:
         return tuple([_meta_on(each, to) for each in meta])
     if type(meta) is not TensorMeta:
@@ -98,6 +100,3 @@ def results(found: Any) -> list[np.ndarray]:
     """The arrays of the tensors among results."""
     several = found if isinstance(found, (tuple, list)) else (found,)
     return [np.array(each._data) for each in several if isinstance(each, Tensor)]
-
-
-Function = Callable[..., Any]

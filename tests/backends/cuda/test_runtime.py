@@ -213,7 +213,7 @@ def test_an_error_keeps_no_memory_of_the_call() -> None:
     run = al.compile(lambda x: (x.sort()[0] * 2.0).sort()[0], backend="cuda")
     x = moved(al.ones(8), on)
     run(x)
-    allocate, given = on.arrays.allocate, []
+    allocate, given = on.arrays.allocate, list[Any]()
 
     def limited(size: int, dtype: Any) -> Any:
         if len(given) == 1:
@@ -221,7 +221,7 @@ def test_an_error_keeps_no_memory_of_the_call() -> None:
         given.append(allocate(size, dtype))
         return given[-1]
 
-    on.arrays.allocate = limited  # type: ignore[method-assign]
+    on.arrays.allocate = limited
     fresh = al.compile(lambda x: (x.sort()[0] * 2.0).sort()[0] + 1.0, backend="cuda")
     with pytest.raises(MemoryError) as caught:
         fresh(x)
