@@ -134,10 +134,18 @@ def is_of_columns(kernel: Kernel) -> bool:
 
 def _of_columns(kernel: Kernel, axis: int, lanes: int) -> Layout:
     width = width_along(kernel, axis)
-    bundles = kernel.extents[axis] // width
-    beside = 1 << (bundles - 1).bit_length()
-    beside = min(beside, BLOCK if lanes == 1 else WARP)
+    beside = threads_beside(kernel.extents[axis], width, BLOCK if lanes == 1 else WARP)
     return Layout(min(lanes, BLOCK // beside), width, beside, along=False)
+
+
+def threads_beside(extent: int, width: int, most: int) -> int:
+    """Threads that have neighbouring rows, `width` each."""
+    return min(power_above(extent // width), most)
+
+
+def power_above(number: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << max(number - 1, 0).bit_length()
 
 
 def is_in_order(kernel: Kernel) -> bool:

@@ -1,72 +1,129 @@
 """All passes on a program that a GPU is to run.
 
 Input: what `lower` gives; output: a program as the CUDA printer should have it, for a target.
+Where nothing can be measured, numbers stand for what a multiprocessor needs to keep memory busy:
+most of its threads, each with some accesses of 16 bytes under way.
 Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
 
-import math
+from functools import partial
 
 import attrs
 
-from aotlite.backends.cuda.layout import MOST_THREADS, WARP, most_team, width_along
+from aotlite.backends.cuda.layout import (
+    BLOCK,
+    MOST_THREADS,
+    WARP,
+    most_team,
+    power_above,
+    threads_beside,
+    width_along,
+)
 from aotlite.backends.cuda.target import Target
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement
+from aotlite.backends.loops.canonical import canonical
+from aotlite.backends.loops.columns import with_columns_beside
+from aotlite.backends.loops.cost import inner_points, points, rows
+from aotlite.backends.loops.filled import with_fills
+from aotlite.backends.loops.fuse import fused
+from aotlite.backends.loops.order import ordered
+from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, in_order
+from aotlite.backends.loops.schedule import axis_of_memory
+from aotlite.backends.loops.signs import with_signs
+from aotlite.backends.loops.split import chunks_for, divided, is_divisible
 
-SHARE = 32
-"""Points of a row that a thread should have: in registers, and some accesses under way at once."""
+SHARE, SMALL_SHARE = 32, 8
+"""Points of a row that a thread should have: in registers, and some accesses under way at once; the
+second where rows are few, or go one after the other."""
 SEGMENT = 64
 """Bytes that the threads of a row should read side by side."""
+FEW_WAVES, WAVES = 4, 8
+"""Blocks that each multiprocessor finds: fewer than the first are divided, so that there are the
+second, and none waits long for the last ones."""
+SMALL = 1 << 14
+"""Points that are not worth a second kernel."""
+CHUNK, CHUNK_DOWN = 1 << 11, 64
+"""Points of a chunk at least: of a row, and of a column."""
+ROWS_BESIDE = 1 << 13
+"""Columns that are added up beside their rows, each in a register, at most."""
 
 
 def improved_for(program: Program, target: Target) -> Program:
     """The program with its work divided for a GPU's multiprocessors."""
-    program = improved(program, target.multiprocessors)
+    program = canonical(ordered(fused(program)))
+    chunks = partial(_chunks_beside, target=target)
+    program = with_signs(with_fills(with_columns_beside(program, chunks, ROWS_BESIDE)))
+    program = divided(program, partial(_chunks, target=target))
     steps = [
-        scheduled_kernel(step) if type(step) is Kernel and 0 not in step.extents else step
+        scheduled_kernel(step, target) if type(step) is Kernel and step.extents else step
         for step in program.steps
     ]
     return attrs.evolve(program, steps=tuple(steps))
 
 
-def scheduled_kernel(kernel: Kernel) -> Kernel:
+# ----------------------------------------------------------------------------------------- chunks
+def _chunks_beside(kernel: Kernel, target: Target) -> int:
+    """How many chunks the rows are divided into that columns are added up beside: one is a block's,
+    and has partial results of all columns, which cost memory."""
+    threads = power_above(-(-kernel.extents[1] // SMALL_SHARE))
+    blocks = max(target.threads // 2 // max(threads, BLOCK), 1)
+    return chunks_for(kernel.extents[0], blocks * target.multiprocessors)
+
+
+def _chunks(kernel: Kernel, target: Target) -> int:
+    """How many chunks each row is divided into; 1: the kernel stays as it is."""
+    if 0 in kernel.extents or points(kernel) < SMALL or not is_divisible(kernel):
+        return 1
+    units, least = rows(kernel), CHUNK
+    k = axis_of_memory(kernel)
+    if k < kernel.space:
+        extent, least = kernel.extents[k], CHUNK_DOWN
+        width = width_along(kernel, k)
+        units = units // extent * -(-extent // (threads_beside(extent, width, WARP) * width))
+    if units >= FEW_WAVES * target.multiprocessors:
+        return 1
+    wanted = min(-(-WAVES * target.multiprocessors // units), inner_points(kernel) // least)
+    return 1 if wanted <= 1 else chunks_for(kernel.extents[kernel.space], wanted)
+
+
+# ------------------------------------------------------------------------------------------ lanes
+def scheduled_kernel(kernel: Kernel, target: Target) -> Kernel:
     """The kernel with lanes for the threads that shall compute a row."""
-    if not any(type(each) is Reduce for each in kernel.body):
+    kernel = attrs.evolve(kernel, vector=axis_of_memory(kernel))
+    if 0 in kernel.extents or not any(type(each) is Reduce for each in kernel.body):
         return kernel
-    lanes = lanes_of(kernel)
-    body = tuple([_with_lanes(each, lanes) for each in kernel.body])
-    return attrs.evolve(kernel, body=body)
+    lanes = _lanes(kernel, target)
+    return attrs.evolve(kernel, body=tuple([_with_lanes(each, lanes) for each in kernel.body]))
 
 
 def _with_lanes(statement: Statement, lanes: int) -> Statement:
     return attrs.evolve(statement, lanes=lanes) if type(statement) is Reduce else statement
 
 
-def lanes_of(kernel: Kernel) -> int:
+def _lanes(kernel: Kernel, target: Target) -> int:
     """As many lanes as a row's threads have neighbours, together."""
-    points = math.prod(kernel.extents[kernel.space :])
-    if kernel.vector is not None and kernel.vector < kernel.space:
-        return _lanes_of_columns(kernel, points)
+    if kernel.space == len(kernel.extents):
+        return 1
+    k = kernel.vector
+    if k is not None and k < kernel.space and not in_order(kernel):
+        return _lanes_down(kernel, k)
     width = width_along(kernel, len(kernel.extents) - 1)
-    return width * _team(kernel, points, width)
+    return width * _team(kernel, width, target)
 
 
-def _team(kernel: Kernel, points: int, width: int) -> int:
+def _team(kernel: Kernel, width: int, target: Target) -> int:
     """Threads of a row: so many that each has a small share, but that memory is read in runs."""
     size = min([v.dtype.itemsize for s in kernel.body if type(s) is Reduce for v in s.values])
+    count = inner_points(kernel)
+    is_alone = in_order(kernel) or rows(kernel) < target.multiprocessors
+    wanted = power_above(-(-count // (SMALL_SHARE if is_alone else SHARE)))
     least = max(SEGMENT // (width * size), 1)
-    wanted = _power(-(-points // SHARE))
-    most = min(_power(-(-points // width)), MOST_THREADS, most_team(kernel, width))
+    most = min(power_above(-(-count // width)), MOST_THREADS, most_team(kernel, width))
     return min(max(wanted, least), most)
 
 
-def _lanes_of_columns(kernel: Kernel, points: int) -> int:
+def _lanes_down(kernel: Kernel, axis: int) -> int:
     """Threads that go down the same columns: enough to fill a block, if there are points."""
-    return min(256 // WARP, _power(points) // 2 or 1)
-
-
-def _power(number: int) -> int:
-    """The least power of two that is not less."""
-    return 1 << max(number - 1, 0).bit_length()
+    beside = threads_beside(kernel.extents[axis], width_along(kernel, axis), WARP)
+    return min(BLOCK // beside, max(power_above(inner_points(kernel)) // 4, 1))

@@ -9,6 +9,8 @@ This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from aotlite.backends.loops.affine import unit
@@ -47,7 +49,17 @@ LONGEST = 4096
 
 def with_columns(program: Program, threads: int) -> Program:
     """The program with reductions of columns in the kernels of the rows that load the same."""
-    found = _families(program)
+
+    def chunks_of(row: Kernel) -> int:
+        wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
+        return chunks_for(row.extents[0], wanted)
+
+    return with_columns_beside(program, chunks_of, LONGEST)
+
+
+def with_columns_beside(program: Program, chunks_of: Callable[[Kernel], int], most: int) -> Program:
+    """The same, the rows of each kernel in so many chunks, of at most so many columns."""
+    found = _families(program, most)
     if not found:
         return program
     steps = Steps(program)
@@ -59,7 +71,7 @@ def with_columns(program: Program, threads: int) -> Program:
         if row in steps.steps and known:
             column = _as_one(steps, known)
             if steps.may_be_one(row, column):
-                parts = _Parts(steps.steps[row], steps.steps[column], buffers, threads).steps()
+                parts = _Parts(steps.steps[row], steps.steps[column], buffers, chunks_of).steps()
                 if parts is not None:
                     steps.replace(row, column, parts)
                     taken.add(column)
@@ -67,7 +79,7 @@ def with_columns(program: Program, threads: int) -> Program:
     return without_dead(program)
 
 
-def _families(program: Program) -> list[tuple[int, list[int]]]:
+def _families(program: Program, most: int) -> list[tuple[int, list[int]]]:
     """The place of each kernel of rows, with those of columns of the same extents."""
     kernels = {
         place: step
@@ -77,9 +89,7 @@ def _families(program: Program) -> list[tuple[int, list[int]]]:
         and len(step.extents) == 2
         and points(step) >= SMALL
     }
-    columns = [
-        k for k, each in kernels.items() if each.extents[0] <= LONGEST and _is_of_columns(each)
-    ]
+    columns = [k for k, each in kernels.items() if each.extents[0] <= most and _is_of_columns(each)]
     found = []
     for row, kernel in kernels.items():
         own = [k for k in columns if k != row and kernels[k].extents == kernel.extents[::-1]]
@@ -113,13 +123,18 @@ def _is_of_columns(kernel: Kernel) -> bool:
 class _Parts:
     """The kernels that two become."""
 
-    def __init__(self, row: Step, column: Step, buffers: list[Buffer], threads: int) -> None:
+    def __init__(
+        self,
+        row: Step,
+        column: Step,
+        buffers: list[Buffer],
+        chunks_of: Callable[[Kernel], int],
+    ) -> None:
         assert type(row) is Kernel
         assert type(column) is Kernel
         self.row, self.column = row, column
         self.buffers = buffers
-        wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
-        self.chunks = chunks_for(row.extents[0], wanted)
+        self.chunks = chunks_of(row)
         self.left = row.extents[0] % self.chunks
         self.even = row.extents[0] - self.left
 

@@ -50,12 +50,17 @@ def vector_axis(kernel: Kernel) -> int:
     does not move along an axis costs nothing there, what moves with another stride costs most.
     Short rows that fill no vectors are computed side by side.
     """
-    gains = neighbours(kernel)
-    best = max(gains, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
+    best = axis_of_memory(kernel)
     if best >= kernel.space and _leaves_points_over(kernel):
         rows = max(range(kernel.space), key=lambda k: (kernel.extents[k], k))
         best = rows if kernel.extents[rows] >= MANY_ROWS else best
     return best
+
+
+def axis_of_memory(kernel: Kernel) -> int:
+    """The axis along which most bytes move with stride 1, however short rows are."""
+    gains = neighbours(kernel)
+    return max(gains, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
 
 
 def neighbours(kernel: Kernel) -> dict[int, int]:

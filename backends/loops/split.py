@@ -8,6 +8,7 @@ alone. This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import attrs
 
@@ -45,10 +46,15 @@ of a column. NumPy adds columns in order, however long they are."""
 
 def split(program: Program, threads: int) -> Program:
     """The program with long reductions in chunks."""
+    return divided(program, lambda kernel: chunks_of(kernel, threads))
+
+
+def divided(program: Program, chunks_of: Callable[[Kernel], int]) -> Program:
+    """The program with the rows of each kernel in so many chunks; 1: it stays as it is."""
     buffers = list(program.buffers)
     steps: list[Step] = []
     for step in program.steps:
-        chunks = chunks_of(step, threads) if type(step) is Kernel else 1
+        chunks = chunks_of(step) if type(step) is Kernel else 1
         if type(step) is Kernel and chunks > 1:
             steps += _Halves(step, chunks, buffers).kernels()
         else:
