@@ -63,7 +63,7 @@ def graph_on(graph: Graph, to: Device) -> Graph:
         stays = node in staying
         args = map_nodes(node.args, lambda value: new[value])
         args = tuple([to if arg is CPU else arg for arg in args])
-        meta = node.meta if stays else _meta_on(node.meta, to)
+        meta: Any = node.meta if stays else _meta_on(node.meta, to)
         made = node.with_args(args, meta)
         if node.op == "get_attr":
             array = copied(to.arrays, node.target.value, meta)

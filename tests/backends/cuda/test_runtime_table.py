@@ -19,7 +19,7 @@ from aotlite.backends.loops.interpreter import interpreted
 from aotlite.backends.loops.running import ProgramRun
 from aotlite.testing.laws.running import same_bits
 from aotlite.testing.laws.sample import Sample
-from tests.backends.cpu.test_op_table import Case, NAMES, graph_of, parts, results_of
+from tests.backends.cpu.test_op_table import NAMES, Case, graph_of, parts, results_of
 from tests.backends.cuda.devices import Relabelled, plain
 
 

@@ -1,0 +1,295 @@
+"""The driver by CuPy: which calls it makes, on a module that records them.
+
+That CuPy's functions take these arguments is said by their texts where CuPy is installed; what
+they do with them, only a GPU shows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotlite.backends.cuda import cupy_driver, nvrtc
+from aotlite.backends.cuda.cupy_driver import CupyDriver
+from aotlite.backends.cuda.cupy_products import PLAIN, arranged, product
+from aotlite.backends.cuda.emit import Launch, Printed
+from aotlite.backends.cuda.tables import maker
+from aotlite.backends.loops.interpreter import strided
+from aotlite.backends.loops.program import Gemm, Program, Window
+from aotlite.ir import dtypes
+from aotlite.ir.errors import BackendError, DeviceError
+from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
+
+PROGRAM = Program("it", (), (), (), ())
+
+
+def driver_on(fake: FakeCupy, index: int = 0) -> CupyDriver:
+    return CupyDriver(SimpleNamespace(cupy=fake, index=index))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> list[tuple[Any, ...]]:
+    """What NVRTC is asked for; it gives other bytes each time."""
+    asked: list[tuple[Any, ...]] = []
+
+    def compile_cubin(*args: Any) -> bytes:
+        asked.append(args)
+        return f"cubin {len(asked)}".encode()
+
+    monkeypatch.setattr(nvrtc, "compile_cubin", compile_cubin)
+    monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
+    monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
+    return asked
+
+
+def test_the_target_is_the_devices() -> None:
+    target = driver_on(FakeCupy()).target
+    assert (target.architecture, target.multiprocessors) == ("sm_90", 132)
+    assert (target.shared, target.cache) == (232448, 52428800)
+
+
+def test_a_launch_is_one_call_of_plain_numbers(compiled: Any) -> None:
+    fake = FakeCupy()
+    launch = Launch("kernel_0", (4, 2), 10, 128)
+    module = driver_on(fake).module(PROGRAM, Printed("text 1", (launch,)), ("--fmad=false",))
+    start = module.launcher(launch)
+    table = maker((2, 4), [launch])()
+    table[0](0x2000, 0x4000)
+    start(7, table[1], 0)
+    assert fake.calls[-1] == ("launchKernel", 1008, (10, 1, 1, 128, 1, 1, 0), 7, 0x4000, 0)
+    assert compiled == [("text 1", "sm_90", ("--fmad=false",))]
+
+
+def test_a_module_is_compiled_once_and_kept(compiled: Any) -> None:
+    printed = Printed("text 2", ())
+    for _ in range(2):
+        driver_on(FakeCupy()).module(PROGRAM, printed, ())
+    assert len(compiled) == 1
+    cupy_driver.loaded.__globals__["_loaded"].forget()
+    driver_on(FakeCupy()).module(PROGRAM, printed, ())
+    assert len(compiled) == 1, "the cubin is in the disk cache"
+    driver_on(FakeCupy()).module(PROGRAM, printed, ("--fmad=true",))
+    assert len(compiled) == 2
+
+
+def test_a_cubin_that_does_not_load_is_compiled_again(compiled: Any) -> None:
+    """One of another architecture, say, in a cache that somebody copied."""
+    printed = Printed("text 3", ())
+    fake = FakeCupy()
+    driver_on(fake).module(PROGRAM, printed, ())
+    path = fake.calls[-1][1]
+    cupy_driver.loaded.__globals__["_loaded"].forget()
+    other = FakeCupy()
+    other.refused.append(path)
+    driver_on(other).module(PROGRAM, printed, ())
+    assert len(compiled) == 2
+    assert other.calls[-1][0] == "load_file"
+    assert other.calls[-1][1] != path
+
+
+def test_a_cubin_that_never_loads_is_an_error(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *_: b"always the same")
+    fake = FakeCupy()
+    driver_on(fake).module(PROGRAM, Printed("text 4", ()), ())
+    fake.refused.append(fake.calls[-1][1])
+    cupy_driver.loaded.__globals__["_loaded"].forget()
+    with pytest.raises(BackendError, match=r"NO_BINARY.*, expected some for sm_90"):
+        driver_on(fake).module(PROGRAM, Printed("text 4", ()), ())
+
+
+def test_a_text_that_does_not_compile_is_named_with_its_file(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> bytes:
+        raise BackendError("cuda: NVRTC gives 6, expected a text that compiles")
+
+    monkeypatch.setattr(nvrtc, "compile_cubin", refuse)
+    with pytest.raises(BackendError, match="the text is in ") as caught:
+        driver_on(FakeCupy()).module(PROGRAM, Printed("text 5", ()), ())
+    path = str(caught.value).rpartition("the text is in ")[2]
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == "text 5"
+
+
+def test_much_shared_memory_is_asked_for(compiled: Any) -> None:
+    fake = FakeCupy()
+    launch: Any = SimpleNamespace(name="k", buffers=(), blocks=1, threads=32, shared=100_000)
+    driver_on(fake).module(PROGRAM, Printed("text 6", ()), ()).launcher(launch)
+    assert ("funcSetAttribute", 1001, 8, 100_000) in fake.calls
+
+
+def test_values_of_the_host_come_with_a_launch(compiled: Any) -> None:
+    fake = FakeCupy()
+    driver_on(fake).put(5, 0x1230, struct.pack("2q", 8, 9))
+    name, _, grid, stream, value, _ = fake.calls[-1]
+    assert (name, grid[0], stream, value) == ("launchKernel", 1, 5, 0x1230)
+
+
+def test_reading_is_one_copy_and_one_wait() -> None:
+    fake = FakeCupy()
+    memory = ctypes.create_string_buffer(b"flags...")
+    assert driver_on(fake).read(6, ctypes.addressof(memory), 5) == b"flags"
+    assert fake.calls == [("memcpyAsync", 5, 2, 6), ("streamSynchronize", 6)]
+
+
+def test_of_several_devices_the_right_one_is_made_current() -> None:
+    fake = FakeCupy(devices=2, current=0)
+    driver = driver_on(fake, index=1)
+    assert driver.is_current is not None
+    assert not driver.is_current()
+    assert driver.guarded(driver.is_current)
+    assert fake.current == 0
+    assert driver_on(FakeCupy()).is_current is None
+
+
+def test_work_is_recorded_on_a_stream_of_its_own() -> None:
+    fake = FakeCupy()
+    driver = driver_on(fake)
+    streams = []
+    graph = driver.capture(lambda: streams.append(driver.current_stream()))
+    graph.launch(3)
+    assert streams == [77]
+    assert fake.calls == [("begin_capture", 77), ("end_capture", 77), ("graphLaunch", 99, 3)]
+    assert driver.current_stream() == 0
+
+
+def test_a_capture_that_breaks_off_ends_and_raises_what_broke_it() -> None:
+    fake = FakeCupy()
+    with pytest.raises(ZeroDivisionError):
+        driver_on(fake).capture(lambda: 1 // 0)
+    assert [call[0] for call in fake.calls] == ["begin_capture", "end_capture"]
+
+
+def test_errors_of_cuda_are_ours() -> None:
+    driver = driver_on(FakeCupy())
+    with pytest.raises(DeviceError, match="CUDA_LAUNCH_BLOCKING=1"):
+        driver.explain(CUDADriverError("CUDA_ERROR_ILLEGAL_ADDRESS"))
+    driver.explain(ValueError("of the user"))
+
+
+# ------------------------------------------------------------------------------------- products
+class FakeCublas:
+    """Does what cuBLAS's text says of matrices in columns, on memory of this process."""
+
+    CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_64F = 68, 77, 70
+    CUBLAS_GEMM_DEFAULT = -1
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self.calls = 0
+        self.computed = 0
+
+    def gemmStridedBatchedEx(self, *args: Any) -> None:
+        (_, turn_x, turn_y, m, n, k, one, x, _, leading_x, step_x, y, _, leading_y, step_y, zero) = (
+            args[:16]
+        )
+        d, _, leading_d, step_d, count, self.computed, _ = args[16:]
+        self.calls += 1
+        kind = ctypes.c_double if self.dtype is dtypes.float64 else ctypes.c_float
+        assert (kind.from_address(one).value, kind.from_address(zero).value) == (1.0, 0.0)
+        for b in range(count):
+            left = self._columns(x, b * step_x, leading_x, (k, m) if turn_x else (m, k))
+            right = self._columns(y, b * step_y, leading_y, (n, k) if turn_y else (k, n))
+            left, right = (left.T if turn_x else left), (right.T if turn_y else right)
+            self._columns(d, b * step_d, leading_d, (m, n))[...] = left @ right
+
+    def _columns(self, place: int, start: int, leading: int, shape: tuple[int, int]) -> Any:
+        assert leading >= max(shape[0], 1), "cuBLAS refuses it"
+        size = self.dtype.itemsize
+        count = max((shape[1] - 1) * leading + shape[0], 1) if 0 not in shape else 1
+        memory = (ctypes.c_char * (size * count)).from_address(place + size * start)
+        flat = np.frombuffer(memory, self.dtype.numpy)
+        return strided(flat, 0, shape, (1, leading))
+
+
+def window(shape: tuple[int, ...], order: str, pad: int) -> tuple[Window, int]:
+    """A window of a matrix of each batch, by rows or by columns, with room behind each line."""
+    *batch, rows, columns = shape
+    line = (columns if order == "C" else rows) + pad
+    whole = line * (rows if order == "C" else columns) + 3 * pad
+    steps, step = [], whole
+    for n in reversed(batch):
+        steps.append(step)
+        step *= n
+        step += 5 * pad
+    strides = (line, 1) if order == "C" else (1, line)
+    return Window(0, 0, tuple(steps[::-1]), *strides), step
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 4, 1), (4, 1, 1), (1, 1, 6), (2, 3, 1)])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3), (1, 3), (2, 1)])
+@pytest.mark.parametrize("pad", [0, 2])
+def test_products_are_right_in_every_layout(
+    dtype: Any, shape: tuple[int, int, int], batch: tuple[int, ...], pad: int
+) -> None:
+    m, n, k = shape
+    generator = np.random.default_rng(1)
+    for orders in itertools.product("CF", repeat=3):
+        shapes = ((*batch, m, k), (*batch, k, n), (*batch, m, n))
+        windows, arrays = [], []
+        for each, order in zip(shapes, orders, strict=True):
+            found, size = window(each, order, pad)
+            windows.append(found)
+            arrays.append(generator.integers(-4, 5, size + 1).astype(dtype.numpy))
+        gemm = Gemm("g", batch, m, n, k, *windows)
+        cublas = FakeCublas(dtype)
+        product(FakeCupy(), cublas, gemm, dtype, tf32=False)(0, *[a.ctypes.data for a in arrays])
+        a, b, c = (
+            strided(array, 0, each, (*w.batch, w.row, w.column))
+            for array, each, w in zip(arrays, shapes, windows, strict=True)
+        )
+        np.testing.assert_array_equal(np.matmul(a, b), c)
+
+
+def test_batch_axes_that_continue_each_other_are_one_call() -> None:
+    def dense(rows: int, columns: int, batch: tuple[int, ...]) -> Window:
+        return Window(0, 0, batch, columns, 1)
+
+    a, b, c = dense(3, 5, (30, 15)), dense(5, 4, (40, 20)), dense(3, 4, (24, 12))
+    call = arranged(Gemm("g", (6, 2), 3, 4, 5, a, b, c))
+    assert call.batch == (12, (20, 15, 12))
+    assert call.starts == ((0, 0, 0),)
+    shared = dense(5, 4, (0, 20))
+    apart = arranged(Gemm("g", (6, 2), 3, 4, 5, a, shared, c))
+    assert apart.batch[0] == 2
+    assert len(apart.starts) == 6
+    assert call.x.turned == call.y.turned == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tf32", "computed"),
+    [
+        (dtypes.float32, False, 68),
+        (dtypes.float32, True, 77),
+        (dtypes.float64, True, 70),
+        (dtypes.bfloat16, True, 68),
+    ],
+)
+def test_only_float32_is_computed_with_fewer_bits_where_that_is_allowed(
+    dtype: Any, tf32: bool, computed: int
+) -> None:
+    from aotlite.backends.cuda.cupy_products import _numbers
+
+    assert _numbers(FakeCublas, dtype, tf32=tf32)[2] == computed
+
+
+def test_cupys_functions_take_these_arguments() -> None:
+    """As their first lines say; needs the package and no GPU."""
+    driver = pytest.importorskip("cupy_backends.cuda.api.driver", exc_type=ImportError)
+    runtime = pytest.importorskip("cupy_backends.cuda.api.runtime", exc_type=ImportError)
+    launch = driver.launchKernel.__doc__.splitlines()[0]
+    assert launch.count(",") == 10
+    assert launch.endswith("intptr_t stream, intptr_t kernel_params, intptr_t extra)")
+    copy = runtime.memcpyAsync.__doc__.splitlines()[0]
+    assert copy == "memcpyAsync(intptr_t dst, intptr_t src, size_t size, int kind, intptr_t stream)"
+    assert runtime.graphLaunch.__doc__.startswith("graphLaunch(intptr_t graphExec, intptr_t stream)")
+    assert driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8

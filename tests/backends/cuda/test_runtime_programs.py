@@ -1,0 +1,26 @@
+"""Random programs of views, writes and gradients, run as launches on a device of this process.
+
+Their numbers are exact in any order of addition. Kernels are interpreted. Four seconds.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from aotlite.testing import check_program, draw
+from tests.backends.cuda.devices import Relabelled, plain
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_random_programs_do_what_eager_does(first: int) -> None:
+    backend = Relabelled(plain())
+    for seed in range(first, first + 20):
+        check_program(draw(seed), backend=backend)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1000, 4000, 100))
+def test_thousands_of_random_programs_do_what_eager_does(first: int) -> None:
+    backend = Relabelled(plain())
+    for seed in range(first, first + 100):
+        check_program(draw(seed), backend=backend)
