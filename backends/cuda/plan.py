@@ -86,7 +86,7 @@ def plan_of(program: Program, graph: Graph, target: Target) -> Plan:
     kernels = [step for step in program.steps if type(step) is Kernel]
     alone = attrs.evolve(program, steps=tuple(kernels))
     printed = print_program(alone, target=target)
-    size = head + rest.size
+    size = max(head + rest.size, LINE) if offsets else 0  # of temporaries without elements, too
     actions = _actions(program.steps, printed, flags)
     at = SLOT * len(flags)
     return Plan(program, alone, printed, actions, offsets, size, tuple(hosted), at)

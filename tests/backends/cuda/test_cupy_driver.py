@@ -188,9 +188,24 @@ class FakeCublas:
         self.computed = 0
 
     def gemmStridedBatchedEx(self, *args: Any) -> None:
-        (_, turn_x, turn_y, m, n, k, one, x, _, leading_x, step_x, y, _, leading_y, step_y, zero) = (
-            args[:16]
-        )
+        (
+            _,
+            turn_x,
+            turn_y,
+            m,
+            n,
+            k,
+            one,
+            x,
+            _,
+            leading_x,
+            step_x,
+            y,
+            _,
+            leading_y,
+            step_y,
+            zero,
+        ) = args[:16]
         d, _, leading_d, step_d, count, self.computed, _ = args[16:]
         self.calls += 1
         kind = ctypes.c_double if self.dtype is dtypes.float64 else ctypes.c_float
@@ -291,5 +306,7 @@ def test_cupys_functions_take_these_arguments() -> None:
     assert launch.endswith("intptr_t stream, intptr_t kernel_params, intptr_t extra)")
     copy = runtime.memcpyAsync.__doc__.splitlines()[0]
     assert copy == "memcpyAsync(intptr_t dst, intptr_t src, size_t size, int kind, intptr_t stream)"
-    assert runtime.graphLaunch.__doc__.startswith("graphLaunch(intptr_t graphExec, intptr_t stream)")
+    assert runtime.graphLaunch.__doc__.startswith(
+        "graphLaunch(intptr_t graphExec, intptr_t stream)"
+    )
     assert driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8

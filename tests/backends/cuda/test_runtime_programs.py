@@ -18,6 +18,11 @@ def test_random_programs_do_what_eager_does(first: int) -> None:
         check_program(draw(seed), backend=backend)
 
 
+@pytest.mark.parametrize("seed", [271, 641])
+def test_a_temporary_without_elements_has_a_place(seed: int) -> None:
+    check_program(draw(seed), backend=Relabelled(plain()))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 4000, 100))
 def test_thousands_of_random_programs_do_what_eager_does(first: int) -> None:
