@@ -128,6 +128,7 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import IndexOutOfRangeError as IndexOutOfRangeError
     from aotlite.ir.errors import LinAlgError as LinAlgError
     from aotlite.ir.errors import MissingExtraError as MissingExtraError
+    from aotlite.ir.errors import OutOfMemoryError as OutOfMemoryError
     from aotlite.ir.errors import ProtocolError as ProtocolError
     from aotlite.ir.errors import RngError as RngError
     from aotlite.ir.errors import ShapeError as ShapeError
@@ -183,7 +184,7 @@ _LAZY: dict[str, str] = {
         "aotlite.ir.errors": """
             AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
-            ProtocolError RngError ShapeError SubclassError TangentError TokenError
+            OutOfMemoryError ProtocolError RngError ShapeError SubclassError TangentError TokenError
             UnsupportedError
         """,
         "aotlite.ir.limits": "finfo iinfo",

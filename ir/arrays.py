@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from aotlite.ir.dtypes import DType, float8_e4m3fn
+from aotlite.ir.dtypes import DType, float8_e4m3fn, float8_e5m2
 
 if TYPE_CHECKING:
     from aotlite.ir.meta import TensorMeta
@@ -81,6 +81,20 @@ def copied(arrays: ArrayBackend, source: Any, meta: TensorMeta) -> Buffer:
     return buffer
 
 
+def host_array(array: Any) -> np.ndarray:
+    """The values of any library's array as one of NumPy: itself if it is one, else a copy."""
+    if isinstance(array, (np.ndarray, np.generic)):
+        return np.asarray(array)
+    fetch = getattr(array, "get", None)  # CuPy's way to the host, and the only one
+    if fetch is None:
+        return np.array(array.tolist(), array.dtype).reshape(array.shape)
+    if array.dtype in _FLOAT8:  # which CuPy can only move as bytes
+        found: np.ndarray = array.view(np.uint8).get().view(array.dtype)
+        return found
+    found = fetch()
+    return found
+
+
 QUIET: list[Callable[..., Any]] = []
 """Ways into contexts without NumPy's warnings that no call is in at the moment."""
 
@@ -134,6 +148,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 """What the functions of these names call, after looking at their arguments for half of the time."""
 
 
+_FLOAT8 = (float8_e4m3fn.numpy, float8_e5m2.numpy)
 _SATURATING = float8_e4m3fn.numpy
 """It has no infinity, and as in PyTorch what is too large for it becomes its largest number."""
 
@@ -169,6 +184,8 @@ class NumpyArrays:
         if type(source) is np.ndarray and source.dtype == destination.dtype:
             destination[...] = source
         else:  # a cast may warn
+            if hasattr(source, "get") and hasattr(source, "dtype"):
+                source = host_array(source)
             if destination.dtype.kind not in "bc" and np.iscomplexobj(source):
                 source = np.real(source)  # NumPy would say that it drops the rest
             if destination.dtype == _SATURATING:

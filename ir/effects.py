@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 
-from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import ArgumentError, TokenError, noted
@@ -37,6 +37,8 @@ _EFFECT = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 @attrs.define(eq=False, slots=True, repr=False)
 class _HostOp(Op):
     """What ops with effects share. The meta of a result never depends on a host function."""
+
+    one_device: ClassVar[bool] = False
 
     def __attrs_post_init__(self) -> None:
         Op.__attrs_post_init__(self)
@@ -171,14 +173,14 @@ def _own(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return np.array(value, order="C")
     if hasattr(value, "tolist"):  # of another library
-        return np.array(value.tolist(), value.dtype).reshape(value.shape)
+        return np.array(host_array(value), order="C")
     return value
 
 
 def _given(found: Any, meta: TensorMeta) -> Any:
     """A copy of a result, on its device."""
     arrays = meta.device.arrays
-    buffer = copied(arrays, found if arrays is NUMPY else np.asarray(found).tolist(), meta)
+    buffer = copied(arrays, host_array(found), meta)
     return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "IndexOutOfRangeError",
     "LinAlgError",
     "MissingExtraError",
+    "OutOfMemoryError",
     "ProtocolError",
     "RngError",
     "ShapeError",
@@ -86,6 +87,10 @@ class TangentError(AotliteError, RuntimeError):
 
 class DeviceError(AotliteError, RuntimeError):
     """A device that is absent, or devices that differ."""
+
+
+class OutOfMemoryError(AotliteError, MemoryError):
+    """A device has no room for what is asked for; nothing was kept of the attempt."""
 
 
 class BackendError(AotliteError, RuntimeError):

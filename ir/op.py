@@ -26,10 +26,12 @@ from typing import Any, ClassVar
 import attrs
 
 from aotlite.ir.binding import CACHE_LIMIT, Binder
+from aotlite.ir.device import CPU, Device
 from aotlite.ir.dims import Rule as DimsRule
 from aotlite.ir.errors import (
     AotliteError,
     ArgumentError,
+    DeviceError,
     GraphError,
     UnsupportedError,
     in_op,
@@ -94,6 +96,8 @@ class Op:
     """Every tensor result shares the storage of the first operand."""
     pure: ClassVar[bool] = False
     """Results depend on the operands alone, and nothing else changes."""
+    one_device: ClassVar[bool] = True
+    """All operands are on one device. Tokens and the state of a generator are on none: the host."""
 
     def __attrs_post_init__(self) -> None:
         self.name = self.schema.name
@@ -151,6 +155,9 @@ class Op:
             if table is None and len(self.results) >= CACHE_LIMIT:
                 self.results.clear()
             try:
+                if self.one_device:
+                    drawn = self.pure and self.cost is Cost.RANDOM
+                    check_devices(self.name, key[_PLACE:] if drawn else key)
                 if table is not None:
                     return self._symbolic_result(key, table)
                 found = self.results[key] = self.rule(*key)
@@ -181,6 +188,38 @@ class Op:
         for i in self.lists:
             found += args[i]
         return found
+
+
+_PLACE = 3
+"""Of a random op's pure form the arguments that say where in a stream it draws."""
+
+
+def _other(first: Device, second: Device) -> str:
+    """The name of the one that is not the host, if it is one of them."""
+    return second.name if first is CPU else first.name
+
+
+class MixedDevicesError(DeviceError):
+    """Operands of one op are on different devices."""
+
+
+def check_devices(name: str, key: tuple[Any, ...]) -> None:
+    """Raises MixedDevicesError unless all metas in a key are on one device (DEV-8)."""
+    found: Device | None = None
+    for value in key:
+        for meta in value if type(value) is tuple else (value,):
+            if type(meta) is not TensorMeta:
+                continue
+            if found is None:
+                found = meta.device
+            elif meta.device is not found:
+                raise noted(
+                    MixedDevicesError(
+                        f"{name}: operands are on {found} and {meta.device}, expected one device"
+                    ),
+                    f"Move one: x.to({_other(found, meta.device)!r}). A CPU tensor of no "
+                    "dimensions mixes with others in elementwise ops. (DEV-8)",
+                )
 
 
 def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from aotlite.ir.device import CPU
+from aotlite.ir.device import device_named
 from aotlite.ir.dtypes import DType
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.memory_format import MemoryFormat
@@ -102,7 +102,7 @@ def _to_instance(kind: type, value: object) -> object:
 
 def _to_device(value: object) -> object:
     if type(value) is str:
-        return CPU if value == CPU.name else UNFIT
+        return device_named(value) if value == "cpu" or value.startswith("cuda") else UNFIT
     return _to_having("arrays", value)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from aotlite.ir import dtypes, sizes
-from aotlite.ir.device import Device
+from aotlite.ir.device import Device, device_named, is_cuda
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Constant, Graph, Node, Phase, Result
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -44,6 +44,7 @@ from aotlite.ir.serialize_values import (
     text_from,
 )
 from aotlite.ir.serialize_write import FORMAT, VERSION, Json, in_file_order
+from aotlite.ir.source import HOST
 
 __all__ = ["graph_of"]
 
@@ -83,11 +84,23 @@ def _check_version(document: Any) -> None:
 
 
 # -------------------------------------------------------------------------------------- the tables
+def _device_of(devices: Devices) -> Any:
+    """Reads the name of a device: of those given, or of a CUDA device where none are."""
+    given = named(devices, "one of the devices given")
+
+    def read(value: Any) -> Any:
+        if devices is HOST and type(value) is str and is_cuda(value):
+            return device_named(value, op="load")
+        return given(value)
+
+    return read
+
+
 class _Tables:
     """What the nodes of a file refer to by position, or by a word."""
 
     def __init__(self, root: Json, devices: Devices) -> None:
-        self.device = named(devices, "one of the devices given")
+        self.device = _device_of(devices)
         self.dtype = named({dtype.name: dtype for dtype in dtypes.DTYPES}, "a dtype")
         self.metas: list[TensorMeta] = each(self._meta, root["metas"], ".metas")
         self.meta = indexed(self.metas, "metas")

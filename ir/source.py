@@ -15,7 +15,7 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.builder import Builder
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.device import CPU, Device, device_named, is_cuda
 from aotlite.ir.errors import ArgumentError, FormatError, noted
 from aotlite.ir.graph import Graph, Phase
 from aotlite.ir.host_function import HostFunction, host_function_named
@@ -224,6 +224,8 @@ def _phase(name: str) -> Phase:
 
 
 def _device(name: str, devices: Mapping[str, Device]) -> Device:
+    if devices is HOST and is_cuda(name):
+        return device_named(name)
     if name not in devices:
         known = ", ".join(devices)
         raise ArgumentError(f"device: name is {name!r}, expected one of those given: {known}")

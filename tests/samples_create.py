@@ -24,6 +24,13 @@ def _full(name: str) -> Iterable[Sample]:
     yield Sample(((2,), 1.5), {"dtype": dtypes.complex128})
 
 
+@register("to_device")
+def _to_device(name: str) -> Iterable[Sample]:
+    for dtype in ALL:
+        yield from (Sample((a, "cpu")) for a in layouts(dtype))
+    yield Sample((array((2, 3)), "cpu"), smooth=True)
+
+
 @register("arange_of")
 def _arange(name: str) -> Iterable[Sample]:
     for count in (0, 1, 5):

@@ -20,6 +20,7 @@ from aotlite.eager.autograd.history import (
     rewrite,
     root_of,
 )
+from aotlite.eager.devices import on_one_device
 from aotlite.eager.effects import run_effect, run_token
 from aotlite.eager.pure import (
     check_result,
@@ -50,6 +51,7 @@ from aotlite.ir.op import (
     DataOp,
     GeometryOp,
     InplaceOp,
+    MixedDevicesError,
     MultiViewOp,
     Op,
     PureOp,
@@ -75,16 +77,22 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
         kinds = kinds_among(args)
         if kinds:
             return _of_wrappers(op, args, kinds, recorder)
-    if recorder is None:
-        return handler(op, args, None)
-    for value in args:
-        if isinstance(value, Tensor):
-            if value.storage.capture is recorder:
+    try:
+        if recorder is None:
+            return handler(op, args, None)
+        for value in args:
+            if isinstance(value, Tensor):
+                if value.storage.capture is recorder:
+                    continue
+            elif type(value) is not tuple:
                 continue
-        elif type(value) is not tuple:
-            continue
-        return _admitted(op, args, recorder)
-    return handler(op, args, recorder)
+            return _admitted(op, args, recorder)
+        return handler(op, args, recorder)
+    except MixedDevicesError:
+        moved = on_one_device(op, args)
+        if moved is None:
+            raise
+    return _apply(tensor, op, moved)
 
 
 def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:

@@ -68,7 +68,7 @@ def run_token(op: TokenOp, args: tuple[Any, ...], recorder: Recorder | None) -> 
 
 def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...], metas: Any) -> tuple[Tensor, ...]:
     arrays = library_of(op, args)
-    found = arrays.quiet(op.kernel, arrays, metas, *operands_of(op, args, arrays))
+    found = arrays.quiet(op.kernel, arrays, metas, *operands_of(args))
     each = (metas,) if type(metas) is TensorMeta else metas
     given = (found,) if type(metas) is TensorMeta else found
     pairs = zip(given, each, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from aotlite.eager.calling import call
 from aotlite.eager.data_array import host_array
+from aotlite.eager.devices import not_on_host
 from aotlite.eager.draws import rand
 from aotlite.eager.factories import arange, empty, full, ones, zeros
 from aotlite.eager.namespace import into
@@ -17,9 +18,9 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, copied
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.device import CPU, Device, device_named
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, DeviceError, noted
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.like import ones_like, zeros_like
 
@@ -46,7 +47,7 @@ def tensor(
     data: Any,
     *,
     dtype: DType | None = None,
-    device: Device | str = CPU,
+    device: Device | str | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
     """A new leaf with a copy of `data` (numbers, nested lists, arrays, tensors).
@@ -60,7 +61,8 @@ def tensor(
         raise ArgumentError(f"tensor: argument 'dtype' is {dtype!r}, expected a dtype")
     place = device_of("tensor", device)
     if isinstance(data, Tensor):
-        out: Tensor = data.detach().clone().to(dtype or data.dtype)
+        there = data.device if device is None else place
+        out: Tensor = data.detach().clone().to(there, dtype or data.dtype)
         return out.requires_grad_(requires_grad) if requires_grad else out
     host, inferred = host_array(data, dtype)
     dtype = dtype or inferred
@@ -75,9 +77,7 @@ def tensor(
 def device_of(op: str, device: Device | str | None) -> Device:
     """The device of this name; a device itself; the CPU where none is given."""
     if isinstance(device, str):
-        if device != CPU.name:
-            raise DeviceError(f"{op}: device is {device!r}, expected 'cpu' or a device object")
-        return CPU
+        return device_named(device, op=op)
     if device is not None and not isinstance(device, Device):
         raise ArgumentError(f"{op}: argument 'device' is {device!r}, expected a device or its name")
     return device or CPU
@@ -178,6 +178,6 @@ def where(
 def as_ndarray(tensor: Tensor) -> np.ndarray:
     """The tensor's memory as an ndarray, history or not. Raises DeviceError for other memory."""
     if tensor.device.arrays is not NUMPY:
-        raise DeviceError(f"numpy: the tensor is on {tensor.device}, expected NumPy's memory")
+        raise not_on_host(tensor.device)
     array: np.ndarray = tensor._data
     return array

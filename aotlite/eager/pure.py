@@ -19,9 +19,9 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.effects import EffectOp
-from aotlite.ir.errors import DeviceError, DTypeError, ShapeError
+from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta
-from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, Op, PureOp, Vjp
+from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, PureOp, Vjp
 from aotlite.ir.ops.create import COPY
 from aotlite.ir.ops.declare import is_plain_call
 
@@ -83,7 +83,7 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
     """The result on arguments of a new key; how it was found is kept for the next ones."""
     arrays = meta.device.arrays
     compute, count = _computation(op, key, meta)
-    result = compute(*operands_of(op, args[:count], arrays))
+    result = compute(*operands_of(args[:count]))
     buffer = arrays.adopt(result, meta)
     if buffer is result and count is not None:
         op.shortcuts[key] = meta, compute, None, count, calls_of(op, key)
@@ -245,25 +245,23 @@ def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
 
 
 def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
-    return arrays.quiet(op.kernel, arrays, meta, *operands_of(op, args, arrays))
+    return arrays.quiet(op.kernel, arrays, meta, *operands_of(args))
 
 
-def operands_of(op: Op, args: tuple[Any, ...], arrays: Any) -> list[Any]:
+def operands_of(args: tuple[Any, ...]) -> list[Any]:
     """The arguments with arrays for tensors."""
     operands: list[Any] = []
     for a in args:
         if isinstance(a, Tensor):
-            operands.append(_array_of(op, a, arrays))
+            operands.append(_array_of(a))
         elif type(a) is tuple and a and isinstance(a[0], Tensor):
-            operands.append(tuple([_array_of(op, item, arrays) for item in a]))
+            operands.append(tuple([_array_of(item) for item in a]))
         else:
             operands.append(a)
     return operands
 
 
-def _array_of(op: Op, tensor: Tensor, arrays: Any) -> Any:
-    if tensor.meta.device.arrays is not arrays:
-        raise DeviceError(f"{op.name}: a tensor is on {tensor.device}, expected one device for all")
+def _array_of(tensor: Tensor) -> Any:
     array = tensor._array
     return tensor._data if array is None else array
 
@@ -279,7 +277,7 @@ def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple
         compute, count = _computation(op, key, meta)
     else:
         _, compute, _, count, _ = shortcut
-    arrays.copy(args[0]._data, compute(*operands_of(op, args[:count], arrays)))
+    arrays.copy(args[0]._data, compute(*operands_of(args[:count])))
 
 
 def check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:

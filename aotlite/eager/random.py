@@ -17,8 +17,8 @@ import attrs
 
 from aotlite.eager.recording import Streams
 from aotlite.eager.state import STATE
-from aotlite.ir.device import CPU, Device
-from aotlite.ir.errors import DeviceError, RngError, noted
+from aotlite.ir.device import CPU, Device, device_named
+from aotlite.ir.errors import RngError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp
 from aotlite.ir.ops.random_state import OFFSETS, check_position, stream_ends
@@ -66,11 +66,7 @@ class Generator:
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.device, str):
-            if self.device != CPU.name:
-                raise DeviceError(
-                    f"Generator: device is {self.device!r}, expected 'cpu' or a device object"
-                )
-            self.device = CPU
+            self.device = device_named(self.device, op="Generator")
         self._seed = _checked_seed("Generator", self._seed)
         check_position("Generator", self._offset)
 

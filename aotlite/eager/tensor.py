@@ -12,12 +12,13 @@ import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.face import Differentiable, _here
+from aotlite.eager.devices import not_on_host, shown
 from aotlite.eager.refusals import forbid_capture, forbid_number, several
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.ir.composite import gathered
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, AutogradError, DeviceError, DTypeError
+from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
 from aotlite.ir.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.memory_format import suggested_format
@@ -159,7 +160,7 @@ class Tensor(Differentiable):
         forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
         array = self._data
         if not isinstance(array, np.ndarray):
-            raise DeviceError(f"numpy: the tensor is on {self.device}, expected NumPy's memory")
+            raise not_on_host(self.device)
         self.storage.export()
         return array
 
@@ -333,6 +334,8 @@ class Tensor(Differentiable):
 
     def copy_(self, src: Any) -> Tensor:
         """Copies `src`, broadcast and cast, into this tensor (FUN-5)."""
+        if isinstance(src, Tensor) and src.device is not self.device:
+            src = src.to(self.device)
         return self._do("copy_", src)
 
     def __repr__(self) -> str:
@@ -341,11 +344,7 @@ class Tensor(Differentiable):
         if self.storage.buffer is None:
             return f"Tensor({self.meta}, captured)"
         array = self._data
-        if isinstance(array, np.ndarray):
-            with np.printoptions(precision=4, threshold=100):
-                text = np.array2string(array, separator=", ", prefix="tensor(")
-        else:
-            text = f"{array.tolist()}, device={self.device}"
+        text = shown(array, self.device)
         more = "" if self.dtype.name in ("float32", "int64", "bool") else f", dtype={self.dtype}"
         more += self._history_shown()
         return f"tensor({text}{more})"

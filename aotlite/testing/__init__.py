@@ -9,6 +9,7 @@
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
+    emulation    CuPy without a GPU: devices to run CUDA's eager code on
     subclasses   what a wrapper subclass must keep: `subclass_laws`
     conformance  which aliasing rule which array library keeps
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from aotlite.testing.checking import differences_of as differences_of
     from aotlite.testing.coverage import Coverage as Coverage
     from aotlite.testing.draws.whole import draw as draw
+    from aotlite.testing.emulation import emulated_cuda as emulated_cuda
+    from aotlite.testing.emulation import emulating_cuda as emulating_cuda
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.fuzzing import fuzz as fuzz
@@ -49,6 +52,7 @@ _LAZY: dict[str, str] = {
         "checking": "Difference Inputs ProgramError assert_same_effects check_program "
         "differences_of",
         "draws.whole": "draw",
+        "emulation": "emulated_cuda emulating_cuda",
         "engines": "Engine engine",
         "fuzzing": "fuzz",
         "programs": "Call Program Step",
@@ -60,8 +64,8 @@ _LAZY: dict[str, str] = {
 }
 __all__ = sorted(_LAZY)
 _SUBMODULES = frozenset(
-    "cells checking conformance coverage drawing draws engines fuzzing laws machines memory plugin "
-    "programs relations scripts shrinking strategies subclasses worlds".split()
+    "cells checking conformance coverage drawing draws emulation engines fuzzing laws machines "
+    "memory plugin programs relations scripts shrinking strategies subclasses worlds".split()
 )
 
 

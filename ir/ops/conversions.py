@@ -11,9 +11,9 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
-from aotlite.ir.device import CPU
+from aotlite.ir.device import CPU, Device, device_named
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, DeviceError
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.memory_format import (
     MemoryFormat,
     has_format,
@@ -35,49 +35,45 @@ _TO_DEVICE = schema_of(
 def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The tensor in a dtype, on a device, in a memory format; itself if it is so already.
 
-    `to(dtype)`, `to(device, dtype)` and `to(other)` take `copy` and `memory_format` too. There is
-    no copy from one device to another.
+    `to(dtype)`, `to(device, dtype)` and `to(other)` take `copy` and `memory_format` too. A copy to
+    another device is differentiable (DEV-7).
     """
     if len(args) == 1 and type(args[0]) is DType and not kwargs:
         return self if self.dtype is args[0] else self._do("cast", args[0])
     first = args[0] if args else None
     bound: Any
+    device = None
     if type(first) is DType:
         bound = _TO_DTYPE.bind((self, *args), kwargs)
         dtype = bound[1]
     elif hasattr(first, "meta") or "tensor" in kwargs:
         bound = _TO_OTHER.bind((self, *args), kwargs)
         dtype = bound[1].dtype
-        _check_device(self, bound[1].device)
+        device = bound[1].device
     else:
         args, kwargs = _with_device(args, kwargs)
         bound = _TO_DEVICE.bind((self, *args), kwargs)
         dtype = bound[2] or self.dtype
-        _check_device(self, bound[1])
+        device = bound[1]
+    if device is not None and device is not self.device:
+        return _converted(_on(self, device, dtype), dtype, bound[-1], copy=False)
     return _converted(self, dtype, bound[-1], copy=bound[-2])
 
 
 def _with_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The arguments with the device of this name, if one is named."""
     if args and type(args[0]) is str:
-        return (_device_named(args[0]), *args[1:]), kwargs
+        return (device_named(args[0], op="to"), *args[1:]), kwargs
     if type(kwargs.get("device")) is str:
-        return args, {**kwargs, "device": _device_named(kwargs["device"])}
+        return args, {**kwargs, "device": device_named(kwargs["device"], op="to")}
     return args, kwargs
 
 
-def _device_named(name: str) -> Any:
-    if name != CPU.name:
-        raise DeviceError(f"to: device is {name!r}, expected 'cpu' or a device object")
-    return CPU
-
-
-def _check_device(self: Any, device: Any) -> None:
-    if device is not None and device is not self.device:
-        raise DeviceError(
-            f"to: device is {device}, expected {self.device}, the tensor's: there is no copy from "
-            "one device to another"
-        )
+def _on(self: Any, device: Device, dtype: DType) -> Any:
+    """The tensor on another device. What is to be smaller is so before it travels."""
+    if dtype.itemsize < self.dtype.itemsize:
+        self = self._do("cast", dtype)
+    return self._do("to_device", device)
 
 
 def _converted(
@@ -104,6 +100,13 @@ def type_as(self: Any, other: Any) -> Any:
 def cpu(self: Any, memory_format: MemoryFormat | None) -> Any:
     """`to` the host's memory."""
     return self.to(CPU, memory_format=memory_format)
+
+
+@composite("cuda(Tensor self, device? device=None, bool non_blocking=False, *, "
+           "memory_format? memory_format=None) -> Tensor")
+def cuda(self: Any, device: Device | None, non_blocking: bool, memory_format: Any) -> Any:
+    """`to` a CUDA device, the current one if none is given."""
+    return self.to(device or device_named("cuda", op="cuda"), memory_format=memory_format)
 
 
 def _declare_cast(name: str, dtype: DType) -> None:

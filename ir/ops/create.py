@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aotlite.ir import layout, sizes
+from aotlite.ir.arrays import NUMPY, host_array
+from aotlite.ir.device import Device
 from aotlite.ir.dims import elementwise
 from aotlite.ir.errors import ShapeError
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import inplace_of, pure
 from aotlite.ir.ops.fitting import fitted
@@ -49,6 +53,30 @@ RESTRIDE = pure(
     linear=(("self",),),
 )
 """A copy with exactly these strides (FUN-12)."""
+
+
+# ------------------------------------------------------------------------------ other devices
+def _moved_rule(self: TensorMeta, device: Device) -> TensorMeta:
+    return tensor_meta(
+        self.shape, layout.clone_strides(self.shape, self.stride), self.dtype, device
+    )
+
+
+def _moved_kernel(xp: Any, meta: TensorMeta, a: Any, device: Device) -> Any:
+    # Other libraries take arrays of the host, and of their own on other devices.
+    return host_array(a) if device.arrays is NUMPY else a
+
+
+TO_DEVICE: PureOp = pure(
+    "to_device(Tensor self, device device) -> Tensor",
+    meta=_moved_rule,
+    kernel=_moved_kernel,
+    vjp={"self": lambda grad, self_meta: grad._do("to_device", self_meta.device)},
+    cost=Cost.INDEXING,
+    dims=elementwise,
+    linear=(("self",),),
+)
+"""A copy on another device (DEV-7)."""
 
 
 # ------------------------------------------------------------------------------ overwriting

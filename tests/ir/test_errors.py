@@ -28,6 +28,7 @@ BUILTINS = {
     "GraphError": (RuntimeError,),
     "FormatError": (ValueError,),
     "MissingExtraError": (ImportError,),
+    "OutOfMemoryError": (MemoryError,),
 }
 
 

@@ -61,7 +61,7 @@ def test_without_a_device_it_is_not_run(adapter):
         adapter(devices)()
 
 
-@pytest.mark.cuda
+@pytest.mark.gpu
 def test_on_a_device_views_share_memory():
     pytest.importorskip("cupy")
     try:

@@ -1,0 +1,339 @@
+"""CuPy's functions on the emulated arrays: those that CuPy has, with the arguments that it has.
+
+Names, parameters and the dtypes of elementwise functions are those of `cupy.json`, which
+`tools/cupy_table.py` makes from CuPy itself. Values are NumPy's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aotlite.testing.emulation import runtime
+from aotlite.testing.emulation.array import fresh, ndarray
+from aotlite.testing.emulation.errors import EmulationError
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_MAKING = frozenset(
+    """
+    array asarray ascontiguousarray arange zeros ones full empty eye linspace tril_indices
+    triu_indices iinfo finfo broadcast_shapes identity result_type can_cast promote_types
+    from_dlpack isscalar
+    """.split()
+)
+"""Functions that take no array, or make one of what is none."""
+_FROM_HOST = frozenset(("array", "asarray", "ascontiguousarray"))
+_WITHOUT_BFLOAT16 = frozenset(
+    """
+    argmax argmin sort argsort lexsort partition argpartition unique count_nonzero bincount
+    """.split()
+)
+"""What raises for bfloat16: sorting is Thrust's, and reductions to positions have no loop."""
+
+
+@cache
+def table() -> dict[str, Any]:
+    """CuPy's names: of a ufunc its loops, of a function its parameters."""
+    text = Path(__file__).with_name("cupy.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+# ----------------------------------------------------------------------------------- arguments
+def _bare(value: Any, name: str) -> Any:
+    """An argument with NumPy's arrays for the emulated ones."""
+    if isinstance(value, ndarray):
+        value.check_here()
+        if name not in ("from_dlpack", "broadcast_to", "moveaxis", "permute_dims"):
+            value.refuse_float8(name)
+        return value._held
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)} (in {name})")
+    if isinstance(value, (list, tuple)):
+        return type(value)([_bare(item, name) for item in value])
+    return value
+
+
+def _wrapped(value: Any, given: list[ndarray]) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple([_wrapped(item, given) for item in value])
+    if isinstance(value, np.generic):
+        return fresh(value)
+    if not isinstance(value, np.ndarray):
+        return value
+    for array in given:
+        if value.size and np.may_share_memory(value, array._held):
+            return array._view(value)
+    return fresh(value)
+
+
+def _arrays_in(value: Any) -> list[ndarray]:
+    if isinstance(value, ndarray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [array for item in value for array in _arrays_in(item)]
+    return []
+
+
+def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[..., Any]:
+    """A function with CuPy's parameters, and NumPy's values."""
+    scope: dict[str, Any] = {}
+    exec(f"def taken({parameters}): return locals()", {"inf": np.inf}, scope)
+    signature = inspect.signature(scope["taken"])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"cupy.{name}{signature}: {error}") from None
+        kwargs.pop("blocking", None)
+        given = _arrays_in((args, tuple(kwargs.values())))
+        if name not in _MAKING and not _arrays_in(args[:1]):
+            raise TypeError(f"cupy.{name}: the first argument is {args[0]!r}, expected an array")
+        if name in _WITHOUT_BFLOAT16 and any(a.dtype == _BFLOAT16 for a in given):
+            raise NotImplementedError(f"cupy.{name}: bfloat16 is not supported")
+        if name == "lexsort" and not isinstance(args[0], ndarray):
+            raise TypeError("cupy.lexsort: the keys are no array")
+        if name in _FROM_HOST and not given:
+            return fresh(_hosted(own, args, kwargs))
+        if name in ("sort", "argsort"):
+            kwargs["kind"] = "stable"  # as CuPy's is always
+        with np.errstate(all="ignore"):
+            found = own(*_bare(args, name), **{k: _bare(v, name) for k, v in kwargs.items()})
+        return _wrapped(found, given)
+
+    call.__name__ = name
+    return call
+
+
+def _hosted(own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    found = own(*args, **kwargs)
+    if found.dtype.name.startswith("float8") or found.dtype.kind in "OSUMm":
+        raise ValueError(f"Unsupported dtype {found.dtype}")
+    return found
+
+
+# -------------------------------------------------------------------------------------- ufuncs
+class ufunc:
+    """An elementwise function with CuPy's loops."""
+
+    def __init__(
+        self, name: str, own: Callable[..., Any], types: list[str], at: str | None
+    ) -> None:
+        self.name = f"cupy_{name}"
+        self.types = types
+        self._own = own
+        self._at = at
+        self._loops = [[[_dtype(char) for char in part] for part in t.split("->")] for t in types]
+        self.nin = len(self._loops[0][0])
+
+    def __call__(
+        self, *args: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind"
+    ) -> Any:
+        operands = args[: self.nin]
+        if out is None and len(args) > self.nin:
+            (out,) = args[self.nin :]
+        for a in operands:
+            self._check(a)
+        takes, gives = self._loop(operands, dtype)
+        bare = [
+            a._held.astype(t, copy=False) if isinstance(a, ndarray) else _number(a, t)
+            for a, t in zip(operands, takes, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            found = self._own(*bare)
+        results = found if isinstance(found, tuple) else (found,)
+        made = [fresh(np.array(r, g, order="C")) for r, g in zip(results, gives, strict=True)]
+        if out is None:
+            return made[0] if len(made) == 1 else tuple(made)
+        if not np.can_cast(made[0].dtype, out.dtype, casting):
+            raise TypeError(f"{self.name}: {made[0].dtype} into {out.dtype} by rule {casting}")
+        out[...] = made[0]
+        return out
+
+    def _check(self, operand: Any) -> None:
+        if isinstance(operand, ndarray):
+            operand.check_here()
+            operand.refuse_float8(self.name)
+        elif not isinstance(operand, (bool, int, float, complex, np.generic)):
+            raise TypeError(f"Unsupported type {type(operand)}")
+
+    def _loop(self, operands: Any, dtype: Any) -> Any:
+        for takes, gives in self._loops:
+            if dtype is not None:
+                if gives == [np.dtype(dtype)]:
+                    return takes, gives
+            elif all(_fits(a, t) for a, t in zip(operands, takes, strict=True)):
+                return takes, gives
+        kinds = tuple(getattr(a, "dtype", type(a).__name__) for a in operands)
+        raise TypeError(f"Wrong type ({kinds}) of arguments for {self.name}")
+
+    def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
+        """Of the dtypes alone that CuPy has atomic operations for."""
+        if self._at is None:
+            raise NotImplementedError(f"`{self.name}.at` is not supported yet")
+        if a.dtype.str[1:] not in _ATOMIC[self._at].split():
+            raise TypeError(f"{self.name}.at: {a.dtype} is not supported as data type")
+        a.check_here()
+        key, _ = a._key(indices)
+        value = b._held.astype(a.dtype) if isinstance(b, ndarray) else b
+        with np.errstate(all="ignore"):
+            _AT.get(self._at, self._own).at(a._held, key, value)
+
+
+_ATOMIC = {
+    "add": "i4 i8 f2 f4 f8 u4 u8",
+    "sub": "i4 u4",
+    "max": "i4 i8 f4 f8 u4 u8",
+    "min": "i4 i8 f4 f8 u4 u8",
+    "and": "i4 i8 u4 u8",
+    "or": "i4 i8 u4 u8",
+    "xor": "i4 i8 u4 u8",
+}
+_AT: dict[str, Any] = {"max": np.fmax, "min": np.fmin}
+"""CuPy's atomic extremes do not see nan."""
+
+
+def _dtype(char: str) -> np.dtype[Any]:
+    return _BFLOAT16 if char == "E" else np.dtype(char)
+
+
+def _number(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number as CuPy hands it to a loop: integers that do not fit raise."""
+    if isinstance(value, (bool, np.generic)) or dtype.kind in "iuV":
+        return np.array(value, dtype)[()]
+    return value  # as NumPy takes it, bit for bit
+
+
+def _fits(operand: Any, wanted: np.dtype[Any]) -> bool:
+    """Whether an operand goes into a loop: without loss, or as a Python number that yields."""
+    kind: Any = None
+    if isinstance(operand, (ndarray, np.generic)):
+        have = operand.dtype
+    elif isinstance(operand, bool):
+        have = np.dtype(bool)
+    else:
+        kind, have = type(operand), np.result_type(operand)
+    if np.can_cast(have, wanted):
+        return True
+    if kind is None:
+        return False
+    try:
+        return bool(np.result_type(kind(0), wanted) == wanted)
+    except TypeError:
+        return False
+
+
+# ---------------------------------------------------------------------------------- the modules
+def _made(name: str, entry: Any, source: Any) -> Any:
+    own = getattr(source, name.rpartition(".")[2])
+    if "types" in entry:
+        return ufunc(name, own, entry["types"], entry.get("at"))
+    return _function(name, own, entry["parameters"])
+
+
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if not isinstance(condition, ndarray):
+        raise EmulationError("cupy.where: the condition is no array")
+    if x is None and y is None:
+        return tuple(fresh(found) for found in condition._held.nonzero())
+    return _chosen(condition.astype(bool, copy=False), x, y)
+
+
+def _chosen(*operands: Any) -> Any:
+    chosen = ufunc("where", np.where, table()["_where"]["types"], None)
+    return chosen(*operands)
+
+
+_KINDS = """
+    bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64
+    complex128
+"""
+
+
+class _Module(SimpleNamespace):
+    """A module of the emulated library."""
+
+
+def module() -> Any:
+    """A module like `cupy`."""
+    made = _Module(ndarray=ndarray, ufunc=ufunc, cuda=runtime.CUDA, linalg=_Module())
+    for name, entry in table().items():
+        if name.startswith("linalg."):
+            setattr(made.linalg, name[7:], _made(name, entry, np.linalg))
+        elif hasattr(np, name):
+            setattr(made, name, _made(name, entry, np))
+    for name in "inf nan pi e newaxis iinfo finfo".split():
+        setattr(made, name, getattr(np, name))
+    for kind in _KINDS.split():
+        setattr(made, kind, getattr(np, kind))
+    made.where = _where
+    made.__version__ = "14.2.0"
+    made.get_default_memory_pool = lambda: runtime.POOLS[runtime.CURRENT.device]
+    made.get_default_pinned_memory_pool = lambda: _Module(free_all_blocks=lambda: None)
+    made.ascontiguousarray = _contiguous
+    _add_operators(made)
+    return made
+
+
+def _contiguous(a: Any, dtype: Any = None) -> Any:
+    if not isinstance(a, ndarray):
+        return fresh(np.ascontiguousarray(a, dtype))
+    a.check_here()
+    kept = a if dtype is None else a.astype(dtype, copy=False)
+    return kept if kept.flags.c_contiguous and kept.ndim else kept.copy()
+
+
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+    "matmul": "matmul",
+}  # fmt: skip
+_COMPARISONS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}  # fmt: skip
+_UNARY = {"neg": "negative", "invert": "invert", "abs": "abs", "pos": "positive"}
+_METHODS = """
+    sum prod max min any all mean argmax argmin cumsum cumprod clip squeeze take conj nonzero round
+    sort argsort repeat
+""".split()
+
+
+def _add_operators(cupy: Any) -> None:
+    """The operators and methods of arrays, which call the functions."""
+
+    def binary(function: Any, reflected: bool) -> Any:
+        if reflected:
+            return lambda self, other: function(other, self)
+        return lambda self, other: function(self, other)
+
+    def inplace(function: Any) -> Any:
+        return lambda self, other: function(self, other, out=self)
+
+    for name, target in _OPERATORS.items():
+        function = getattr(cupy, target)
+        setattr(ndarray, f"__{name}__", binary(function, False))
+        setattr(ndarray, f"__r{name}__", binary(function, True))
+        if name != "matmul":
+            setattr(ndarray, f"__i{name}__", inplace(function))
+    for name, target in _COMPARISONS.items():
+        setattr(ndarray, f"__{name}__", binary(getattr(cupy, target), False))
+    for name, target in _UNARY.items():
+        setattr(ndarray, f"__{name}__", getattr(cupy, target).__call__ and _method(cupy, target))
+    for name in _METHODS:
+        setattr(ndarray, name, _method(cupy, name))
+
+
+def _method(cupy: Any, name: str) -> Any:
+    function = getattr(cupy, name)
+    return lambda self, *args, **kwargs: function(self, *args, **kwargs)
