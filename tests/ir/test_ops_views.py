@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir.arrays import NUMPY
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 
 REFUSED = [
