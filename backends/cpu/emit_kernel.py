@@ -21,6 +21,7 @@ from aotlite.backends.c_family.emit_passes import (
     with_values,
 )
 from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
+from aotlite.backends.c_family.emit_segments import parts, with_chosen_addresses
 from aotlite.backends.cpu.emit_loops import (
     Range,
     for_loop,
@@ -28,7 +29,6 @@ from aotlite.backends.cpu.emit_loops import (
     of_point,
     part_bounds,
 )
-from aotlite.backends.cpu.emit_segments import parts, with_chosen_addresses
 from aotlite.backends.cpu.emit_splitting import Loop, Splitter
 from aotlite.backends.cpu.emit_staging import Stager
 from aotlite.backends.cpu.emit_units import geometry

@@ -6,7 +6,7 @@ Spec: `specs/c_printer.md`.
 from __future__ import annotations
 
 from aotlite.backends.c_family.emit_scalar import Scope
-from aotlite.backends.cpu.emit_segments import Part
+from aotlite.backends.c_family.emit_segments import Part
 
 Range = tuple[int | str, int | str]
 """[begin, end): numbers, or C texts."""

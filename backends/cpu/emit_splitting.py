@@ -10,8 +10,8 @@ from collections.abc import Callable
 from aotlite.backends.c_family.emit_body import Body, Work
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_scalar import Facts, Scope
+from aotlite.backends.c_family.emit_segments import FAR, Part, folded, parts
 from aotlite.backends.cpu.emit_loops import Range, clipped
-from aotlite.backends.cpu.emit_segments import FAR, Part, folded, parts
 from aotlite.backends.loops.expr import Scalar
 
 SWITCHES = 3

@@ -100,7 +100,8 @@ def _printed(
     numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
     code = body_of(kernel, buffers, library, target)
     parameters = ", ".join([_parameter(buffers[n], n in writes(kernel)) for n in numbers])
-    head = f'extern "C" __global__ void __launch_bounds__({code.threads}) {name}({parameters})'
+    bounds = f"{code.threads}, {code.resident}" if code.resident else str(code.threads)
+    head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({parameters})'
     notes = [f"/* {line} */" for line in str(kernel).splitlines()]
     launch = Launch(name, tuple(numbers), min(code.blocks, MOST_BLOCKS), code.threads)
     return [*notes, head, "{", *code.lines, "}"], launch

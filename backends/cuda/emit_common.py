@@ -5,14 +5,22 @@ Spec: `specs/cuda_printer.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
 
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_scalar import ROW, Scope
-from aotlite.backends.loops.expr import Affine
-from aotlite.backends.loops.program import Kernel, Store, loads_of, stores_of
+from aotlite.backends.loops.expr import Affine, walk
+from aotlite.backends.loops.program import (
+    Kernel,
+    Statement,
+    Store,
+    loads_of,
+    stores_of,
+    values_of,
+)
 
 WARP = 32
 
@@ -24,6 +32,8 @@ class Code:
     lines: list[str]
     blocks: int
     threads: int
+    resident: int = 0
+    """Blocks that a multiprocessor is to hold at once, for which registers are saved; 0: any."""
 
 
 def row_of(geometry: Geometry) -> Scope:
@@ -61,6 +71,46 @@ def reuses(kernel: Kernel) -> bool:
     loaded = {load.args[0] for load in loads_of(kernel)}
     combined = any(store.combine for store in stores_of(kernel))
     return combined or bool(loaded & set(written)) or len(set(written)) < len(written)
+
+
+@attrs.frozen
+class Index:
+    """The C types of numbers of points and of positions: 32 bits where all fit in there."""
+
+    item: str
+    """Without a sign: what counts threads, vectors, points."""
+    position: str
+
+    @classmethod
+    def of(cls, extents: Sequence[int], body: Sequence[Statement]) -> Index:
+        """The types for a kernel over these axes."""
+        roots = [value for each in body for value in values_of(each)]
+        addresses = [each.args[1] for each in walk(roots) if each.op == "load"]
+        addresses += [each.address for each in body if isinstance(each, Store)]
+        most = max([_most(address, extents) for address in addresses], default=0)
+        wide = max(most, math.prod(extents)) >= _NARROW
+        return cls("u64", "i64") if wide else cls("u32", "i32")
+
+    def digits(self, names: Sequence[str], extents: Sequence[int], number: str) -> list[str]:
+        """Declarations of the digits of a number, of which the last runs fastest."""
+        found, step = [], 1
+        for place, (text, extent) in reversed(list(enumerate(zip(names, extents, strict=True)))):
+            digit = number if step == 1 else f"{number} / {step}"
+            digit = f"{digit} % {extent}" if place else digit
+            digit = "0" if extent == 1 else digit
+            found.append(f"const {self.position} {text} = ({self.position})({digit});")
+            step *= extent
+        return found[::-1]
+
+
+def _most(address: Affine, extents: Sequence[int]) -> int:
+    """What no partial sum of an address exceeds."""
+    steps = zip(address.coefficients, extents, strict=False)
+    return abs(address.start) + sum(abs(c) * n for c, n in steps)
+
+
+_NARROW = 1 << 30
+"""Below this numbers of 32 bits do not overflow, what counts by whole grids included."""
 
 
 def positions(axes: Sequence[int], extents: Sequence[int], index: str) -> list[str]:

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from aotlite.backends.c_family.emit_body import Body
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import of_no_points
 from aotlite.backends.c_family.emit_scalar import Facts, Library
-from aotlite.backends.cuda.emit_common import Code, apart, reuses, row_of
-from aotlite.backends.cuda.emit_points import by_points
+from aotlite.backends.cuda.emit_common import Code, apart, reuses
+from aotlite.backends.cuda.emit_points import Points
 from aotlite.backends.cuda.emit_rows import Rows
 from aotlite.backends.cuda.layout import layout_of
 from aotlite.backends.cuda.target import Target
@@ -37,7 +36,9 @@ def body_of(
     facts = Facts(extents, kernel.space, sizes, {}, kernel.space == len(extents))
     kinds = {number: buffer.dtype for number, buffer in buffers.items()}
     if _is_by_points(body, geometry):
-        return by_points(geometry, body, Body(geometry, facts, kinds, library, row_of(geometry)))
+        stores = [each for each in body if type(each) is Store]
+        facts = attrs.evolve(facts, extents=tuple([max(n, 1) for n in facts.extents]))
+        return Points(geometry, facts, stores, buffers, library, target).printed()
     layout, axis = layout_of(kernel, target.multiprocessors)
     rows = Rows(geometry, body, reuses(kernel), layout, axis)
     return rows.printed(facts, kinds, library, target)

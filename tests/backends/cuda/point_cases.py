@@ -1,0 +1,194 @@
+"""Kernels of independent points: each for one way in which vectors reach memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, where
+from aotlite.backends.loops.program import Program, Statement, Store
+from aotlite.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64, uint8
+from tests.backends.cpu.chosen_kernels import program
+from tests.backends.cuda.cuda_cases import Cases, inputs_of
+
+ROWS, COLUMNS = 24, 72
+
+
+def at(k: int, *coefficients: int, start: int = 0, dtype: DType = float32) -> Scalar:
+    return load(k, Affine(coefficients, start), dtype)
+
+
+def flat(n: int, *kinds: DType) -> Program:
+    """The sum of operands, in the first dtype; of others a comparison too."""
+    first, *others = [cast(at(k, 1, dtype=kind), kinds[0]) for k, kind in enumerate(kinds)]
+    total = first
+    for other in others:
+        total = total + other
+    body: list[Statement] = [Store(8, Affine((1,)), total), Store(9, Affine((1,)), total > 0)]
+    inputs = {k: (kind, n) for k, kind in enumerate(kinds)}
+    return program(((n,), 1, 0), body, inputs, {8: (kinds[0], n), 9: (bool_, n)})
+
+
+def over_rows(rows: int, columns: int, spare: int = 0) -> Program:
+    """A matrix plus a row, stored with `spare` elements between rows."""
+    step = columns + spare
+    value = at(0, columns, 1) + at(1, 0, 1) * 2.0 + cast(axis(1), float32)
+    body: list[Statement] = [Store(2, Affine((step, 1)), value)]
+    inputs = {0: (float32, rows * columns), 1: (float32, columns)}
+    return program(((rows, columns), 2, 1), body, inputs, {2: (float32, rows * step)})
+
+
+def stencil(rows: int, columns: int, dtype: DType = float32) -> Program:
+    """The four neighbours of each point, of a torus."""
+
+    def near(k: int, by: int) -> Scalar:
+        step, extent = ((columns, rows), (1, columns))[k]
+        here = {-1: axis(k) < 1, 1: axis(k) >= extent - 1}[by]
+        wrapped = at(0, columns, 1, start=-by * step * (extent - 1), dtype=dtype)
+        return where(here, wrapped, at(0, columns, 1, start=by * step, dtype=dtype))
+
+    value = near(0, 1) + near(0, -1) + near(1, 1) + near(1, -1) - at(0, columns, 1, dtype=dtype)
+    size = (dtype, rows * columns)
+    body: list[Statement] = [Store(1, Affine((columns, 1)), value)]
+    return program(((rows, columns), 2, 1), body, {0: size}, {1: size})
+
+
+def inside(rows: int, columns: int) -> Program:
+    """The same without the edges: rows of the result begin at other places than those loaded."""
+    value = at(0, columns, 1, start=1) + at(0, columns, 1, start=columns)
+    value += at(0, columns, 1, start=columns + 2) + at(0, columns, 1, start=2 * columns + 1)
+    body: list[Statement] = [Store(1, Affine((columns - 2, 1)), value)]
+    inner = (rows - 2), (columns - 2)
+    outputs = {1: (float32, inner[0] * inner[1])}
+    return program((inner, 2, 1), body, {0: (float32, rows * columns)}, outputs)
+
+
+def joined() -> Program:
+    """Two matrices below each other, beside two others."""
+    n = COLUMNS
+
+    def part(k: int, start: int) -> Scalar:
+        return at(k, n, 1, start=start)
+
+    left = where(axis(0) < 9, part(0, 0), part(1, -9 * n))
+    value = where(axis(1) < 33, left, part(2, -33))
+    body: list[Statement] = [Store(3, Affine((n, 1)), where(axis(1) < 40, value, part(0, 0)))]
+    inputs = {0: (float32, ROWS * n), 1: (float32, (ROWS - 9) * n), 2: (float32, ROWS * n)}
+    return program(((ROWS, n), 2, 1), body, inputs, {3: (float32, ROWS * n)})
+
+
+def groups(n: int, dtype: DType) -> Program:
+    """Pairs of neighbours, turned, and three results of each, side by side."""
+    a, b = at(0, 2, dtype=dtype), at(0, 2, start=1, dtype=dtype)
+    body: list[Statement] = [
+        Store(1, Affine((2,)), a - b),
+        Store(1, Affine((2,), 1), a + b),
+        *[Store(2, Affine((3,), k), a * float(k)) for k in range(3)],
+        Store(3, Affine((1,)), b),
+    ]
+    outputs = {1: (dtype, 2 * n), 2: (dtype, 3 * n), 3: (dtype, n)}
+    return program(((n,), 1, 0), body, {0: (dtype, 2 * n)}, outputs)
+
+
+def turned(rows: int, columns: int) -> Program:
+    """Back to front, loaded and stored."""
+    last = columns - 1
+    body: list[Statement] = [
+        Store(1, Affine((columns, 1)), at(0, columns, -1, start=last) + at(0, columns, 1)),
+        Store(2, Affine((columns, -1), last), at(0, columns, 1)),
+    ]
+    size = (float32, rows * columns)
+    return program(((rows, columns), 2, 1), body, {0: size}, {1: size, 2: size})
+
+
+def gathered(rows: int, columns: int) -> Program:
+    """Rows at positions that are read, and elements of a row at such positions."""
+    row = load(1, Affine((1, 0)), int64) + 3
+    place = load(2, Affine((0, 1)), int64) + 3
+    of_row = load(0, Affine((0, 1), 0, ((row, columns),)), float32)
+    element = load(0, Affine((columns, 0), 0, ((place, 1),)), float32)
+    body: list[Statement] = [Store(3, Affine((columns, 1)), of_row - element)]
+    size = (float32, rows * columns)
+    inputs = {0: size, 1: (int64, rows), 2: (int64, columns)}
+    return program(((rows, columns), 2, 1), body, inputs, {3: size})
+
+
+def in_place(n: int) -> Program:
+    """What lies there is added to, halved, and overwritten in turn."""
+    body: list[Statement] = [
+        Store(0, Affine((1,)), at(1, 1), combine="sum"),
+        Store(1, Affine((1,)), at(1, 1) * 0.5),
+        Store(2, Affine((2,)), at(1, 1)),
+        Store(2, Affine((2,)), at(0, 1)),
+        Store(2, Affine((2,), 1), const(7.0, float32)),
+    ]
+    sizes = {0: (float32, n), 1: (float32, n)}
+    return program(((n,), 1, 0), body, sizes, {2: (float32, 2 * n)})
+
+
+def triangle(n: int) -> Program:
+    """Conditions that flip at other places in each row, beside loads that must not be made."""
+    below = where(axis(1) < axis(0), at(0, n, 1), const(0.0, float32))
+    before = where(axis(0) > axis(1), at(0, n, 1, start=-1), below)
+    body: list[Statement] = [Store(1, Affine((n, 1)), below + before)]
+    size = (float32, n * n)
+    return program(((n, n), 2, 1), body, {0: size}, {1: size})
+
+
+def strided(n: int) -> Program:
+    """Every fifth element, to every seventh."""
+    body: list[Statement] = [Store(1, Affine((7,), 2), at(0, 5, start=1) * 2.0)]
+    return program(((n,), 1, 0), body, {0: (float32, 5 * n)}, {1: (float32, 7 * n)})
+
+
+def positions(n: int) -> Program:
+    """Bits of positions."""
+    place = make("shr", axis(0) * 3 + 1, const(1, int64))
+    word = make("bit_xor", make("bit_not", place), make("neg", axis(1)))
+    body: list[Statement] = [Store(1, Affine((n, 1)), word + at(0, n, 1, dtype=int64))]
+    size = (int64, n * n)
+    return program(((n, n), 2, 1), body, {0: size}, {1: size})
+
+
+PROGRAMS: dict[str, Program] = {
+    "one_axis": flat(1003, float32, float32),
+    "whole": flat(1024, float32),
+    "halves": flat(1021, bfloat16, float32),
+    "small_and_wide": flat(640, float64, float16, uint8),
+    "bytes": flat(999, uint8, bool_),
+    "over_rows": over_rows(7, 64),
+    "over_odd_rows": over_rows(7, 93),
+    "spare": over_rows(7, 62, 2),
+    "odd_spare": over_rows(5, 93, 2),
+    "stencil": stencil(ROWS, COLUMNS),
+    "odd_stencil": stencil(11, 45),
+    "stencil_bf16": stencil(ROWS, COLUMNS, bfloat16),
+    "inside": inside(ROWS, COLUMNS),
+    "joined": joined(),
+    "groups": groups(203, float32),
+    "groups_f16": groups(64, float16),
+    "turned": turned(5, COLUMNS),
+    "turned_odd": turned(5, 39),
+    "gathered": gathered(7, COLUMNS),
+    "in_place": in_place(203),
+    "triangle": triangle(45),
+    "strided": strided(37),
+    "positions": positions(36),
+    "many": flat(1 << 16, float32),
+}
+
+
+def cases() -> Cases:
+    """The programs with inputs."""
+    return {name: (each, inputs_of(name, each)) for name, each in PROGRAMS.items()}
+
+
+def misplaced(array: Any) -> Any:
+    """A copy that begins one element behind a multiple of 64 bytes."""
+    size = array.dtype.itemsize
+    room = np.zeros(array.nbytes + size + 64, np.uint8)
+    start = -room.ctypes.data % 64 + size
+    found = room[start : start + array.nbytes].view(array.dtype)
+    found[:] = array
+    return found
