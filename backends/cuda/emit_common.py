@@ -14,11 +14,8 @@ from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_scalar import ROW, Scope
 from aotlite.backends.loops.expr import Affine, walk
 from aotlite.backends.loops.program import (
-    Kernel,
     Statement,
     Store,
-    loads_of,
-    stores_of,
     values_of,
 )
 
@@ -63,14 +60,6 @@ def is_one_to_one(address: Affine, extents: Sequence[int], axes: range) -> bool:
                 return False
             reach += step * (extent - 1)
     return True
-
-
-def reuses(kernel: Kernel) -> bool:
-    """Whether some memory is written that the kernel also loads, or writes twice."""
-    written = [store.buffer for store in stores_of(kernel)]
-    loaded = {load.args[0] for load in loads_of(kernel)}
-    combined = any(store.combine for store in stores_of(kernel))
-    return combined or bool(loaded & set(written)) or len(set(written)) < len(written)
 
 
 @attrs.frozen

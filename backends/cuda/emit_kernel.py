@@ -13,10 +13,10 @@ import attrs
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import of_no_points
 from aotlite.backends.c_family.emit_scalar import Facts, Library
-from aotlite.backends.cuda.emit_common import Code, apart, reuses
+from aotlite.backends.cuda.emit_common import Code, apart
 from aotlite.backends.cuda.emit_points import Points
 from aotlite.backends.cuda.emit_rows import Rows
-from aotlite.backends.cuda.layout import layout_of
+from aotlite.backends.cuda.layout import hands_over, layout_of
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.affine import unit
 from aotlite.backends.loops.program import Buffer, Kernel, Statement, Store, in_order
@@ -40,7 +40,7 @@ def body_of(
         facts = attrs.evolve(facts, extents=tuple([max(n, 1) for n in facts.extents]))
         return Points(geometry, facts, stores, buffers, library, target).printed()
     layout, axis = layout_of(kernel, target.multiprocessors)
-    rows = Rows(geometry, body, reuses(kernel), layout, axis)
+    rows = Rows(geometry, body, hands_over(kernel, layout), layout, axis)
     return rows.printed(facts, kinds, library, target)
 
 

@@ -15,12 +15,12 @@ from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import Pass, passes
 from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.c_family.emit_types import value_type
-from aotlite.backends.cuda.emit_common import Code, constants_of
+from aotlite.backends.cuda.emit_common import Code, Index, constants_of
 from aotlite.backends.cuda.emit_steps import Steps, place_of
 from aotlite.backends.cuda.emit_team import Combining
 from aotlite.backends.cuda.emit_vectors import are_aligned, unrolled
 from aotlite.backends.cuda.kept import Keeping
-from aotlite.backends.cuda.layout import ACCESS, WARP, Layout, index_type
+from aotlite.backends.cuda.layout import ACCESS, WARP, Layout
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import Scalar, name
@@ -45,7 +45,7 @@ class Rows:
         """The loops of a block over its rows."""
         self._set_axes(facts)
         units = self._units()
-        self.index = index_type([*facts.sizes.values(), self._points() * units])
+        self.index = Index.of(self.extents, self.statements).position
         space = (1 << self.space) - 1 | ROW
         self.row = Scope(Scope(None), space if self.layout.along else space & ~(1 << self.axis))
         self.body = Body(self.geometry, facts, kinds, library, self.row)
@@ -71,9 +71,6 @@ class Rows:
             elif type(each) is Scan:
                 facts.name_axes.update(dict.fromkeys(each.names, everything))
 
-    def _points(self) -> int:
-        return max(math.prod(self.extents[self.space :]), 1)
-
     # --- rows
     @property
     def _abreast(self) -> int:
@@ -95,7 +92,7 @@ class Rows:
 
     def _lines(self, units: int) -> list[str]:
         """The whole body: constants, shared memory, loops."""
-        aligned = self.steps.aligned
+        unit, aligned = self._unit(units), self.steps.aligned
         first = [*self.combining.shared.values(), *self._threads(), *constants_of(self.row)]
         if aligned:
             first.append(f"const bool aligned = {are_aligned(sorted(aligned), ACCESS)};")
@@ -103,7 +100,7 @@ class Rows:
         begin = "blockIdx.x" if abreast == 1 else f"blockIdx.x * {abreast}"
         step = "gridDim.x" if abreast == 1 else f"gridDim.x * {abreast}"
         head = f"for ({kind} first = {begin}; first < {units}; first += {step}) {{"
-        return [*first, head, *self._unit(units), "}"]
+        return [*first, head, *unit, "}"]
 
     def _threads(self) -> list[str]:
         team = self.layout.team
@@ -136,9 +133,21 @@ class Rows:
         outer = range(self.space)
         if not self.geometry.ordered:
             return [*lines, *self.steps.positions(outer, "unit"), *self.row.lines]
-        together = math.prod(self.extents[self.space - self.geometry.ordered : self.space])
-        head = f"for ({kind} row = unit * {together}; row < (unit + 1) * {together}; ++row) {{"
-        return [*lines, head, *self.steps.positions(outer, "row"), *self.row.lines, "}"]
+        return [*lines, *self._rows_in_order()]
+
+    def _rows_in_order(self) -> list[str]:
+        """The rows of a unit, one after the other; what they add up stays in registers."""
+        steps, first = self.steps, self.space - self.geometry.ordered
+        together = math.prod(self.extents[first : self.space])
+        head = (
+            f"for ({self.index} row = unit * {together}; row < (unit + 1) * {together}; ++row) {{"
+        )
+        rows = [head, *steps.positions(range(self.space), "row"), *self.row.lines, "}"]
+        if not steps.keeping.sums:
+            return rows
+        sums = [*steps.positions(range(first), "unit"), *steps.sums(back=False)]
+        back = steps.sums(back=True)
+        return [*sums, *rows, *(["if (live) {", *back, "}"] if self.live else back)]
 
     def _panel(self) -> list[str]:
         """The lines of columns that a block computes at once; the last ones may not be there."""

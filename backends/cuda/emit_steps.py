@@ -7,6 +7,7 @@ steps at a time: then several accesses are under way at once. Spec: `specs/cuda_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -18,22 +19,40 @@ from aotlite.backends.c_family.emit_types import from_memory, memory_type
 from aotlite.backends.cuda.emit_vectors import copied, unrolled
 from aotlite.backends.cuda.kept import Keeping, steps_at_once
 from aotlite.backends.cuda.layout import Layout, is_stored_once, is_vector
-from aotlite.backends.loops.expr import Scalar
+from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Reduce, Store
 from aotlite.ir.dtypes import DType
 
 MOST_LANES = 8
 """A thread's lanes for which its partial results are told apart when the text is compiled."""
+UNDER_WAY, FEW_UNDER_WAY = 128, 32
+"""Bytes that a thread asks for at once; the second where registers are kept for other things."""
 
 
 @attrs.frozen
 class Part:
-    """Steps `begin` to `end` of a loop's body, counted from `base`; maybe beyond the last point."""
+    """Steps of a loop's body, counted from `base`; `ragged`: maybe beyond the last point."""
 
-    begin: int
-    end: int
+    begin: int | str
+    end: int | str
     ragged: bool
     base: str = ""
+    group: str = ""
+    """The first step of those whose loads have arrays of their own."""
+
+
+@attrs.frozen
+class Access:
+    """Elements of all steps between memory and a local array."""
+
+    local: str
+    buffer: int
+    address: Affine
+    dtype: DType
+    group: str = ""
+    """The step whose elements come first in the array."""
+    back: bool = False
+    """To memory."""
 
 
 class Steps:
@@ -69,20 +88,41 @@ class Steps:
         return lines
 
     def _all(self, work: Work, loads: list[Scalar], workers: int, live: bool) -> list[str]:
-        pace = workers * self.stride
-        count = -(-self.points // pace)
-        kept = [load for load in loads if load in self.keeping.loads]
+        count = -(-self.points // (workers * self.stride))
         if workers == self.layout.team and self._is_short(count, loads, work):
-            whole = self.points // pace
-            parts = [Part(0, whole, False)] * (whole > 0)
-            parts += [Part(whole, count, True)] * (count > whole)
-            lines = self._declared([each for each in loads if each not in kept], count)
-            for part in parts:
-                lines += self._part(part, work, loads, workers, live)
-            self.loaded |= set(kept)
-            return ["{", *lines, "}"]
+            return ["{", *self._written_out(count, work, loads, live), "}"]
         lines = self._looped(work, loads, workers, live)
         return [f"if (member < {workers}) {{", *lines, "}"] if workers < self.layout.team else lines
+
+    def _written_out(
+        self, count: int, work: Work, loads: Sequence[Scalar], live: bool
+    ) -> list[str]:
+        """All steps: first the loads of what is kept, then groups of steps with all others."""
+        team = self.layout.team
+        whole = self.points // (team * self.stride)
+        kept = [load for load in loads if load in self.keeping.loads]
+        others = [load for load in loads if load not in self.keeping.loads]
+        lines = [line for part in self._parts() for line in self._ahead(part, kept, team)]
+        for load in kept:
+            self._place(load)
+        self.loaded |= set(kept)
+        size = math.gcd(self._at_once(work, others, team), whole) if others else whole
+        if whole:
+            part = Part("g", f"g + {size}", False, group="g")
+            inside = [*self._declared(others, size), *self._part(part, work, others, team, live)]
+            lines += unrolled(f"for (i32 g = 0; g < {whole}; g += {size})", inside)
+        if count > whole:
+            part = Part(whole, count, True, group=str(whole))
+            inside = [*self._declared(others, 1), *self._part(part, work, others, team, live)]
+            lines += ["{", *inside, "}"]
+        return lines
+
+    def _parts(self) -> list[Part]:
+        """All steps of the team: those of which none is beyond the last point, then the others."""
+        pace = self.layout.team * self.stride
+        whole, count = self.points // pace, -(-self.points // pace)
+        parts = [Part(0, whole, False), Part(whole, count, True)]
+        return [part for part in parts if part.begin != part.end]
 
     def kept_arrays(self) -> list[str]:
         """The declarations of what stays in registers."""
@@ -118,7 +158,10 @@ class Steps:
         lanes = max([self._lanes(each, workers) for each in work.reduces], default=1)
         if lanes > MOST_LANES:
             return 1
-        return 1 if work.scans else steps_at_once(sizes, self.layout.width, lanes)
+        if work.scans:
+            return 1
+        room = FEW_UNDER_WAY if self.keeping.is_any else UNDER_WAY
+        return steps_at_once(sizes, self.layout.width, lanes, room)
 
     def _lanes(self, reduce: Reduce, workers: int) -> int:
         """Lanes of a thread, beside those of its neighbours."""
@@ -130,7 +173,7 @@ class Steps:
     ) -> list[str]:
         lines = self._ahead(part, loads, workers)
         for load in loads:
-            self._place(load)
+            self._place(load, part.group)
         scope, vectors = self._point(work, workers)
         tests = ["live"] * (live and bool(work.stores)) + [self._inside()] * part.ragged
         inside = [*self.arrays(vectors), *self._step(scope), *self._stored(vectors)]
@@ -186,50 +229,89 @@ class Steps:
             for load in loads
         ]
 
-    def _place(self, load: Scalar) -> None:
+    def _place(self, load: Scalar, group: str = "") -> None:
         """From now on it is read where it was loaded to."""
-        text = from_memory(load.dtype, f"{self._name(load)}[{self.element}]")
+        text = from_memory(load.dtype, f"{self._name(load)}[{self._element(group)}]")
         axes = self.body.facts.axes(load)
         self.body.writer.places[load] = place_of(text, axes, load.dtype)
 
     @property
     def element(self) -> str:
-        return f"s * {self.layout.width} + v"
+        """Of an array of all steps: at the step and the neighbour that are computed."""
+        return self._element("")
+
+    def _element(self, group: str) -> str:
+        step = f"(s - {group})" if group else "s"
+        return f"{step} * {self.layout.width} + v"
 
     def _ahead(self, part: Part, loads: Sequence[Scalar], workers: int) -> list[str]:
-        """The loads of all steps of a part: by vectors, or by elements where some buffer begins
+        """The loads of all steps of a part."""
+        found = []
+        for load in loads:
+            group = "" if load in self.keeping.loads else part.group
+            buffer, address = load.args
+            found.append(Access(self._name(load), buffer, address, load.dtype, group))
+        return self._moves(part, found, workers)
+
+    def _moves(self, part: Part, found: Sequence[Access], workers: int) -> list[str]:
+        """Between memory and local arrays: by vectors, or by elements where some buffer begins
         between two."""
         width = self.layout.width
-        vectors = [load for load in loads if width > 1 and self.keeping.is_vector(load)]
-        if not loads:
+        vectors = [
+            each for each in found if width > 1 and is_vector(each.address, self.axis, width)
+        ]
+        if not found:
             return []
-        plain = self._copies(part, loads, workers, [])
+        plain = self._copies(part, found, workers, [])
         if not vectors:
             return plain
-        self.aligned |= {load.args[0] for load in vectors}
-        wide = self._copies(part, loads, workers, vectors)
+        self.aligned |= {each.buffer for each in vectors}
+        wide = self._copies(part, found, workers, vectors)
         return ["if (aligned) {", *wide, "} else {", *plain, "}"]
 
     def _copies(
-        self, part: Part, loads: Sequence[Scalar], workers: int, vectors: Sequence[Scalar]
+        self, part: Part, found: Sequence[Access], workers: int, vectors: Sequence[Access]
     ) -> list[str]:
         scope, lines = self._scope("j"), list[str]()
-        for load in loads:
-            source = f"b{load.args[0]} + ({self.body.writer.address(load.args[1], scope)})"
-            to, width = f"{self._name(load)} + s * {self.layout.width}", self.layout.width
-            if load in vectors or width == 1:
-                nbytes = load.dtype.itemsize * (width if load in vectors else 1)
-                lines.append(
-                    copied(nbytes, to, source) if load in vectors else f"*({to}) = *({source});"
-                )
-                continue
-            step = load.args[1].coefficients[self.axis]
-            element = f"{self._name(load)}[{self.element}] = ({source})[v * {step}];"
-            lines += unrolled(f"for (i32 v = 0; v < {width}; ++v)", [element])
+        for each in found:
+            place = f"b{each.buffer} + ({self.body.writer.address(each.address, scope)})"
+            lines += self._copy(each, place, each in vectors)
         lines = [*scope.lines, *lines]
         if part.ragged:
             lines = [f"if ({self._inside()}) {{", *lines, "}"]
         return self._turns(part, workers, lines)
+
+    def _copy(self, each: Access, place: str, is_vector: bool) -> list[str]:
+        """The neighbours of one step."""
+        width = self.layout.width
+        step = f"(s - {each.group})" if each.group else "s"
+        local = f"{each.local} + {step} * {width}"
+        ends = (place, local) if each.back else (local, place)
+        if is_vector:
+            return [copied(each.dtype.itemsize * width, *ends)]
+        pace = each.address.coefficients[self.axis : self.axis + 1]
+        steps = {local: 1, place: pace[0] if pace else 0}
+        to, source = [f"({end})[v * {steps[end]}]" for end in ends]
+        return unrolled(f"for (i32 v = 0; v < {width}; ++v)", [f"{to} = {source};"])
+
+    # --- sums that rows in order share
+    def sums(self, *, back: bool) -> list[str]:
+        """Takes what stores combine with to registers, before the first row, or back to memory
+        behind the last one: at each point of a row it is the same thread's."""
+        width, kinds = self.layout.width, self.body.kinds
+        found = [
+            Access(f"q{each.buffer}", each.buffer, each.address, kinds[each.buffer], back=back)
+            for each in self.keeping.sums
+        ]
+        count = self.keeping.steps * width
+        lines = (
+            []
+            if back
+            else [f"alignas(16) {memory_type(each.dtype)} {each.local}[{count}];" for each in found]
+        )
+        for part in self._parts():
+            lines += self._moves(part, found, self.layout.team)
+        return lines
 
     # --- points
     def _scope(self, stem: str) -> Scope:
@@ -245,6 +327,8 @@ class Steps:
         """What is computed at one point, and the vectors that are stored behind a step."""
         vectors = [each for each in work.stores if self._is_vector(each, work.stores)]
         self.body.lines = {each.buffer: f"y{each.buffer}[v]" for each in vectors}
+        sums = {each.buffer: f"q{each.buffer}[{self.element}]" for each in self.keeping.sums}
+        self.body.lines |= sums
         scope = self._scope("i")
         self.body.point(work, scope, self._partial(workers))
         self.body.lines = {}
@@ -253,7 +337,7 @@ class Steps:
     def _is_vector(self, store: Store, stores: Sequence[Store]) -> bool:
         width = self.layout.width
         is_wide = width > 1 and is_vector(store.address, self.axis, width)
-        return is_wide and is_stored_once(stores, store.buffer)
+        return is_wide and store.combine is None and is_stored_once(stores, store.buffer)
 
     def _partial(self, workers: int) -> Partial:
         def partial(reduce: Reduce) -> str:

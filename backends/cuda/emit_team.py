@@ -29,6 +29,9 @@ class Combining:
         self.body, self.layout, self.width = body, layout, layout.width
         self.shared: dict[str, str] = {}
         """Declarations of shared arrays, by name."""
+        self.arrays: dict[int, str] = {}
+        self.results: dict[int, str] = {}
+        """The shared arrays of what is to be combined, and of what is, by the reduction's names."""
 
     def lines(self, group: Sequence[Reduce], workers: int) -> list[str]:
         """Of reductions of one pass, which have as many lanes: all threads then have the results.
@@ -74,16 +77,18 @@ class Combining:
         layout = self.layout
         writing = max(workers * layout.side, layout.pitch)
         rows, columns = writing // layout.pitch, layout.pitch * self.width
-        writes, halves, reads = [], [], []
-        for each in group:
-            for number, value in zip(each.names, each.values, strict=True):
-                kind = array_type(value.dtype)
-                self._declare(f"s{number}", kind, layout.threads * self.width)
-                self._declare(f"r{number}", kind, columns)
-                writes.append(f"s{number}[threadIdx.x * {self.width} + v] = a{number}[v];")
-                near = f"threadIdx.x % {layout.pitch} * {self.width} + v"
-                reads.append(f"a{number}[v] = r{number}[{near}];")
-            halves += self._column(each, rows, columns)
+        writes, reads = list[str](), list[str]()
+        parts = [each for each in group for _ in each.names]
+        numbers = [number for each in group for number in each.names]
+        for k, (each, number) in enumerate(zip(parts, numbers, strict=True)):
+            kind = array_type(each.values[each.names.index(number)].dtype)
+            self.arrays[number] = self._declare(f"s{k}_{kind}", kind, layout.threads * self.width)
+            result = self._declare(f"r{k}_{kind}", kind, columns)
+            self.results[number] = result
+            writes.append(f"{self.arrays[number]}[threadIdx.x * {self.width} + v] = a{number}[v];")
+            near = f"threadIdx.x % {layout.pitch} * {self.width} + v"
+            reads.append(f"a{number}[v] = {result}[{near}];")
+        halves = [line for each in group for line in self._column(each, rows, columns)]
         each_v = f"for (i32 v = 0; v < {self.width}; ++v)"
         write = unrolled(each_v, writes)
         if writing < layout.threads:
@@ -92,8 +97,10 @@ class Combining:
         barrier = "__syncthreads();"
         return [*write, barrier, head, *halves, "}", barrier, *unrolled(each_v, reads)]
 
-    def _declare(self, name: str, kind: str, count: int) -> None:
+    def _declare(self, name: str, kind: str, count: int) -> str:
+        """The name of a shared array, which each pass uses again."""
         self.shared[name] = f"__shared__ {kind} {name}[{count}];"
+        return name
 
     def _column(self, reduce: Reduce, rows: int, columns: int) -> list[str]:
         """The halves of one column, in registers."""
@@ -101,7 +108,7 @@ class Combining:
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind = array_type(value.dtype)
             lines.append(f"{kind} h{number}[{rows}];")
-            read = f"h{number}[k] = s{number}[k * {columns} + column];"
+            read = f"h{number}[k] = {self.arrays[number]}[k * {columns} + column];"
             lines += unrolled(f"for (i32 k = 0; k < {rows}; ++k)", [read])
         half = rows // 2
         while half:
@@ -111,7 +118,9 @@ class Combining:
                 f"for (i32 k = 0; k < {half}; ++k)", self._joined(reduce, first, second)
             )
             half //= 2
-        return lines + [f"r{number}[column] = h{number}[0];" for number in reduce.names]
+        return lines + [
+            f"{self.results[number]}[column] = h{number}[0];" for number in reduce.names
+        ]
 
     # --- a warp
     def _of_warp(self, reduce: Reduce, workers: int) -> list[str]:

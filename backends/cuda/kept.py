@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import Pass, Passes
 from aotlite.backends.c_family.emit_scalar import Facts
-from aotlite.backends.cuda.layout import Layout, is_vector
+from aotlite.backends.cuda.layout import Layout, is_stored_once
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.expr import Scalar
-from aotlite.backends.loops.program import Reduce, Scan, Statement
+from aotlite.backends.loops.program import Reduce, Scan, Statement, Store
 
 MOST_KEPT = 64
 """Registers of a thread for what is kept."""
@@ -41,6 +41,9 @@ class Keeping:
         self.points = max(geometry.points, 1)
         self.steps = -(-self.points // (layout.team * stride))
         self.budget = self._budget(body, target) if self.steps <= MOST_STEPS else 0
+        self.sums = self._sums(body, geometry)
+        """Stores that combine in registers, while rows go one after the other."""
+        self.budget -= sum([each.value.dtype.itemsize for each in self.sums])
         self.loads: set[Scalar] = set()
         self.is_any = False
 
@@ -54,6 +57,15 @@ class Keeping:
         room = min(target.registers // self.layout.threads - OTHERS, MOST_KEPT)
         return 4 * max(room, 0) // (self.steps * self.layout.width)
 
+    def _sums(self, body: Sequence[Statement], geometry: Geometry) -> list[Store]:
+        """Those whose partial results a thread has room for; rows in order store where they do."""
+        stores = [
+            each for each in body if type(each) is Store and each.combine and not each.each_row
+        ]
+        plain = [each for each in stores if is_stored_once(stores, each.buffer)]
+        size = sum([each.value.dtype.itemsize for each in plain])
+        return plain if geometry.ordered and 2 * size <= self.budget else []
+
     def choose(self, found: Passes) -> None:
         """Sets the loads that stay: those that several passes need, while there is room."""
         order = [each for stage in found.stages for each in stage.passes]
@@ -65,7 +77,7 @@ class Keeping:
                 self.loads.add(load)
                 for k in span:
                     live[k] += load.dtype.itemsize
-        self.is_any = bool(self.loads or found.kept)
+        self.is_any = bool(self.loads or found.kept or self.sums)
 
     def _uses(
         self, order: Sequence[Pass], kept: set[Scalar]
@@ -108,12 +120,8 @@ class Keeping:
         moves = any(address.coefficients[self.space :])
         return moves and (self.layout.width == 1 or own != (0,))
 
-    def is_vector(self, scalar: Scalar) -> bool:
-        """Whether a thread's neighbours are one access."""
-        return is_vector(scalar.args[1], self.axis, self.layout.width)
 
-
-def steps_at_once(sizes: Iterable[int], width: int, lanes: int) -> int:
-    """Steps of a loop's body: some accesses are under way at once, and a thread's lanes done."""
-    wanted = 128 // max(sum(sizes) * width, 16)
+def steps_at_once(sizes: Iterable[int], width: int, lanes: int, room: int) -> int:
+    """Steps of a loop's body: so many bytes are under way at once, and a thread's lanes done."""
+    wanted = room // max(sum(sizes) * width, 16)
     return lanes * max(1 << max(wanted.bit_length() - 1, 0) >> (lanes.bit_length() - 1), 1)

@@ -24,6 +24,7 @@ from aotlite.backends.loops.program import (
     Store,
     in_order,
     loads_of,
+    names_used,
     stores_of,
 )
 
@@ -138,6 +139,42 @@ def _of_columns(kernel: Kernel, axis: int, lanes: int) -> Layout:
     return Layout(min(lanes, BLOCK // beside), width, beside, along=False)
 
 
+def hands_over(kernel: Kernel, layout: Layout) -> bool:
+    """Whether threads may touch memory that others of a row, or of the next one, have written.
+
+    A buffer whose accesses all are stores and loads at one address of element level is a thread's
+    own, since all passes give a point to the same thread; so is what one thread stores for a row.
+    """
+    lanes = {each.lanes for each in kernel.body if type(each) is Reduce}
+    width = layout.width if layout.along else 1
+    if len(lanes) > 1 or min(lanes, default=MOST_THREADS * width) < layout.team * width:
+        return any(map(_is_shared, _accessed(kernel).values()))
+    return any(len(set(found)) > 1 for found in _accessed(kernel).values())
+
+
+def _is_shared(found: list[_Access]) -> bool:
+    return len(found) > 1
+
+
+_Access = tuple[Affine, bool | None]
+"""An address, and whether it is one thread's, each point's thread's, or None: all threads' of a
+row."""
+
+
+def _accessed(kernel: Kernel) -> dict[int, list[_Access]]:
+    """Where a kernel stores, and loads, in the buffers that it writes."""
+    found: dict[int, list[_Access]] = {}
+    for store in stores_of(kernel):
+        found.setdefault(store.buffer, []).append((store.address, store.each_row))
+        if store.combine is not None:
+            found[store.buffer].append((store.address, store.each_row))
+    for value in loads_of(kernel):
+        if value.args[0] in found:
+            of_row = not any(value.args[1].coefficients[kernel.space :])
+            found[value.args[0]].append((value.args[1], None if of_row else False))
+    return found
+
+
 def threads_beside(extent: int, width: int, most: int) -> int:
     """Threads that have neighbouring rows, `width` each."""
     return min(power_above(extent // width), most)
@@ -158,8 +195,15 @@ def is_in_order(kernel: Kernel) -> bool:
 
 def most_team(kernel: Kernel, width: int) -> int:
     """The most threads whose partial results fit into shared memory, those of one pass at once."""
-    sizes = sum([v.dtype.itemsize for s in kernel.body if type(s) is Reduce for v in s.values])
-    room = STATIC_SHARED // max(sizes * width, 1) * 3 // 4
+    depth: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    for each in kernel.body:
+        if isinstance(each, (Reduce, Scan)):
+            own = 1 + max([depth[k] for k in names_used(each)], default=0)
+            depth.update(dict.fromkeys(each.names, own))
+            size = sum([value.dtype.itemsize for value in each.values])
+            sizes[own] = sizes.get(own, 0) + size * (type(each) is Reduce)
+    room = STATIC_SHARED // max(max(sizes.values(), default=1) * width, 1) * 3 // 4
     return 1 << max(room.bit_length() - 1, 0)
 
 
@@ -173,12 +217,6 @@ def teams_of(team: int, units: int, multiprocessors: int) -> int:
     return teams
 
 
-def index_type(sizes: Sequence[int]) -> str:
-    """The type of positions and addresses: 32 bits where all of them fit, and some beyond."""
-    return "i32" if max(sizes, default=0) < 1 << 30 else "i64"
-
-
 def is_stored_once(stores: Sequence[Store], buffer: int) -> bool:
-    """Whether one store alone goes to the buffer, and replaces what is there."""
-    found = [each for each in stores if each.buffer == buffer]
-    return len(found) == 1 and found[0].combine is None
+    """Whether one store alone goes to the buffer."""
+    return sum([each.buffer == buffer for each in stores]) == 1

@@ -66,9 +66,11 @@ def improved_for(program: Program, target: Target) -> Program:
 def _chunks_beside(kernel: Kernel, target: Target) -> int:
     """How many chunks the rows are divided into that columns are added up beside: one is a block's,
     and has partial results of all columns, which cost memory."""
-    threads = power_above(-(-kernel.extents[1] // SMALL_SHARE))
-    blocks = max(target.threads // 2 // max(threads, BLOCK), 1)
-    return chunks_for(kernel.extents[0], blocks * target.multiprocessors)
+    count, columns = kernel.extents
+    threads = power_above(-(-columns // SMALL_SHARE))
+    blocks = max(target.threads // 4 // threads, 1)
+    wanted = min(blocks * target.multiprocessors, max(count // CHUNK_DOWN, target.multiprocessors))
+    return chunks_for(count, min(wanted, count))
 
 
 def _chunks(kernel: Kernel, target: Target) -> int:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler
 
 FEW = {
     "softmax": "parts_of_warps odd blocks",
-    "norm": "warps odd many",
+    "norm": "warps odd beside",
     "statistics": "parts_of_warps warps blocks",
     "down": "many long",
     "whole": "long",
