@@ -78,26 +78,25 @@ class HigherOrders:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
             made = differentiated(taped, arriving)
             places = values.places(arriving)
-            whole, roles = self._fed(made, taped, values.saved, places)
+            pure, roles = self._joint(made, taped)
+            whole = fed(pure, self.numbering.of(pure, {}), values.saved, places)
             graph = self._simple(whole, roles)
             self.journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
             given: dict[Any, int] = {Kept(k): number for number, k in places.items()}
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            partition = self._cut(graph, whole, given)
+            partition = self._cut(graph, pure, given, taped.further)
             return self._lowered(made, graph, partition, given, splits=splits)
 
-    def _fed(
-        self, made: Differentiated, taped: Taped, saved: Sequence[Held], places: Mapping[int, int]
-    ) -> tuple[Graph, set[Any]]:
-        """The pure joint graph, in which saved values are inputs, and the roles of the others that
-        are left: gradients that arrive."""
+    def _joint(self, made: Differentiated, taped: Taped) -> tuple[Graph, set[Any]]:
+        """The pure joint graph, from the inputs on, and the roles of those that stay inputs where
+        it is fed from saved values: gradients that arrive."""
         plain = without_wrappers(made.graph, made.taped.wrapped)
         pure = self._pure(plain, f"order {taped.order + 1}")
         roles = set(made.incoming)
         roles.update([node.role for node in pure.placeholders if node.phase.name == "BACKWARD"])
-        return fed(pure, self.numbering.of(pure, {}), saved, places), roles
+        return pure, roles
 
     def _pure(self, graph: Graph, what: str) -> Graph:
         """The graph as saved values are to be found in it: behind decompositions and passes.
@@ -158,11 +157,17 @@ class HigherOrders:
                 made.order,
             )
 
-    def _cut(self, graph: Graph, whole: Graph, given: Mapping[Any, int]) -> Partition:
-        """The halves of a graph that was `whole` before it was simplified."""
-        keep = partial(with_kept, reads=self.reads)
+    def _cut(
+        self, graph: Graph, pure: Graph, given: Mapping[Any, int], further: Container[Any]
+    ) -> Partition:
+        """The halves of a graph that was `pure` before it was fed.
+
+        What derivatives read shows in that one: a saved value that is zeros has a history there.
+        `further` are the inputs that derivatives of some order reach.
+        """
         partition: Partition = self.journey._partition(graph)
-        return keep(partition, whole, self.numbering, given, lambda role: False)
+        requires = further.__contains__
+        return with_kept(partition, pure, self.numbering, given, requires, reads=self.reads)
 
     def _lowered(
         self,

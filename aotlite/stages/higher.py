@@ -304,6 +304,7 @@ class _Recording:
             self.taped.wrapped,
             self.memory,
             self.taped.order + 1,
+            self.taped.further,
         )
 
     # --- the backward itself

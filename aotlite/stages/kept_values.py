@@ -72,8 +72,9 @@ def with_kept(
     """The partition whose forward also saves what derivatives of its backward may read.
 
     `whole` is the graph that was cut in two, as it was before stage 7 left out what gradients pass
-    that come to nothing. `requires` says of an input's role whether it requires grad, `given` which
-    number it has; the memory of inputs in `exported` may be written unnoticed.
+    that come to nothing, and before it was fed. `requires` says of the role of its inputs whether
+    they require grad, `given` which numbers the forward's have; the memory of inputs in `exported`
+    may be written unnoticed.
     """
     if partition.backward is None:
         return partition
@@ -212,8 +213,11 @@ class _Missing:
             if number in forward.known:
                 continue
             is_safe = is_safe and number not in forward.changed and not is_effect(node)
-            if (node.op == "placeholder" or _comes_of_effect(node)) and number in forward.values:
-                found.add(forward.values[number])
+            itself = forward.values.get(number)
+            if itself is not None and (itself.op == "placeholder" or _comes_of_effect(node)):
+                found.add(itself)
+                is_safe = is_safe and not _comes_of_effect(node)
+                continue
             if _comes_of_effect(node):
                 is_safe = False
                 continue

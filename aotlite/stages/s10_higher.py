@@ -222,13 +222,17 @@ MOVED = "Its backward reads memory that was written since the call."
 class DoubleBackward(TapeNode):
     """Raises when a gradient is differentiated that cannot be (DBL-1)."""
 
-    __slots__ = ("why",)
+    __slots__ = ("count", "why")
 
-    def __init__(self, edges: list[Edge | None], why: str) -> None:
+    def __init__(self, edges: list[Edge | None], count: int, why: str) -> None:
         self.edges = tuple(edges)
+        self.count = count
         self.sequence = next_sequence()
         self.origin = self.extra = None
         self.why = why
+
+    def results(self) -> int:
+        return self.count
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
         raise refused(self.why)
@@ -239,8 +243,8 @@ def forbid_second_order(
 ) -> None:
     """The gradients depend on all that the inputs and the incoming gradients depend on."""
     arriving = [None if grad is None else edge_of(grad) for grad in grads]
-    node = DoubleBackward([*edges, *arriving], why)
-    for grad in found:
+    node = DoubleBackward([*edges, *arriving], len(found), why)
+    for index, grad in enumerate(found):
         if grad is not None:
-            grad._node, grad._index, grad.facts = node, 0, None
+            grad._node, grad._index, grad.facts = node, index, None
 

@@ -19,7 +19,7 @@ from aotlite.ir.effects import is_effect, numbered
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
-from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, ViewOp
 from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
@@ -155,11 +155,41 @@ class Numbering:
             if how == "same":
                 return write.source
             if how != "apart":
-                break
+                inside = self._inside(window, write)
+                if inside is None:
+                    break
+                memory, window = inside
+                continue
             memory = write.below
         number = self._number(("window", memory, window))
         self._places.setdefault(number, _Place(memory, window))
         return number
+
+    def _inside(self, window: Window, write: _Write) -> _Place | None:
+        """The place of a window in what was written, where it lies within that and it is easy to
+        say where: where one is the other turned, or both are runs.
+
+        A view of such a window may be all that was written, and a derivative views it back.
+        """
+        memory, source = self._place(write.source, write.window.meta)
+        if window.meta.dtype is not source.meta.dtype:
+            return None
+        order = _order(window, write.window)
+        if order is not None:
+            meta = source.meta
+            turned = tensor_meta(
+                [meta.shape[dim] for dim in order],
+                [meta.stride[dim] for dim in order],
+                meta.dtype,
+                meta.device,
+            )
+            return _Place(memory, Window(turned, source.start))
+        start = window.start - write.window.start
+        if not (write.window.meta.contiguous and source.meta.contiguous) or start < 0:
+            return None
+        if start + window.meta.span > write.window.meta.numel:
+            return None
+        return _Place(memory, Window(window.meta, source.start + start))
 
     def _scattered(self, operand: _Place, window: Window, source: int) -> int | None:
         """The number of an operand that is written in a window; None if it has to be looked at as
@@ -230,6 +260,20 @@ def _has_numbers(node: Node) -> bool:
 
 def _fits(source: TensorMeta, window: TensorMeta) -> bool:
     return source.shape == window.shape and source.dtype is window.dtype
+
+
+def _order(window: Window, other: Window) -> list[int] | None:
+    """The dimensions of another window in the order in which one has them; None if it is no turned
+    one."""
+    have = list(zip(window.meta.shape, window.meta.stride, strict=True))
+    rest = dict(enumerate(zip(other.meta.shape, other.meta.stride, strict=True)))
+    if window.start != other.start or sorted(have) != sorted(rest.values()):
+        return None
+    found = []
+    for each in have:
+        found.append(next(dim for dim, its in rest.items() if its == each))
+        del rest[found[-1]]
+    return found
 
 
 def _meets_itself(meta: TensorMeta) -> bool:

@@ -77,6 +77,22 @@ def test_what_stage_7_makes_of_a_value_has_its_number(
         assert before[one] == after[other], f"{graph.code}\n{simple.code}"
 
 
+@pytest.mark.rules("DBL-2", "SIM-2")
+@pytest.mark.parametrize("turned", [True, False])
+def test_what_is_viewed_back_of_what_was_written_has_the_number_of_the_view(turned: bool) -> None:
+    """Of a memory that is written whole through a view of it, and seen through another one."""
+    build = Builder("back")
+    x = build.placeholder(tensor_meta((12,)), Primal(0))
+    written = x.as_strided((2, 3), (3, 1), 4) * 2.0
+    after = x.as_strided_scatter(written, (2, 3), (3, 1), 4)
+    seen = after.as_strided((3, 2), (1, 3), 4) if turned else after.as_strided((6,), (1,), 4)
+    back = seen.t() if turned else seen.view((2, 3))
+    again = written.t() if turned else written.view((6,))
+    numbers = Numbering().of(build.finish([seen, back, again], [Gradient(Primal(0))] * 3), {})
+    assert numbers[back.node] == numbers[written.node]
+    assert numbers[seen.node] == numbers[again.node]
+
+
 @pytest.mark.rules("DBL-2")
 def test_a_row_is_found_behind_as_many_writes_as_stage_7_looks_back() -> None:
     build = Builder("rows")
