@@ -17,7 +17,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from aotlite.ir.arrays import copied
+from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import ArgumentError, noted
@@ -259,10 +259,7 @@ def _host(value: Any) -> Any:
     """The NumPy array of a value on any device."""
     if not isinstance(value, ArrayValue):
         return np.asarray(value)
-    array = value.array
-    if isinstance(array, np.ndarray):
-        return array
-    return np.array(array.tolist(), value.meta.dtype.numpy).reshape(value.meta.shape)
+    return host_array(value.array)
 
 
 # ------------------------------------------------------------------------------------- comparison

@@ -16,7 +16,7 @@ from aotlite.backends.closing import compiled_with_copies, has_copies
 from aotlite.backends.protocol import Run, Window
 from aotlite.backends.straight import LIMIT, straight
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
-from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node
@@ -131,8 +131,10 @@ class _Compiler:
             and type(node.meta) is not tuple
             and all(type(o) is tuple for _, o in operands)
         ):
-            return _one_result_step(op.kernel, metas[0], template, operands, outs[0], dead)  # type: ignore[arg-type]
-        return _kernel_step(op.kernel, node.meta, metas, template, operands, outs, dead)
+            kernel = kernel_on(metas[0].device.arrays, op.kernel)  # type: ignore[union-attr]
+            return _one_result_step(kernel, metas[0], template, operands, outs[0], dead)  # type: ignore[arg-type]
+        kernel = kernel_on(metas[0].device.arrays, op.kernel)  # type: ignore[union-attr]
+        return _kernel_step(kernel, node.meta, metas, template, operands, outs, dead)
 
     def _result_slot(self, node: Node, index: int) -> int | None:
         for user in self.graph.users[node]:

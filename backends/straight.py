@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
-from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import explain
@@ -223,7 +223,8 @@ class _Writer:
         """The op's own kernel, whatever it is."""
         args = [self._argument(a) for a in node.args]
         library, meta = self._constant(_library(node)), self._constant(node.meta)
-        call = f"{self._constant(op.kernel)}({', '.join([library, meta, *args])})"
+        kernel = kernel_on(_library(node), op.kernel)
+        call = f"{self._constant(kernel)}({', '.join([library, meta, *args])})"
         if type(node.meta) is tuple:
             self._several(node, call)
         else:

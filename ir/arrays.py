@@ -81,6 +81,11 @@ def copied(arrays: ArrayBackend, source: Any, meta: TensorMeta) -> Buffer:
     return buffer
 
 
+def kernel_on(arrays: ArrayBackend, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel as whoever runs a graph calls it: NumPy's warnings are off for the whole run."""
+    return kernel if arrays is NUMPY else arrays.quieted(kernel)
+
+
 def host_array(array: Any) -> np.ndarray:
     """The values of any library's array as one of NumPy: itself if it is one, else a copy."""
     if isinstance(array, (np.ndarray, np.generic)):

@@ -110,7 +110,7 @@ class Namespace:
     def _rounded(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """The nearest 8-bit float of each element, the even one of two, found among the numbers."""
         cupy = self._cupy
-        wide = x.astype(np.float64)
+        wide = x.astype(np.float32)  # of float64, too, as on the CPU
         steps = self._table(dtype, "steps", lambda: _steps_of(dtype))
         bits = cupy.searchsorted(steps, cupy.abs(wide), side="left").astype(np.uint8)
         bits = cupy.where(cupy.isnan(wide), np.uint8(_nan_of(dtype)), bits)
@@ -128,7 +128,7 @@ def _nan_of(dtype: np.dtype[Any]) -> int:
 
 
 def _steps_of(dtype: np.dtype[Any]) -> np.ndarray:
-    """Where the nearest number is the next one: of the bits 0, 1, ... the largest float64 that is
+    """Where the nearest number is the next one: of the bits 0, 1, ... the largest float32 that is
     rounded to them.
     """
     with np.errstate(over="ignore", invalid="ignore"):
@@ -137,7 +137,8 @@ def _steps_of(dtype: np.dtype[Any]) -> np.ndarray:
         last = 2 * known[-1] - known[-2]  # what would be next, were there no end
         middles = (known + np.append(known[1:], last)) / 2
     odd = np.arange(len(middles)) % 2 == 1
-    return np.where(odd, np.nextafter(middles, 0), middles)
+    narrow = middles.astype(np.float32)
+    return np.where(odd, np.nextafter(narrow, np.float32(0)), narrow)
 
 
 # ----------------------------------------------------------------- dtypes that CuPy only stores

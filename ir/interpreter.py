@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import copied
+from aotlite.ir.arrays import copied, kernel_on
 from aotlite.ir.dtypes import uint8, uint64
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
 from aotlite.ir.errors import (
@@ -136,7 +136,8 @@ def _moved(op: ViewOp, args: tuple[Any, ...]) -> int:
 def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
     metas: Any = op.infer(args)
     arrays = (metas[0] if type(metas) is tuple else metas).device.arrays
-    result = op.kernel(arrays, metas, *[_array_of(value) for value in args])
+    kernel = kernel_on(arrays, op.kernel)
+    result = kernel(arrays, metas, *[_array_of(value) for value in args])
     if type(metas) is not tuple:
         return ArrayValue(arrays.adopt(result, metas), metas)
     pairs = zip(result, metas, strict=True)

@@ -251,7 +251,7 @@ def _count(tensor: Tensor) -> int:
 
 def _reals(tensor: Tensor) -> np.ndarray:
     """The real numbers of a tensor in a row; a complex one is two."""
-    flat = np.ascontiguousarray(as_ndarray(tensor.detach())).reshape(-1)
+    flat = np.ascontiguousarray(as_ndarray(tensor.detach().cpu())).reshape(-1)
     wide = flat.astype(np.complex128 if tensor.is_complex() else np.float64)
     return wide.view(np.float64)
 

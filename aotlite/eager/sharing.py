@@ -11,6 +11,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.arrays import NUMPY
 from aotlite.ir.overlap import Geometry, overlaps, overlaps_bytes
 
 
@@ -124,7 +125,7 @@ def _near(tensors: list[_Numbered]) -> list[tuple[_Numbered, _Numbered]]:
     """The pairs whose bounds meet, in order; of many found by sorting, not pair by pair."""
     if len(tensors) <= _FEW:
         pairs = combinations(tensors, 2)
-        return [(a, b) for a, b in pairs if np.may_share_memory(a[1]._data, b[1]._data)]
+        return [(a, b) for a, b in pairs if _bounds_meet(a[1], b[1])]
     found = []
     by_start = sorted([(_address(tensor), i, tensor) for i, tensor in tensors], key=_place)
     for k, (start, i, a) in enumerate(by_start, 1):
@@ -136,11 +137,24 @@ def _near(tensors: list[_Numbered]) -> list[tuple[_Numbered, _Numbered]]:
     return sorted(found, key=lambda pair: (pair[0][0], pair[1][0]))
 
 
+def _bounds_meet(a: Tensor, b: Tensor) -> bool:
+    if a.meta.device.arrays is b.meta.device.arrays is NUMPY:
+        return np.may_share_memory(a._data, b._data)
+    first, second = _address(a), _address(b)
+    return first < second + _bytes(b) and second < first + _bytes(a)
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.meta.span * tensor.meta.dtype.itemsize
+
+
 def _place(found: tuple[int, int, Tensor]) -> tuple[int, int]:
     return found[:2]
 
 
 def _address(tensor: Tensor) -> int:
+    if tensor.meta.device.arrays is not NUMPY:
+        return tensor.storage.data_ptr() + first_byte(tensor)
     return int(tensor._data.__array_interface__["data"][0])
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from aotlite.eager.observed import Called
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.nn.moving import move, wishes_of
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
 from aotlite.nn.state import Problems, load_state
 
@@ -145,6 +146,20 @@ class Module(Called):
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
+
+    def to(self: M, *args: Any, **kwargs: Any) -> M:
+        """Moves all tensors: `to(device)`, `to(dtype)` (of floating ones), both, `to(tensor)`."""
+        move(self, *wishes_of(args, kwargs))
+        return self
+
+    def cuda(self: M, device: Any = None) -> M:
+        """`to` a CUDA device, the current one if none is given."""
+        name = "cuda" if device is None else f"cuda:{device}" if type(device) is int else device
+        return self.to(name)
+
+    def cpu(self: M) -> M:
+        """`to` the host's memory."""
+        return self.to("cpu")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of every parameter: None, or zeros in place."""

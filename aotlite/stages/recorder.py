@@ -20,6 +20,7 @@ from aotlite.eager.state import STATE, recording
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
 from aotlite.ir.location import Location
@@ -206,7 +207,7 @@ class CaptureRecorder:
         (FUN-27).
         """
         meta = tensor.meta
-        host = np.array(data, dtype=meta.dtype.numpy)
+        host = np.array(host_array(data), dtype=meta.dtype.numpy)
         node = Node("get_attr", Constant(f"constant_{len(self.nodes)}", host), meta=meta)
         node.location = user_location()
         self.nodes.append(node)

@@ -1,0 +1,90 @@
+"""Modules on another device or in another dtype: their tensors stay the same objects.
+
+An optimizer that was given them keeps them. Rules: DEV-7, TEN-26.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aotlite.eager.functions import device_of
+from aotlite.eager.memory import take_place, tell_apart
+from aotlite.eager.state import STATE, no_grad
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.device import Device
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from aotlite.nn.module import Module
+
+Convert = Callable[[Tensor], Tensor]
+
+
+def move(module: Module, device: Device | None, dtype: DType | None) -> None:
+    """Gives all parameters and buffers, and their gradients, this device and dtype.
+
+    Integer ones keep their dtype.
+    """
+    if dtype is not None and not dtype.is_differentiable:
+        raise ArgumentError(f"to: dtype is {dtype}, expected a floating or complex one")
+
+    def convert(tensor: Tensor) -> Tensor:
+        wanted = dtype if tensor.dtype.is_differentiable else None
+        found: Tensor = tensor.to(device or tensor.device, wanted or tensor.dtype)
+        return found
+
+    each_tensor(module, convert)
+
+
+def each_tensor(module: Module, convert: Convert) -> None:
+    """Puts what `convert` gives of each tensor of the module in its place."""
+    recorder = STATE.recorder
+    if recorder is not None:
+        raise recorder.refuse("a module that moves", "move it outside")
+    with no_grad():
+        for owner in module.modules():
+            for name, held in list(vars(owner).items()):
+                if isinstance(held, Tensor) and _is_member(held):
+                    _replace(owner, name, held, convert)
+
+
+def _is_member(held: Tensor) -> bool:
+    from aotlite.nn.parameter import Buffer, Parameter
+
+    return isinstance(held, (Parameter, Buffer))
+
+
+def _replace(owner: Module, name: str, held: Tensor, convert: Convert) -> None:
+    grad = held.grad
+    if is_wrapper(held):
+        raise ArgumentError(
+            f"to: {name!r} is a {type(held).__name__}, expected plain tensors; make the module of "
+            "converted ones"
+        )
+    moved = convert(held.detach())
+    if moved.storage is not held.storage:
+        tell_apart(held.storage, moved.storage)
+        take_place(held, moved)
+    if grad is not None and (grad.device is not held.device or grad.dtype is not held.dtype):
+        held.grad = None
+        held.grad = convert(grad)
+
+
+def wishes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Device | None, DType | None]:
+    """The device and the dtype of `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`."""
+    given = dict(kwargs)
+    given.pop("non_blocking", None)
+    device, dtype = given.pop("device", None), given.pop("dtype", None)
+    for value in args:
+        if isinstance(value, DType):
+            dtype = value
+        elif isinstance(value, Tensor):
+            device, dtype = value.device, value.dtype
+        elif type(value) is not bool:  # non_blocking
+            device = value
+    if given:
+        raise ArgumentError(f"to: there is no argument {next(iter(given))!r}")
+    return None if device is None else device_of("to", device), dtype
