@@ -1,336 +1,318 @@
-/* CUDA's execution model on one CPU thread, for tests: text that `backends/cuda/emit.py` prints runs
- * unchanged behind this header. C++17 with GNU extensions. Spec: specs/cuda_printer.md.
+/* CUDA's names for text that runs on a CPU: what `backends/cuda/emit.py` prints is included behind
+ * this header unchanged, and linked with `host.cpp`. C++17 with GNU extensions; no other header is
+ * included, so that a text compiles in the time that the text itself takes.
  *
- * Each CUDA thread of a block is a fiber, which runs until it waits: at a barrier, in a collective
- * of its warp, or at its end. Then the next one runs, in an order that a test chooses. Blocks run
- * one after the other. What would hang or be undefined on a GPU is an error text:
- *   - a barrier that some threads of the block do not reach, or that they meet at different places;
- *   - a collective of a warp whose mask names a lane that does not come to it, or is not there, or
- *     that takes its value from a lane that the mask does not name.
- * Not here: grids and blocks of more than one dimension, dynamic shared memory, atomics, textures,
- * inline PTX, waiting for the grid. */
+ * AOTLITE_HOST is defined: what the printed prelude writes as inline PTX for a device is a function
+ * here (`cvt_*`). Compiled with -fsanitize=thread,bounds every access is checked by
+ * `host_checks.cpp`; functions marked UNCHECKED are no accesses of the kernel.
+ * Spec: specs/cuda_host.md. Not here: textures, inline PTX, waiting for the grid. */
 #pragma once
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
+#define AOTLITE_HOST 1
 
 #define __global__
 #define __device__
+#define __host__
+#define __constant__
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
-/* Of the thread that a launch makes, so that it is zeros when the first block begins: what a kernel
- * reads before it writes it is not the answer of an earlier launch. */
+/* Of the thread that a launch makes, so that launches at one time have memory of their own. */
 #define __shared__ thread_local
+#define UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
 
 namespace cuda_host {
 
-constexpr unsigned warp_size = 32;
-constexpr unsigned most_threads = 1024;
-constexpr size_t stack_bytes = 64 * 1024;
-
-enum class Order { forward, reversed, shuffled };
-enum class Wait { ready, barrier, warp, done };
-
 struct Position {
-    unsigned x = 0, y = 0, z = 0;
+    unsigned x, y, z;
+};
+struct Any { /* an argument of whatever pointer type the kernel wants */
+    void *address;
+    template <class To> UNCHECKED operator To *() const { return static_cast<To *>(address); }
 };
 
-/* Where a fiber, or the scheduler, goes on. */
-#if defined(__x86_64__)
-using Context = void *;
-extern "C" void cuda_host_switch(Context *from, Context to)
-    __attribute__((visibility("hidden")));
-/* Saves what a called function must keep, on the stack that it leaves. */
-asm(R"(
-.text
-.p2align 4
-.hidden cuda_host_switch
-.weak cuda_host_switch
-.type cuda_host_switch,@function
-cuda_host_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp,(%rdi)
-    movq %rsi,%rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size cuda_host_switch,.-cuda_host_switch
-)");
-inline void change(Context &from, Context &to) { cuda_host_switch(&from, to); }
-inline void prepare(Context &context, char *stack, void (*entry)())
-{
-    void **top = reinterpret_cast<void **>(
-        reinterpret_cast<uintptr_t>(stack + stack_bytes) & ~uintptr_t(63));
-    *--top = nullptr; /* what `entry` would return to */
-    *--top = reinterpret_cast<void *>(entry);
-    for (int kept = 0; kept < 6; ++kept) *--top = nullptr;
-    context = top;
-}
-#else
-using Context = ucontext_t;
-inline void change(Context &from, Context &to) { swapcontext(&from, &to); }
-inline void prepare(Context &context, char *stack, void (*entry)())
-{
-    getcontext(&context);
-    context.uc_stack.ss_sp = stack;
-    context.uc_stack.ss_size = stack_bytes;
-    context.uc_link = nullptr;
-    makecontext(&context, entry, 0);
-}
+Position thread_index();
+Position block_index();
+Position block_size();
+Position grid_size();
+unsigned lane();
+/* Waits for the block; gives how many of its threads voted. */
+int barrier(unsigned site, bool vote = false);
+/* Waits for the lanes of a mask; gives the values of the warp's lanes. */
+const unsigned long long *collect(unsigned site, unsigned mask, unsigned long long value = 0);
+unsigned ballot(unsigned site, unsigned mask, bool vote);
+enum Way { from, up, down, across };
+unsigned long long shuffled(
+    Way way, unsigned site, unsigned mask, unsigned long long bits, unsigned by, unsigned width);
+/* Orders memory within a mask, which shuffles and votes do not. */
+void sync_warp(unsigned site, unsigned mask = 0xffffffffu);
+unsigned active_mask();
+/* An atomic access is no race with another one. */
+void touch_atomically(const void *address, unsigned bytes);
+#if defined(__SANITIZE_THREAD__)
+#define CUDA_HOST_TOUCH(address) ::cuda_host::touch_atomically(address, sizeof *(address))
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CUDA_HOST_TOUCH(address) ::cuda_host::touch_atomically(address, sizeof *(address))
 #endif
+#endif
+#if !defined(CUDA_HOST_TOUCH)
+#define CUDA_HOST_TOUCH(address) ((void)0)
+#endif
+[[noreturn]] void trap();
+/* The dynamic shared memory of a text that declares some; it is written beside the text. */
+char *dynamic_memory() __attribute__((weak));
 
-/* One CUDA thread of the block that runs. */
-struct Fiber {
-    Context context;
-    Position thread;
-    Wait wait = Wait::ready;
-    unsigned site = 0; /* which call in the text it waits in */
-    unsigned mask = 0;
-    int source = 0; /* the lane whose value it takes; -1: the votes of all */
-    uint64_t value = 0;
-};
-
-struct Engine;
-inline thread_local Engine *engine;
-inline thread_local Fiber *current;
-
-/* The blocks of one launch. */
-struct Engine {
-    Position grid, size, block;
-    std::vector<Fiber> fibers;
-    std::vector<unsigned> order;
-    std::unique_ptr<char[]> stacks;
-    Context scheduler;
-    void (*body)(void *);
-    void *argument;
-    bool shuffles = false;
-    unsigned random = 1;
-
-    static void enter()
-    {
-        engine->body(engine->argument);
-        engine->leave(Wait::done, 0);
-        __builtin_trap();
-    }
-
-    /* Called by a fiber: the others go on until what it waits for has come. */
-    void leave(Wait wait, unsigned site)
-    {
-        Fiber *self = current;
-        self->wait = wait;
-        self->site = site;
-        change(self->context, scheduler);
-        current = self;
-    }
-
-    void shuffle()
-    {
-        for (unsigned k = unsigned(order.size()) - 1; k > 0; --k) {
-            random = random * 1664525u + 1013904223u;
-            std::swap(order[k], order[(random >> 8) % (k + 1)]);
-        }
-    }
-
-    /* Runs one block; nullptr, or what is wrong with the kernel. */
-    const char *run_block()
-    {
-        for (unsigned k = 0; k < fibers.size(); ++k) {
-            fibers[k].wait = Wait::ready;
-            prepare(fibers[k].context, stacks.get() + k * stack_bytes, enter);
-        }
-        for (;;) {
-            run_ready();
-            bool moved = false;
-            for (unsigned first = 0; first < fibers.size(); first += warp_size)
-                if (const char *error = serve_warp(first, moved)) return error;
-            if (moved) continue;
-            if (all(Wait::done)) return nullptr;
-            if (const char *error = serve_barrier()) return error;
-        }
-    }
-
-    void run_ready()
-    {
-        if (shuffles) shuffle();
-        for (unsigned k : order) {
-            if (fibers[k].wait != Wait::ready) continue;
-            current = &fibers[k];
-            change(scheduler, fibers[k].context);
-        }
-    }
-
-    bool all(Wait wait) const
-    {
-        for (const Fiber &each : fibers)
-            if (each.wait != wait) return false;
-        return true;
-    }
-
-    /* Lets the block go on if all of its threads wait at one barrier. */
-    const char *serve_barrier()
-    {
-        bool warps = false;
-        for (const Fiber &each : fibers) warps |= each.wait == Wait::warp;
-        if (warps) return "warp: a lane that a mask names does not come";
-        if (!all(Wait::barrier)) return "barrier: some threads of the block do not reach it";
-        for (const Fiber &each : fibers)
-            if (each.site != fibers[0].site)
-                return "barrier: threads of the block wait at different ones";
-        for (Fiber &each : fibers) each.wait = Wait::ready;
-        return nullptr;
-    }
-
-    /* Completes the collectives of a warp to which all lanes have come. */
-    const char *serve_warp(unsigned first, bool &moved)
-    {
-        uint64_t values[warp_size];
-        for (unsigned lane = 0; lane < warp_size && first + lane < fibers.size(); ++lane)
-            values[lane] = fibers[first + lane].value;
-        for (unsigned lane = 0; lane < warp_size && first + lane < fibers.size(); ++lane) {
-            const Fiber &one = fibers[first + lane];
-            if (one.wait != Wait::warp) continue;
-            if (first + 31 - __builtin_clz(one.mask) >= fibers.size())
-                return "warp: a mask names a lane that is not there";
-            if (!is_complete(first, one)) continue;
-            if (const char *error = complete(first, one.mask, values)) return error;
-            moved = true;
-        }
-        return nullptr;
-    }
-
-    /* Whether all lanes of the mask wait in the same collective; some may be in others first. */
-    bool is_complete(unsigned first, const Fiber &one) const
-    {
-        for (unsigned lane = 0; lane < warp_size; ++lane) {
-            if (!(one.mask >> lane & 1)) continue;
-            const Fiber &each = fibers[first + lane];
-            if (each.wait != Wait::warp || each.mask != one.mask || each.site != one.site)
-                return false;
-        }
-        return true;
-    }
-
-    const char *complete(unsigned first, unsigned mask, const uint64_t *values)
-    {
-        uint64_t votes = 0;
-        for (unsigned lane = 0; lane < warp_size; ++lane)
-            if (mask >> lane & 1 && values[lane]) votes |= 1u << lane;
-        for (unsigned lane = 0; lane < warp_size; ++lane) {
-            if (!(mask >> lane & 1)) continue;
-            Fiber &each = fibers[first + lane];
-            if (each.source >= 0 && !(mask >> each.source & 1))
-                return "warp: a value is taken from a lane that the mask does not name";
-            each.value = each.source < 0 ? votes : values[each.source];
-            each.wait = Wait::ready;
-        }
-        return nullptr;
-    }
-};
-
-/* Runs a kernel, which `body` calls, for all threads of all blocks; nullptr or an error text. */
-template <class Body>
-const char *launch(unsigned blocks, unsigned threads, Order order, unsigned seed, Body &&body)
-{
-    if (threads < 1 || threads > most_threads) return "launch: a block has 1 to 1024 threads";
-    const char *error = nullptr;
-    std::thread([&] {
-        Engine own;
-        engine = &own;
-        own.grid = {blocks, 1, 1};
-        own.size = {threads, 1, 1};
-        own.fibers.resize(threads);
-        own.stacks.reset(new char[threads * stack_bytes]);
-        own.body = [](void *it) { (*static_cast<std::remove_reference_t<Body> *>(it))(); };
-        own.argument = &body;
-        own.shuffles = order == Order::shuffled;
-        own.random = seed;
-        for (unsigned k = 0; k < threads; ++k) {
-            own.fibers[k].thread = {k, 0, 0};
-            own.order.push_back(order == Order::reversed ? threads - 1 - k : k);
-        }
-        for (unsigned k = 0; k < blocks && !error; ++k) {
-            own.block = {order == Order::reversed ? blocks - 1 - k : k, 0, 0};
-            error = own.run_block();
-        }
-    }).join();
-    return error;
-}
-
-inline void barrier(unsigned site) { engine->leave(Wait::barrier, site); }
-
-/* Gives a value to the lanes of a mask; takes that of lane `source`, or for -1 all votes. */
-inline uint64_t exchange(unsigned mask, uint64_t value, int source, unsigned site)
-{
-    Fiber *self = current;
-    /* A lane that its own mask does not name waits for lanes that do not wait for it. */
-    self->mask = mask | 1u << self->thread.x % warp_size;
-    self->source = source;
-    self->value = value;
-    engine->leave(Wait::warp, site);
-    return self->value;
-}
-
-inline unsigned lane() { return current->thread.x % warp_size; }
-
-template <class Value> Value shuffle(unsigned mask, Value value, unsigned source, unsigned site)
-{
-    static_assert(sizeof(Value) <= 8, "values of 8 bytes at most");
-    uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
-    /* Beyond the warp a lane takes its own value. */
-    bits = exchange(mask, bits, int(source < warp_size ? source : lane()), site);
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-template <class To, class From> To same_bits(From from)
+template <class To, class From> UNCHECKED inline To same_bits(From from)
 {
     static_assert(sizeof(To) == sizeof(From), "types of one size");
     To to;
-    std::memcpy(&to, &from, sizeof to);
+    __builtin_memcpy(&to, &from, sizeof to);
     return to;
+}
+
+template <class Value>
+UNCHECKED inline Value shuffle(
+    Way way, unsigned site, unsigned mask, Value value, unsigned by, unsigned width = 32)
+{
+    static_assert(sizeof(Value) <= 8, "values of 8 bytes at most");
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    bits = shuffled(way, site, mask, bits, by, width);
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+template <class Value, class Combine>
+UNCHECKED inline Value reduced(unsigned site, unsigned mask, Value value, Combine combine)
+{
+    const unsigned long long *values = collect(site, mask, (unsigned long long)value);
+    Value result = value;
+    for (unsigned k = 0; k < 32; ++k)
+        if (mask >> k & 1 && k != lane()) result = combine(result, (Value)values[k]);
+    return result;
+}
+
+template <class Value> UNCHECKED inline unsigned matching(unsigned site, unsigned mask, Value value)
+{
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    const unsigned long long *values = collect(site, mask, bits);
+    unsigned found = 0;
+    for (unsigned k = 0; k < 32; ++k)
+        if (mask >> k & 1 && values[k] == bits) found |= 1u << k;
+    return found;
 }
 
 } // namespace cuda_host
 
-#define threadIdx (::cuda_host::current->thread)
-#define blockIdx (::cuda_host::engine->block)
-#define blockDim (::cuda_host::engine->size)
-#define gridDim (::cuda_host::engine->grid)
-#define __syncthreads() ::cuda_host::barrier(__COUNTER__)
-#define __syncwarp(mask) ((void)::cuda_host::exchange(mask, 0, -1, __COUNTER__))
-#define __ballot_sync(mask, vote) \
-    unsigned(::cuda_host::exchange(mask, (vote) != 0, -1, __COUNTER__))
-#define __shfl_sync(mask, value, source) \
-    ::cuda_host::shuffle(mask, value, unsigned(source) % 32u, __COUNTER__)
-#define __shfl_down_sync(mask, value, delta) \
-    ::cuda_host::shuffle(mask, value, ::cuda_host::lane() + (delta), __COUNTER__)
-#define __shfl_up_sync(mask, value, delta) \
-    ::cuda_host::shuffle(mask, value, ::cuda_host::lane() - (delta), __COUNTER__)
-#define __shfl_xor_sync(mask, value, other) \
-    ::cuda_host::shuffle(mask, value, ::cuda_host::lane() ^ unsigned(other), __COUNTER__)
-static inline int __float_as_int(float x) { return cuda_host::same_bits<int>(x); }
-static inline unsigned __float_as_uint(float x) { return cuda_host::same_bits<unsigned>(x); }
-static inline float __int_as_float(int x) { return cuda_host::same_bits<float>(x); }
-static inline float __uint_as_float(unsigned x) { return cuda_host::same_bits<float>(x); }
-static inline long long __double_as_longlong(double x)
+/* --- places and barriers */
+#define threadIdx (::cuda_host::thread_index())
+#define blockIdx (::cuda_host::block_index())
+#define blockDim (::cuda_host::block_size())
+#define gridDim (::cuda_host::grid_size())
+#define warpSize 32
+#define __syncthreads() ((void)::cuda_host::barrier(__COUNTER__))
+#define __syncthreads_count(vote) ::cuda_host::barrier(__COUNTER__, (vote) != 0)
+#define __syncthreads_or(vote) int(::cuda_host::barrier(__COUNTER__, (vote) != 0) != 0)
+#define __syncthreads_and(vote) int(::cuda_host::barrier(__COUNTER__, (vote) == 0) == 0)
+#define __threadfence() ((void)0)
+#define __threadfence_block() ((void)0)
+#define __threadfence_system() ((void)0)
+#define __trap() ::cuda_host::trap()
+
+/* --- collectives of a warp */
+#define __syncwarp(...) ::cuda_host::sync_warp(__COUNTER__, ##__VA_ARGS__)
+#define __activemask() ::cuda_host::active_mask()
+#define __ballot_sync(mask, vote) ::cuda_host::ballot(__COUNTER__, mask, (vote) != 0)
+#define __any_sync(mask, vote) int(::cuda_host::ballot(__COUNTER__, mask, (vote) != 0) != 0)
+#define __all_sync(mask, vote) int(::cuda_host::ballot(__COUNTER__, mask, (vote) == 0) == 0)
+#define __match_any_sync(mask, value) ::cuda_host::matching(__COUNTER__, mask, value)
+#define __shfl_sync(...) ::cuda_host::shuffle(::cuda_host::from, __COUNTER__, __VA_ARGS__)
+#define __shfl_up_sync(...) ::cuda_host::shuffle(::cuda_host::up, __COUNTER__, __VA_ARGS__)
+#define __shfl_down_sync(...) ::cuda_host::shuffle(::cuda_host::down, __COUNTER__, __VA_ARGS__)
+#define __shfl_xor_sync(...) ::cuda_host::shuffle(::cuda_host::across, __COUNTER__, __VA_ARGS__)
+#define CUDA_HOST_REDUCE(mask, value, result) \
+    ::cuda_host::reduced(__COUNTER__, mask, value, [](auto a, auto b) { return result; })
+#define __reduce_add_sync(mask, value) CUDA_HOST_REDUCE(mask, value, a + b)
+#define __reduce_min_sync(mask, value) CUDA_HOST_REDUCE(mask, value, a < b ? a : b)
+#define __reduce_max_sync(mask, value) CUDA_HOST_REDUCE(mask, value, a > b ? a : b)
+#define __reduce_and_sync(mask, value) CUDA_HOST_REDUCE(mask, value, (a & b))
+#define __reduce_or_sync(mask, value) CUDA_HOST_REDUCE(mask, value, (a | b))
+#define __reduce_xor_sync(mask, value) CUDA_HOST_REDUCE(mask, value, (a ^ b))
+
+/* --- vectors: an access of a whole one needs its alignment. What is stored into memory straight
+ * from a call is not seen by the compiler's checks, so that nothing here is one. */
+#define CUDA_HOST_VECTOR(type, part, bytes) \
+    struct __align__(2 * bytes) type##2 { part x, y; }; \
+    struct __align__(4 * bytes > 16 ? 16 : 4 * bytes) type##4 { part x, y, z, w; }; \
+    static __forceinline__ type##2 make_##type##2(part x, part y) { return {x, y}; } \
+    static __forceinline__ type##4 make_##type##4(part x, part y, part z, part w) \
+    { \
+        return {x, y, z, w}; \
+    }
+CUDA_HOST_VECTOR(char, signed char, 1)
+CUDA_HOST_VECTOR(uchar, unsigned char, 1)
+CUDA_HOST_VECTOR(short, short, 2)
+CUDA_HOST_VECTOR(ushort, unsigned short, 2)
+CUDA_HOST_VECTOR(int, int, 4)
+CUDA_HOST_VECTOR(uint, unsigned, 4)
+CUDA_HOST_VECTOR(float, float, 4)
+CUDA_HOST_VECTOR(longlong, long long, 8)
+CUDA_HOST_VECTOR(ulonglong, unsigned long long, 8)
+CUDA_HOST_VECTOR(double, double, 8)
+
+/* --- loads and stores with hints */
+#define CUDA_HOST_LOAD(name) \
+    template <class Value> static __forceinline__ Value name(const Value *from) { return *from; }
+#define CUDA_HOST_STORE(name) \
+    template <class Value> static __forceinline__ void name(Value *to, Value value) { *to = value; }
+CUDA_HOST_LOAD(__ldg)
+CUDA_HOST_LOAD(__ldca)
+CUDA_HOST_LOAD(__ldcg)
+CUDA_HOST_LOAD(__ldcs)
+CUDA_HOST_LOAD(__ldcv)
+CUDA_HOST_LOAD(__ldlu)
+CUDA_HOST_STORE(__stwb)
+CUDA_HOST_STORE(__stcg)
+CUDA_HOST_STORE(__stcs)
+CUDA_HOST_STORE(__stwt)
+
+/* --- atomics, of the types that CUDA has them for */
+#define CUDA_HOST_ATOMIC(name, type, result) \
+    UNCHECKED static inline type name(type *address, type value) \
+    { \
+        CUDA_HOST_TOUCH(address); \
+        const type old = *address; \
+        *address = result; \
+        return old; \
+    }
+#define CUDA_HOST_INTEGER_ATOMICS(type) \
+    CUDA_HOST_ATOMIC(atomicAdd, type, old + value) \
+    CUDA_HOST_ATOMIC(atomicExch, type, value) \
+    CUDA_HOST_BIT_ATOMICS(type)
+#define CUDA_HOST_BIT_ATOMICS(type) \
+    CUDA_HOST_ATOMIC(atomicMin, type, value < old ? value : old) \
+    CUDA_HOST_ATOMIC(atomicMax, type, value > old ? value : old) \
+    CUDA_HOST_ATOMIC(atomicAnd, type, (type)(old & value)) \
+    CUDA_HOST_ATOMIC(atomicOr, type, (type)(old | value)) \
+    CUDA_HOST_ATOMIC(atomicXor, type, (type)(old ^ value))
+#define CUDA_HOST_CAS(type) \
+    UNCHECKED static inline type atomicCAS(type *address, type expected, type value) \
+    { \
+        CUDA_HOST_TOUCH(address); \
+        const type old = *address; \
+        if (old == expected) *address = value; \
+        return old; \
+    }
+CUDA_HOST_INTEGER_ATOMICS(int)
+CUDA_HOST_INTEGER_ATOMICS(unsigned)
+CUDA_HOST_INTEGER_ATOMICS(unsigned long long)
+CUDA_HOST_BIT_ATOMICS(long long)
+CUDA_HOST_ATOMIC(atomicAdd, float, old + value)
+CUDA_HOST_ATOMIC(atomicAdd, double, old + value)
+CUDA_HOST_ATOMIC(atomicExch, float, value)
+CUDA_HOST_ATOMIC(atomicSub, int, old - value)
+CUDA_HOST_ATOMIC(atomicSub, unsigned, old - value)
+CUDA_HOST_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
+CUDA_HOST_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
+CUDA_HOST_CAS(int)
+CUDA_HOST_CAS(unsigned)
+CUDA_HOST_CAS(unsigned long long)
+CUDA_HOST_CAS(unsigned short)
+
+/* --- numbers. 16 bits: rounded to even once, whatever the source's width; a NaN stays one. */
+unsigned short cvt_f16_f32(float x);
+unsigned short cvt_f16_f64(double x);
+float cvt_f32_f16(unsigned short bits);
+unsigned short cvt_bf16_f32(float x);
+float cvt_f32_bf16(unsigned short bits);
+
+extern "C" {
+#define CUDA_HOST_MATH(name) float name##f(float) noexcept; double name(double) noexcept;
+#define CUDA_HOST_MATH2(name) \
+    float name##f(float, float) noexcept; double name(double, double) noexcept;
+CUDA_HOST_MATH(fabs)
+CUDA_HOST_MATH(sqrt)
+CUDA_HOST_MATH(floor)
+CUDA_HOST_MATH(ceil)
+CUDA_HOST_MATH(trunc)
+CUDA_HOST_MATH(rint)
+CUDA_HOST_MATH2(fmin)
+CUDA_HOST_MATH2(fmax)
+CUDA_HOST_MATH2(copysign)
+float fmaf(float, float, float) noexcept;
+double fma(double, double, double) noexcept;
+}
+
+UNCHECKED static inline int __float_as_int(float x) { return cuda_host::same_bits<int>(x); }
+UNCHECKED static inline unsigned __float_as_uint(float x)
+{
+    return cuda_host::same_bits<unsigned>(x);
+}
+UNCHECKED static inline float __int_as_float(int x) { return cuda_host::same_bits<float>(x); }
+UNCHECKED static inline float __uint_as_float(unsigned x)
+{
+    return cuda_host::same_bits<float>(x);
+}
+UNCHECKED static inline long long __double_as_longlong(double x)
 {
     return cuda_host::same_bits<long long>(x);
 }
-static inline double __longlong_as_double(long long x) { return cuda_host::same_bits<double>(x); }
+UNCHECKED static inline double __longlong_as_double(long long x)
+{
+    return cuda_host::same_bits<double>(x);
+}
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+#define CUDA_HOST_ROUNDED(name, sign) \
+    static inline float __f##name##_rn(float a, float b) { return a sign b; } \
+    static inline double __d##name##_rn(double a, double b) { return a sign b; }
+CUDA_HOST_ROUNDED(add, +)
+CUDA_HOST_ROUNDED(sub, -)
+CUDA_HOST_ROUNDED(mul, *)
+CUDA_HOST_ROUNDED(div, /)
+static inline float __fsqrt_rn(float x) { return sqrtf(x); }
+static inline double __dsqrt_rn(double x) { return sqrt(x); }
+
+static inline int __mulhi(int a, int b) { return int((long long)a * b >> 32); }
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return unsigned((unsigned long long)a * b >> 32);
+}
+static inline long long __mul64hi(long long a, long long b)
+{
+    return (long long)((__int128)a * b >> 64);
+}
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+static inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
+static inline int __clzll(long long x)
+{
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by)
+{
+    return unsigned((((unsigned long long)high << 32 | low) << (by & 31)) >> 32);
+}
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by)
+{
+    return unsigned(((unsigned long long)high << 32 | low) >> (by & 31));
+}
+#define CUDA_HOST_EXTREMES(type) \
+    static inline type min(type a, type b) { return b < a ? b : a; } \
+    static inline type max(type a, type b) { return b > a ? b : a; }
+CUDA_HOST_EXTREMES(int)
+CUDA_HOST_EXTREMES(unsigned)
+CUDA_HOST_EXTREMES(long long)
+CUDA_HOST_EXTREMES(unsigned long long)
+
+/* --- how it is called */
+#define CUDA_HOST_EXPORT extern "C" __attribute__((visibility("default"))) UNCHECKED

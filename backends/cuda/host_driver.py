@@ -9,14 +9,12 @@ waiting while work is recorded. Spec: `specs/cuda_backend.md`.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib.resources import files
 from itertools import count
 from typing import Any
 
@@ -25,7 +23,8 @@ import numpy as np
 from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.driver import Launcher, Product
 from aotlite.backends.cuda.emit import Launch, Printed
-from aotlite.backends.cuda.host_modules import FLAGS, HostLibrary, compiler, library_of
+from aotlite.backends.cuda.host_modules import FLAGS, HostLibrary, library_of
+from aotlite.backends.cuda.hosting import compiler, model_version
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.interpreter import KernelRun, strided
 from aotlite.backends.loops.program import Gemm, Kernel, Program, Window
@@ -154,9 +153,8 @@ class HostDriver:
         return HostModule(self, program, run)
 
     def _compiled(self, program: Program, printed: Printed) -> Callable[[Launch, Arguments], None]:
-        header = files("aotlite.backends.cuda").joinpath("host.h").read_bytes()
-        version = hashlib.sha256(header).hexdigest()
-        identity = (printed.text, repr(printed.launches), " ".join(FLAGS), compiler(), version)
+        built = (" ".join(FLAGS), str(compiler()), model_version())
+        identity = (printed.text, repr(printed.launches), *built)
         library = loaded(
             ("host", self.order),
             identity,

@@ -1,106 +1,112 @@
-"""CUDA text compiled for the CPU behind `host.h`, and run in a chosen order of threads."""
+"""Programs printed as CUDA, run on the CPU in a chosen order of threads, each access checked."""
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import as_file, files
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aotlite.backends.cuda.emit import Launch, print_units
-from aotlite.backends.loops.program import Kind, Program
-
-Memory = dict[int, Any]
-FORWARD, REVERSED, SHUFFLED = range(3)
-FLAGS = (
-    *("-std=gnu++17", "-O0", "-w", "-shared", "-fPIC", "-pthread"),
-    # As the interpreter: products and sums are rounded apart.
-    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
+from aotlite.backends.cuda.hosting import (
+    CHECKED,
+    FORWARD,
+    REVERSED,
+    SHUFFLED,
+    HostLibrary,
+    Region,
+    compiler,
+    host_library,
 )
+from aotlite.backends.loops.program import Kernel, Kind, Program, Step, loads_of, writes
+
+__all__ = ["FORWARD", "ORDERS", "REVERSED", "SHUFFLED", "Hosted", "build", "call", "compiler"]
+Memory = dict[int, Any]
+ORDERS = (FORWARD, REVERSED, SHUFFLED)
+FLAGS = ("-O0",)
+"""Optimised, a vector is stored in parts, and nobody sees that its address is a wrong one."""
+ALIGNMENT = 256
+"""Of the memory that CUDA gives."""
 
 
-def compiler() -> str | None:
-    """A C++ compiler of this machine."""
-    return shutil.which("g++") or shutil.which("clang++")
+def build(
+    text: str, launches: Iterable[Launch], folder: Path, *flags: str, checked: bool = True
+) -> HostLibrary:
+    """The library of a CUDA text; `checked`: each access of its kernels is."""
+    arguments = {launch.name: len(launch.buffers) for launch in launches}
+    return host_library(text, arguments, folder, *FLAGS, *(CHECKED if checked else ()), *flags)
 
 
-def entry(launch: Launch, count: int) -> str:
-    """A C function that launches a kernel on the CPU."""
-    arguments = ", ".join(
-        f"static_cast<cuda_host_argument<{k}, decltype({launch.name})>>(slots[{k}])"
-        for k in range(count)
-    )
-    return (
-        f'extern "C" const char *host_{launch.name}'
-        "(void **slots, unsigned blocks, int order, unsigned seed)\n"
-        "{\n"
-        f"    return cuda_host::launch(blocks, {launch.threads}, cuda_host::Order(order), seed,\n"
-        f"        [&] {{ {launch.name}({arguments}); }});\n"
-        "}\n"
-    )
-
-
-ARGUMENTS = """
-#include <tuple>
-template <class Function> struct cuda_host_arguments;
-template <class... Each> struct cuda_host_arguments<void(Each...)> {
-    using tuple = std::tuple<Each...>;
-};
-template <int k, class Function> using cuda_host_argument =
-    std::tuple_element_t<k, typename cuda_host_arguments<Function>::tuple>;
-"""
-
-
-def build(text: str, launches: Iterable[Launch], folder: Path, *flags: str) -> ctypes.CDLL:
-    """The library of a CUDA text and an entry for each of its kernels."""
-    entries = [entry(launch, len(launch.buffers)) for launch in launches]
-    source, library = folder / "kernels.cpp", folder / "kernels.so"
-    source.write_text("\n".join(['#include "host.h"', text, ARGUMENTS, *entries]), "utf-8")
-    with as_file(files("aotlite.backends.cuda")) as headers:
-        command = [str(compiler()), *FLAGS, *flags, f"-I{headers}", str(source), "-o", str(library)]
-        subprocess.run(command, check=True)
-    return ctypes.CDLL(str(library))
+def placed(array: Any, shift: int = 0) -> Any:
+    """A copy of an array that begins so many elements behind an address that CUDA would give."""
+    room = np.zeros(array.nbytes + ALIGNMENT + shift * array.itemsize, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT + shift * array.itemsize
+    copy = room[start : start + array.nbytes].view(array.dtype)
+    copy[...] = array
+    return copy
 
 
 class Hosted:
     """Several programs in one library."""
 
-    def __init__(self, programs: Mapping[str, Program], folder: Path, *flags: str) -> None:
+    def __init__(
+        self, programs: Mapping[str, Program], folder: Path, *flags: str, checked: bool = True
+    ) -> None:
         self.programs = programs
         self.text, self.launches = print_units(programs)
         every = [launch for found in self.launches.values() for launch in found]
-        self.library = build(self.text, every, folder, *flags)
+        self.library = build(self.text, every, folder, *flags, checked=checked)
 
     def run(
-        self, name: str, inputs: Sequence[Any], order: int, most_blocks: int = 1 << 30
+        self,
+        name: str,
+        inputs: Sequence[Any],
+        order: int,
+        most_blocks: int = 1 << 30,
+        shift: int = 0,
     ) -> Memory:
-        """The memory of all buffers after a program; zeros where nothing is stored."""
+        """The memory of all buffers after a program; zeros where nothing is stored.
+
+        Inputs begin `shift` elements behind an aligned address, other buffers at one.
+        """
         program = self.programs[name]
         numbers = [number for number in program.inputs if number is not None]
-        memory: Memory = dict(zip(numbers, [each.copy() for each in inputs], strict=True))
+        given = [placed(each, shift) for each in inputs]
+        memory: Memory = dict(zip(numbers, given, strict=True))
         for buffer in program.buffers:
             if buffer.kind is Kind.CONSTANT:
-                memory[buffer.number] = buffer.value
+                memory[buffer.number] = placed(np.asarray(buffer.value))
             elif buffer.kind is not Kind.INPUT:
-                memory[buffer.number] = np.zeros(buffer.size, buffer.dtype.numpy)
+                memory[buffer.number] = placed(np.zeros(buffer.size, buffer.dtype.numpy))
         for launch in self.launches[name]:
             arrays = [memory[number] for number in launch.buffers]
-            call(self.library, launch, arrays, order, min(launch.blocks, most_blocks))
+            both = in_place(program.steps[int(launch.name.rpartition("_")[2])])
+            call(self.library, launch, arrays, order, min(launch.blocks, most_blocks), both)
         return memory
 
 
+def in_place(step: Step) -> set[int]:
+    """The buffers that a kernel loads and stores: what a thread loads there it may not use."""
+    assert type(step) is Kernel
+    return {load.args[0] for load in loads_of(step)} & writes(step)
+
+
 def call(
-    library: ctypes.CDLL, launch: Launch, arrays: Sequence[Any], order: int, blocks: int
+    library: HostLibrary,
+    launch: Launch,
+    arrays: Sequence[Any],
+    order: int,
+    blocks: int,
+    both: Set[int] = frozenset(),
 ) -> None:
-    """Runs a kernel on arrays; raises what the header reports."""
-    function = getattr(library, f"host_{launch.name}")
-    function.restype = ctypes.c_char_p
-    slots = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
-    error = function(slots, ctypes.c_uint(blocks), order, ctypes.c_uint(7))
-    if error is not None:
-        raise RuntimeError(error.decode())
+    """Runs a kernel on arrays, the only memory that it may touch; raises what is reported."""
+    addresses = [array.ctypes.data for array in arrays]
+    memory = [
+        Region(array.ctypes.data, array.nbytes, array.itemsize, number, number in both)
+        for number, array in zip(launch.buffers, arrays, strict=True)
+    ]
+    shared = getattr(launch, "shared", 0)
+    library.launch(
+        launch.name, addresses, blocks, launch.threads, shared=shared, order=order, memory=memory
+    )

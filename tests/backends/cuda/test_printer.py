@@ -72,7 +72,7 @@ def outcome(library: Any, launch: Launch, array: Any, order: int) -> bytes | str
     result = np.zeros_like(array)
     try:
         call(library, launch, [array, result], order, 1)
-    except RuntimeError as error:
+    except BackendError as error:
         return str(error)
     return result.tobytes()
 
