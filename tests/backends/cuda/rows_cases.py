@@ -78,8 +78,8 @@ SHAPES: dict[str, tuple[int, int]] = {
     "many": (700, 24),
     "beside": (257, 132),
 }
-"""Rows of each way: side by side in a warp, a warp's, of no vectors, a block's, divided; and so many
-that the sums of their columns are made beside them."""
+"""Rows of each way: side by side in a warp, a warp's, of no vectors, a block's, divided; and so
+many that the sums of their columns are made beside them."""
 
 
 def rows(kinds: dict[str, str], dtype: al.dtype = al.float32) -> Cases:
