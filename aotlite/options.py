@@ -125,6 +125,8 @@ def make_options(
     unlift_tokens: bool = True,
     saved_hooks: Any = None,
     saved_hooks_mode: str = "donated",
+    device_graphs: bool = False,
+    device_graph_sizes: Any = None,
     **unknown: Any,
 ) -> Options:
     """Checked options, with what the environment says where an argument says nothing."""
@@ -134,8 +136,9 @@ def make_options(
         raise ArgumentError(f"compile: observer is {observer!r}, expected a function")
     if dump is not None and not isinstance(dump, (str, os.PathLike)):
         raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
+    chosen = _waiting(DEFAULT_BACKEND if backend is None else backend, wait)
     return Options(
-        backend=_waiting(DEFAULT_BACKEND if backend is None else backend, wait),
+        backend=_recording(chosen, device_graphs, device_graph_sizes),
         partition=_partition(partition),
         verify=_level(verify),
         passes=_passes(passes),
@@ -169,6 +172,35 @@ def _waiting(given: Any, wait: Any) -> Backend:
         )
     impatient: Backend = without()
     return impatient
+
+
+def _recording(backend: Backend, device_graphs: Any, sizes: Any) -> Backend:
+    """The backend; one that records its launches, where that is asked for (CUG-1, CUG-3)."""
+    if not _switch("device_graphs", device_graphs):
+        if sizes is not None:
+            raise ArgumentError(
+                f"compile: device_graph_sizes is {sizes!r} and device_graphs is False, expected "
+                "True with sizes"
+            )
+        return backend
+    of = getattr(backend, "with_device_graphs", None)
+    if of is None:
+        raise ArgumentError(
+            f"compile: device_graphs is True for backend {backend.name!r}, expected 'auto' or "
+            "'cuda'"
+        )
+    recording: Backend = of(None if sizes is None else _sizes(sizes))
+    return recording
+
+
+def _sizes(sizes: Any) -> frozenset[int]:
+    if not isinstance(sizes, (list, tuple, set, frozenset)) or any(
+        type(size) is not int or size < 0 for size in sizes
+    ):
+        raise ArgumentError(
+            f"compile: device_graph_sizes is {sizes!r}, expected a list of sizes, such as [1, 2, 4]"
+        )
+    return frozenset(sizes)
 
 
 def _unknown(name: str) -> ArgumentError:

@@ -81,7 +81,9 @@ def told(backend: Backend, count: int, partition: Partition) -> Backend:
     arguments, and what is saved of them (LOW-7); and which saved values nobody else has (SAV-4).
     """
     if not isinstance(backend, ArrayFunctionBackend):
-        return backend
+        of_size = getattr(backend, "of_size", None)
+        found: Backend = backend if of_size is None else of_size(first_size(partition, count))
+        return found
     static = static_roles(partition.forward, count)
     saved = [
         Saved(i)
@@ -89,6 +91,17 @@ def told(backend: Backend, count: int, partition: Partition) -> Backend:
         if value.owner in static and not value.lent
     ]
     return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
+
+
+def first_size(partition: Partition, count: int) -> int | None:
+    """The first dimension of the first argument behind the `count` static ones that has one."""
+    static = static_roles(partition.forward, count)
+    for node in partition.forward.placeholders:
+        role, meta = node.role, node.meta
+        if isinstance(role, Primal) and role not in static and meta.shape:  # type: ignore[union-attr]
+            size: int = meta.shape[0]  # type: ignore[union-attr]
+            return size
+    return None
 
 
 def _called(

@@ -62,6 +62,7 @@ OTHERS = (
     "JNT",
     "DBL",
     "CAG",
+    "CUG",
     "GRD",
 )
 SPECS = {"views.md": "- **TEN-5** A hidden alias is a view without a history.\n"}

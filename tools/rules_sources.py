@@ -30,6 +30,7 @@ AREAS = {
     "JNT": 15,
     "DBL": 3,
     "CAG": 24,
+    "CUG": 6,
     "HOOK": 6,
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""

@@ -181,6 +181,8 @@ class AutoBackend:
     """
 
     wait: bool = attrs.field(default=True, kw_only=True)
+    cuda: Any = attrs.field(default=None, kw_only=True)
+    """Who compiles for CUDA devices; None: the backend of that name."""
 
     name = "auto"
     is_compact = True
@@ -188,7 +190,17 @@ class AutoBackend:
 
     def without_waiting(self) -> AutoBackend:
         """One that compiles in the background."""
-        return AutoBackend(wait=False)
+        return attrs.evolve(self, wait=False)
+
+    def with_device_graphs(self, sizes: frozenset[int] | None) -> AutoBackend:
+        """One that records launches on CUDA devices."""
+        from aotlite.backends.cuda.backend import CUDA
+
+        return attrs.evolve(self, cuda=CUDA.with_device_graphs(sizes))
+
+    def of_size(self, size: int | None) -> AutoBackend:
+        """The backend of an entry whose first argument has this first dimension."""
+        return self if self.cuda is None else attrs.evolve(self, cuda=self.cuda.of_size(size))
 
     @property
     def fuses(self) -> bool:
@@ -198,7 +210,7 @@ class AutoBackend:
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph."""
         if not _is_of_cpu(graph):
-            return _elsewhere(graph)
+            return _elsewhere(graph, self.cuda)
         problem = _problem() if self._is_known() else None
         if problem is not None:
             tell_once(problem)
@@ -224,12 +236,14 @@ def _is_of_cpu(graph: Graph) -> bool:
     return True
 
 
-def _elsewhere(graph: Graph) -> Run:
+def _elsewhere(graph: Graph, backend: Any) -> Run:
     """The callable of a graph with values on another device: a CUDA device's kernels, or ops."""
-    from aotlite.backends.cuda.backend import or_reference
+    from aotlite.backends.cuda.backend import CUDA, or_reference
     from aotlite.backends.cuda.drivers import device_of
 
-    return REFERENCE.compile(graph) if device_of(graph) is None else or_reference(graph)
+    if device_of(graph) is None:
+        return REFERENCE.compile(graph)
+    return or_reference(graph, backend or CUDA)
 
 
 def _problem() -> str | None:

@@ -15,6 +15,7 @@ import attrs
 from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cuda.driver import Driver
 from aotlite.backends.cuda.drivers import device_of, driver_of
+from aotlite.backends.cuda.graphs import DeviceGraphRun
 from aotlite.backends.cuda.nvrtc import FLAGS
 from aotlite.backends.cuda.parts import run_of
 from aotlite.backends.cuda.plan import plan_of
@@ -32,22 +33,40 @@ CONTRACTED = ("--fmad=true", *FLAGS[1:])
 
 
 @attrs.frozen
+class DeviceGraphs:
+    """That launches are recorded: of all sizes, or of these."""
+
+    sizes: frozenset[int] | None = None
+
+
+@attrs.frozen
 class CudaBackend:
     """Compiles graphs of values on a CUDA device.
 
     `contract`: whether kernels round a product and a sum once; without it results are the
     interpreter's, bit for bit. `tf32`: whether products of float32 matrices may round their
-    operands to 10 bits.
+    operands to 10 bits. `graphs`: whether launches are recorded, and of which sizes (CUG-3).
     """
 
     contract: bool = attrs.field(default=True, kw_only=True)
     tf32: bool = attrs.field(default=False, kw_only=True)
+    graphs: DeviceGraphs | None = attrs.field(default=None, kw_only=True)
 
     name = "cuda"
     is_compact = True
     """What it compiles has a compact face (`backends.values`)."""
     fuses = True
     trusted = True
+
+    def with_device_graphs(self, sizes: frozenset[int] | None) -> CudaBackend:
+        """One that records launches."""
+        return attrs.evolve(self, graphs=DeviceGraphs(sizes))
+
+    def of_size(self, size: int | None) -> CudaBackend:
+        """The backend of an entry whose first argument has this first dimension."""
+        if self.graphs is None or self.graphs.sizes is None or size in self.graphs.sizes:
+            return self
+        return attrs.evolve(self, graphs=None)
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
@@ -59,21 +78,23 @@ class CudaBackend:
             )
         return run_of(graph, partial(self._compiled, device, driver_of(device)))
 
-    def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun:
+    def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
         # What only a compilation needs.
+        from aotlite.backends.cuda.host_checks import without_host_checks
         from aotlite.backends.cuda.schedule import improved_for
         from aotlite.backends.loops.backend import program_of
 
         seconds: dict[str, float] = {}
         target = driver.target
         program = _timed(seconds, "lowering", program_of, graph)
+        program, refuses = without_host_checks(program, graph)
         program = _timed(seconds, "fusing", improved_for, program, target)
-        plan = _timed(seconds, "printing", plan_of, program, graph, target)
+        plan = _timed(seconds, "printing", plan_of, program, graph, target, refuses)
         flags = CONTRACTED if self.contract else FLAGS
         given = (graph, plan, device, driver, flags)
         run = _timed(seconds, "compiling", CudaRun, *given, tf32=self.tf32)
         run.kernels = attrs.evolve(run.kernels, seconds=seconds)
-        return run
+        return run if self.graphs is None else DeviceGraphRun(run, device.arrays, driver)
 
 
 def _timed(
@@ -88,10 +109,10 @@ def _timed(
 CUDA = CudaBackend()
 
 
-def or_reference(graph: Graph) -> Run:
+def or_reference(graph: Graph, backend: CudaBackend = CUDA) -> Run:
     """What `auto` makes of a graph on a CUDA device: kernels, or what the user is told (CUB-5)."""
     try:
-        return CUDA.compile(graph)
+        return backend.compile(graph)
     except (BackendError, MissingExtraError) as error:
         what = f"graph {graph.name} runs op by op, as with backend='reference'"
         tell_once(f"aotlite: {error}; {what}")

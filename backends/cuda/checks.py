@@ -35,7 +35,7 @@ def with_checks_together(program: Program) -> Program:
     risky = {k for k, step in enumerate(steps) if k > places[0] and _trusts(step, inputs)}
     early: set[int] = set()
     for place in places:
-        needed = _needed(steps, place)
+        needed = needed_by(steps, place)
         if not needed & risky:
             early |= needed | {place}
     order = sorted(early - set(places)) + [k for k in places if k in early]
@@ -53,7 +53,7 @@ def _trusts(step: Step, inputs: set[int]) -> bool:
     return type(step) is Extern or bool(writes(step) & inputs)
 
 
-def _needed(steps: Sequence[Step], place: int) -> set[int]:
+def needed_by(steps: Sequence[Step], place: int) -> set[int]:
     """The steps that must come before this one, itself not among them."""
     needed: set[int] = set()
     waiting = [place]

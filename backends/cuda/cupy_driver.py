@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +22,7 @@ from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.program import Gemm, Program
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import BackendError, DeviceError
+from aotlite.ir.forks import cached_property
 
 DEFAULT_SHARED = 48 << 10
 """Bytes of dynamic shared memory that a kernel may have without asking."""

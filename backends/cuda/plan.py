@@ -14,6 +14,7 @@ import attrs
 from aotlite.backends.cuda.checks import with_checks_together
 from aotlite.backends.cuda.driver import MOST_PUT
 from aotlite.backends.cuda.emit import Launch, Printed, print_program
+from aotlite.backends.cuda.host_checks import Refuses
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.memory import planned
 from aotlite.backends.loops.program import (
@@ -65,6 +66,8 @@ class Plan:
     """The buffers whose values the host has at each call, in the order of their slots."""
     hosted_at: int
     """Where the first of them lies in the arena."""
+    refuses: tuple[Refuses, ...] = ()
+    """What looks at values of the host before anything is launched."""
 
     @property
     def waits(self) -> int:
@@ -72,7 +75,9 @@ class Plan:
         return sum([type(action) is Checks for action in self.actions])
 
 
-def plan_of(program: Program, graph: Graph, target: Target) -> Plan:
+def plan_of(
+    program: Program, graph: Graph, target: Target, refuses: tuple[Refuses, ...] = ()
+) -> Plan:
     """The plan of a graph's program. Raises BackendError for what does not run on a GPU."""
     program = with_checks_together(program)
     checks = [step for step in program.steps if type(step) is Check]
@@ -89,7 +94,7 @@ def plan_of(program: Program, graph: Graph, target: Target) -> Plan:
     size = max(head + rest.size, LINE) if offsets else 0  # of temporaries without elements, too
     actions = _actions(program.steps, printed, flags)
     at = SLOT * len(flags)
-    return Plan(program, alone, printed, actions, offsets, size, tuple(hosted), at)
+    return Plan(program, alone, printed, actions, offsets, size, tuple(hosted), at, refuses)
 
 
 def _hosted(program: Program, graph: Graph) -> list[int]:

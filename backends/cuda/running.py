@@ -50,10 +50,17 @@ class CudaRun:
         self.reads_all = all(self.reads)
         module = driver.module(plan.kernels, plan.printed, flags)
         self.writer = Writer(graph, plan, device, driver, module, tf32=tf32)
-        self.compact, self.source = self.writer.function(self._refused)
+        self.writer.scope["refused"] = self._refused
+        self.compact, self.source = self.writer.function()
         self.kernels = Kernels(lambda: plan.program, plan.printed.text)
 
     def __call__(self, given: list[Window]) -> list[Window | None]:
+        return self.called(given, self.compact)
+
+    def called(
+        self, given: list[Window], compact: Callable[[list[Value]], list[Value]]
+    ) -> list[Window | None]:
+        """The results of a call of a compact face by windows."""
         values = [
             _array(window, node.meta) if travels_as_array(node.meta) else window  # type: ignore[arg-type]
             for window, node, read in zip(given, self.graph.placeholders, self.reads, strict=True)
@@ -62,7 +69,7 @@ class CudaRun:
         given.clear()
         return [
             value if value is None or type(value) is tuple else (value, 0)
-            for value in self.compact(values)
+            for value in compact(values)
         ]
 
     def read_of(self, values: list[Value]) -> list[Value]:
@@ -107,7 +114,15 @@ class Writer:
         self.launches = [each for each in plan.actions if type(each) is Launch]
         self.slots = sorted({number for launch in self.launches for number in launch.buffers})
         """The buffers whose addresses are in the table, in order."""
-        self.lines: list[str] = []
+        self.unpacked: list[str] = []
+        self.placed: list[str] = []
+        self.made: list[str] = []
+        self.work: list[str] = []
+        """Lines: inputs as memory and first elements; their addresses; new results; launches."""
+        self.arena = ""
+        """The line that allocates the arena, if there is one."""
+        self.names: list[str] = []
+        self.given = self.results = ""
         self.windows: dict[int, tuple[str, str]] = {}
         """Of each buffer with memory of its own: variables of memory and first element."""
         self.arrays: dict[int, str] = {}
@@ -123,28 +138,80 @@ class Writer:
             "put": driver.put,
             "read": driver.read,
         }
+        self._write()
 
-    def function(
-        self, refused: Callable[[Sequence[Value]], None]
-    ) -> tuple[Callable[[list[Value]], list[Value]], str]:
-        names = self._inputs()
-        self.scope["refused"] = refused
+    def _write(self) -> None:
+        """Writes all parts of the function."""
+        self.names = self._inputs()
+        self.given = f"[{', '.join(self.names)}]"
         self._constants()
         self._outputs()
         self._arena()
-        self._hosted()
-        given = f"[{', '.join(names)}]"
-        self._write_table()
         for action in self.plan.actions:
-            self._action(action, given)
-        results = f"return [{', '.join(self._results())}]"
-        held = [*names, *self._held()]
-        lines = [*self.lines, results]
-        source = _text(given if names else "", lines, held, self.driver.is_current)
-        if self.driver.is_current is not None:
-            self.scope |= {"is_current": self.driver.is_current, "guarded": self.driver.guarded}
+            self._action(action)
+        self.results = f"return [{', '.join(self._results())}]"
+
+    def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
+        """The compact face, and its source."""
+        arena = [self.arena, "arena_at = address(arena)"] if self.arena else []
+        filled = self._filled()
+        put = [f"put(stream, arena_at + {self.plan.hosted_at}, {filled})"] if filled else []
+        lines = [
+            *self.unpacked,
+            *self.looks(),
+            *self.placed,
+            *self.made,
+            "stream = current_stream()",
+            *arena,
+        ]
+        lines += [*put, *self._table(), *self.work, self.results]
+        held = [*self.names, *self._held()]
+        guard = self.driver.is_current
+        if guard is not None:
+            self.scope |= {"is_current": guard, "guarded": self.driver.guarded}
+        source = _text(self.given if self.names else "", lines, held, guard)
+        return self._compiled(source, "run"), source
+
+    def _compiled(self, source: str, name: str) -> Any:
         exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
-        return self.scope["run"], source
+        return self.scope[name]
+
+    # --- for device graphs
+    def prepare(self) -> Callable[..., Any]:
+        """`prepare(values, outputs, arena, capture)`: what the work on these is recorded as."""
+        outputs = [number for number, _ in self.outputs()]
+        lines = [*self._unboxed(), *self.placed, f"[{_listed('o', outputs)}] = outputs"]
+        lines += [f"p{number} = address(o{number})" for number in outputs]
+        lines += ["arena_at = address(arena)" if self.arena else "pass", "table = make()"]
+        lines += [*self._table(), "def work():", "    stream = current_stream()"]
+        lines += [f"    {line}" for line in self.work]
+        return self._defined("prepare(box, outputs, arena, capture)", lines, "capture(work), table")
+
+    def finish(self) -> Callable[..., Any]:
+        """`finish(values, outputs)`: the results of a call."""
+        outputs = _listed("o", [number for number, _ in self.outputs()])
+        lines = [*self._unboxed(), f"[{outputs}] = outputs", self.results]
+        return self._defined("finish(box, outputs)", lines)
+
+    def host_values(self) -> Callable[..., Any] | None:
+        """`host_values(values)`: the bytes of the values of the host; None where there are none."""
+        filled = self._filled()
+        if not filled:
+            return None
+        return self._defined("host_values(box)", [*self._unboxed(), *self.looks()], filled)
+
+    def outputs(self) -> list[tuple[int, int]]:
+        """The buffers that a call allocates and gives away, and their bytes."""
+        buffers = self.plan.program.buffers
+        return [(b.number, b.size * b.dtype.itemsize) for b in buffers if b.kind is Kind.OUTPUT]
+
+    def _unboxed(self) -> list[str]:
+        return [f"{self.given} = box" if self.names else "pass", *self.unpacked]
+
+    def _defined(self, head: str, lines: Sequence[str], result: str = "") -> Any:
+        ending = [f"return {result}"] if result else []
+        body = [f"    {line}" for line in (*lines, *ending)]
+        return self._compiled("\n".join([f"def {head}:", *body, ""]), head.partition("(")[0])
 
     def _constant(self, value: Any, kind: str) -> str:
         name = f"{kind}{len(self.scope)}"
@@ -169,30 +236,39 @@ class Writer:
             self.windows[number] = name, "0"
             return
         memory, start = self.windows[number] = f"m{name[1:]}", f"s{name[1:]}"
-        self.lines.append(f"{memory}, {start} = {name}")
+        self.unpacked.append(f"{memory}, {start} = {name}")
         if meta.device is not CPU:
-            self._place(number, f"address({memory}) + {start} * {meta.dtype.itemsize}")
+            self.places[number] = f"p{number}"
+            place = f"address({memory}) + {start} * {meta.dtype.itemsize}"
+            self.placed.append(f"p{number} = {place}")
 
-    def _hosted(self) -> None:
-        """Writes the values of the host into the arena's head."""
-        if not self.plan.hosted:
-            return
-        places = {n: k for k, n in enumerate(self.plan.program.inputs) if n is not None}
-        parts = []
-        for number in self.plan.hosted:
-            meta: Any = self.graph.placeholders[places[number]].meta
-            array = self.arrays.get(number)
-            if array is None:
-                window = f"({', '.join(self.windows[number])})"
-                array = f"{self._constant(partial(_array, meta=meta), 'H')}({window})"
-            parts.append(f"{array}.tobytes().ljust({SLOT}, ZERO)")
+    def _filled(self) -> str:
+        """The values of the host as they lie in the arena's head; empty where there are none."""
+        arrays = self._host_arrays()
         self.scope["ZERO"] = b"\0"
-        data = parts[0] if len(parts) == 1 else f"b''.join(({', '.join(parts)}))"
-        self.lines.append(f"put(stream, arena_at + {self.plan.hosted_at}, {data})")
+        parts = [f"{arrays[number]}.tobytes().ljust({SLOT}, ZERO)" for number in self.plan.hosted]
+        return f"b''.join(({', '.join(parts)}))" if len(parts) > 1 else "".join(parts)
 
-    def _place(self, number: int, text: str) -> None:
-        self.lines.append(f"p{number} = {text}")
-        self.places[number] = f"p{number}"
+    def _host_arrays(self) -> dict[int, str]:
+        """The arrays of the values of the host: expressions."""
+        pairs = zip(self.plan.program.inputs, self.graph.placeholders, strict=True)
+        found = {}
+        for number, node in pairs:
+            if number in self.arrays:
+                found[number] = self.arrays[number]
+            elif number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
+                window = f"({', '.join(self.windows[number])})"
+                meta: Any = node.meta
+                found[number] = f"{self._constant(partial(_array, meta=meta), 'H')}({window})"
+        return found
+
+    def looks(self) -> list[str]:
+        """Lines that look at values of the host, and raise what an op raises."""
+        if not self.plan.refuses:
+            return []
+        arrays = ", ".join([f"{n}: {array}" for n, array in self._host_arrays().items()])
+        names = [self._constant(each, "R") for each in self.plan.refuses]
+        return [f"if {name}({{{arrays}}}): refused({self.given})" for name in names]
 
     # --- memory
     def _constants(self) -> None:
@@ -211,49 +287,48 @@ class Writer:
             if buffer.kind is Kind.OUTPUT:
                 name = f"o{buffer.number}"
                 new = partial(self.device.arrays.allocate, buffer.size, buffer.dtype)
-                self.lines.append(f"{name} = {self._constant(new, 'N')}()")
+                self.made.append(f"{name} = {self._constant(new, 'N')}()")
                 self.windows[buffer.number] = name, "0"
-                self._place(buffer.number, f"address({name})")
+                self.places[buffer.number] = f"p{buffer.number}"
+                self.made.append(f"p{buffer.number} = address({name})")
 
     def _arena(self) -> None:
-        self.lines.append("stream = current_stream()")
         if not self.plan.arena:
             return
         new = partial(self.device.arrays.allocate, self.plan.arena, uint8)
-        self.lines += [f"arena = {self._constant(new, 'N')}()", "arena_at = address(arena)"]
+        self.arena = f"arena = {self._constant(new, 'N')}()"
         for number, offset in self.plan.offsets.items():
             self.places[number] = f"arena_at + {offset}"
             if self.buffers[number].kind is not Kind.INPUT:
                 start = offset // self.buffers[number].dtype.itemsize
                 self.windows[number] = "arena", str(start)
 
-    def _write_table(self) -> None:
-        if not self.launches:
-            return
-        self.lines.append(f"table[0]({', '.join([self.places[n] for n in self.slots])})")
+    def _table(self) -> list[str]:
+        places = ", ".join([self.places[number] for number in self.slots])
+        return [f"table[0]({places})"] if self.launches else []
 
     # --- work
-    def _action(self, action: Any, given: str) -> None:
+    def _action(self, action: Any) -> None:
         match action:
             case Launch():
                 name = self._constant(self.module.launcher(action), "L")
                 place = 1 + self.launches.index(action)
-                self.lines.append(f"{name}(stream, table[{place}], 0)")
+                self.work.append(f"{name}(stream, table[{place}], 0)")
             case Gemm():
                 self._product(action)
             case Extern():
                 name = self._constant(extern(action, self.device.arrays), "E")
                 windows = [self._window(placed) for placed in windows_of(action)]
-                self.lines.append(f"{name}([{', '.join(windows)}])")
+                self.work.append(f"{name}([{', '.join(windows)}])")
             case Checks(first=first, count=count):
                 flags = f"read(stream, arena_at + {SLOT * first}, {SLOT * count})[::{SLOT}]"
-                self.lines.append(f"if any({flags}): refused({given})")
+                self.work.append(f"if any({flags}): refused({self.given})")
 
     def _product(self, gemm: Gemm) -> None:
         dtype = self.buffers[gemm.c.buffer].dtype
         name = self._constant(self.driver.product(gemm, dtype, tf32=self.tf32), "G")
         places = [self._matrix_place(each, dtype.itemsize) for each in (gemm.a, gemm.b, gemm.c)]
-        self.lines.append(f"{name}(stream, {', '.join(places)})")
+        self.work.append(f"{name}(stream, {', '.join(places)})")
 
     def _matrix_place(self, matrix: Matrix, itemsize: int) -> str:
         place = self.places[matrix.buffer]
@@ -298,6 +373,10 @@ class Writer:
         if not as_array:
             return window
         return f"{self._constant(partial(_array, meta=meta), 'V')}({window})"
+
+
+def _listed(kind: str, numbers: Iterable[int]) -> str:
+    return ", ".join([f"{kind}{number}" for number in numbers])
 
 
 def _text(given: str, lines: Sequence[str], held: Sequence[str], guard: Any) -> str:

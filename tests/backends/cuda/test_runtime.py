@@ -244,3 +244,29 @@ def test_graphs_of_the_cpu_run_relabelled() -> None:
     run = al.compile(written, backend=Relabelled(plain()))
     for mine, its in zip(run(*made()), written(*made()), strict=True):
         np.testing.assert_array_equal(mine.detach().numpy(), its.detach().numpy())
+
+
+def test_what_the_generator_gives_is_not_waited_for() -> None:
+    on = device()
+    run = al.compile(lambda x: F.dropout(x, 0.5), backend="cuda")
+    run(moved(al.ones(8), on))
+    assert on.arrays.driver.waits == 0
+
+
+def test_values_of_the_host_are_refused_before_anything_is_launched() -> None:
+    """A generator's place that no generator has, as an argument of the user's."""
+    on = device()
+
+    def drawn(x: Any, seed: Any, offset: Any) -> Any:
+        return x + al.ops.uniform(seed, offset, 0, (4,), device=on)
+
+    run, x = al.compile(drawn, backend="cuda"), moved(al.zeros(4), on)
+    seed = al.tensor(7, dtype=al.uint64)
+    places = [al.tensor(n, dtype=al.uint64) for n in (8, 9)]
+    expected = al.ops.uniform(seed, places[0], 0, (4,)).numpy()
+    np.testing.assert_array_equal(results(run(x, seed, places[0]))[0], expected)
+    before = on.arrays.driver.launches
+    with pytest.raises(al.RngError):
+        run(x, seed, places[1])
+    assert on.arrays.driver.launches == before
+    assert on.arrays.driver.waits == 0
