@@ -42,6 +42,10 @@ class Vector:
         self.masks: dict[int, int] = {}
         """For each buffer the bits that are 0 in the address of its first element."""
         self.arrays: dict[Chunk, str] = {}
+        self.staged: dict[Scalar, Place] = {}
+        """What lies in shared memory already."""
+        self.operations = 0
+        """Of a point, roughly."""
         self.count = 0
 
     # --- what is at once
@@ -60,7 +64,7 @@ class Vector:
         written = {store.buffer for store in stores}
         found: dict[Scalar, Run] = {}
         for each in self.facts.in_order(roots):
-            if each.op == "load" and moves(each.args[1], self.spread):
+            if each.op == "load" and each not in self.staged and moves(each.args[1], self.spread):
                 number, address = each.args
                 size, exact = self.facts.sizes[number], number in written
                 run = run_of(number, address, self.spread, size, exact=exact)
@@ -75,7 +79,7 @@ class Vector:
         """The vector in a scope that knows its first point."""
         if phase is Phase.BOTH:
             self.arrays = {}
-        places = self.body.writer.places = {}
+        places = self.body.writer.places = dict(self.staged)
         for load, run in self._loads(stores).items():
             chunks = [self._loaded(chunk, load.dtype, parent, phase) for chunk in _chunks(run)]
             element = _element(chunks, run, load.dtype)
@@ -86,7 +90,7 @@ class Vector:
 
     def one(self, stores: Sequence[Store], scope: Scope) -> None:
         """One point in a scope that knows it."""
-        self.body.writer.places = {}
+        self.body.writer.places = dict(self.staged)
         self.body.stores(stores, scope)
 
     def take_arrays(self, abreast: int) -> list[str]:

@@ -19,6 +19,7 @@ from aotlite.backends.c_family.emit_segments import with_chosen_addresses
 from aotlite.backends.cuda.emit_common import Code, Index
 from aotlite.backends.cuda.emit_neighbours import Phase, Vector
 from aotlite.backends.cuda.emit_spread import PATCH_ROWS, PATCH_VECTORS, spread_of, vector_axis
+from aotlite.backends.cuda.emit_tiles import Tiles, across
 from aotlite.backends.cuda.emit_versions import Versions
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import combiner
@@ -52,7 +53,9 @@ class Points:
         self.facts, self.buffers, self.target = facts, buffers, target
         self.stores = prepared(stores, facts)
         itemsizes = {number: buffer.dtype.itemsize for number, buffer in buffers.items()}
-        self.spread = spread_of(self.stores, facts, itemsizes)
+        axis = vector_axis(self.stores, facts.extents)
+        other = None if axis is None else across(self.stores, facts, axis)
+        self.spread = spread_of(self.stores, facts, itemsizes, tiles=other is not None)
         self.index = Index.of(facts.extents, self.stores)
         self.constants = Scope(None)
         kinds = {number: buffer.dtype for number, buffer in buffers.items()}
@@ -60,21 +63,43 @@ class Points:
         self.vector = Vector(self.spread, self.body, self.index)
         self.versions = Versions(self.spread, facts, self.body, self.vector)
         roots = [value for store in self.stores for value in values_of(store)]
-        self.operations = sum(map(cost, walk(roots)))
+        self.operations = self.vector.operations = sum(map(cost, walk(roots)))
+        self.tiles: Tiles | None = None
+        if other is not None:
+            self.tiles = Tiles(self.spread, other, self.vector, self.versions, self.stores)
 
     def printed(self) -> Code:
         """The body of the kernel."""
+        if self.tiles is not None:
+            return self._by_tiles(self.tiles)
         by_runs = self.vector.has_runs(self.stores)
         abreast = self._abreast() if by_runs else 1
         lines = self._by_runs(abreast) if by_runs else self._ones("")
         items = self._items() if by_runs else self.spread.points
         blocks = -(-items // (THREADS * abreast))
-        most = self.target.multiprocessors * (self.target.threads // THREADS) * WAVES
         width = self.spread.width if by_runs else 1
         light = width * abreast * self.operations <= LIGHT
         resident = 4 if light else 0
         lines = [*self.constants.lines, *lines]
-        return Code(lines, max(min(blocks, most), 1), THREADS, resident)
+        return Code(lines, self._grid(blocks), THREADS, resident)
+
+    def _by_tiles(self, tiles: Tiles) -> Code:
+        """Tiles by 16 bytes where inputs allow it, else element by element."""
+        wide = tiles.loop(wide=True)
+        test = self._alignment()
+        lines = [*self.constants.lines, *tiles.declared()]
+        if test:
+            head = [f"const bool aligned = {test};", "if (aligned) {", *wide]
+            lines += [*head, "} else {", *tiles.loop(wide=False), "}"]
+        else:
+            lines += wide
+        light = self.spread.width * self.operations <= LIGHT
+        return Code(lines, self._grid(tiles.tiles), THREADS, 4 if light else 0)
+
+    def _grid(self, blocks: int) -> int:
+        """Blocks of a grid: those that are left take more of the work."""
+        most = self.target.multiprocessors * (self.target.threads // THREADS) * WAVES
+        return max(min(blocks, most), 1)
 
     # --- vectors
     def _by_runs(self, abreast: int) -> list[str]:

@@ -46,8 +46,13 @@ class _Access:
     weight: int
 
 
-def spread_of(stores: Sequence[Store], facts: Facts, itemsizes: Mapping[int, int]) -> Spread:
-    """The way in which most bytes are accessed by as much as a thread can at once."""
+def spread_of(
+    stores: Sequence[Store], facts: Facts, itemsizes: Mapping[int, int], *, tiles: bool = False
+) -> Spread:
+    """The way in which most bytes are accessed by as much as a thread can at once.
+
+    `tiles`: what lies across goes through shared memory, and points are divided along axes.
+    """
     found = _accesses(stores, itemsizes)
     best = _by_ones(found, facts.extents)
     if best.points < 2:
@@ -55,9 +60,9 @@ def spread_of(stores: Sequence[Store], facts: Facts, itemsizes: Mapping[int, int
     quality = _quality(best, stores, found, facts.sizes)
     for spread in _candidates(stores, found, best):
         other = _quality(spread, stores, found, facts.sizes)
-        if other > quality:
+        if other > quality and not (tiles and spread.flat):
             best, quality = spread, other
-    return best if best.flat else attrs.evolve(best, patch=_patch(found, best))
+    return best if best.flat or tiles else attrs.evolve(best, patch=_patch(found, best))
 
 
 def vector_axis(stores: Sequence[Store], extents: Sequence[int]) -> int | None:
@@ -80,7 +85,7 @@ def _by_ones(found: Sequence[_Access], extents: Sequence[int]) -> Spread:
     for each in found:
         for k, c in enumerate(each.address.coefficients[: len(extents)]):
             if 1 <= abs(c) <= MOST_TOGETHER and extents[k] > 1:
-                gains[k] += _bytes(each, extents) // abs(c)
+                gains[k] += each.weight * _bytes(each, extents) // abs(c)
     last = max(gains, key=lambda k: (gains[k], k), default=None)
     every = range(len(extents))
     order = every if last is None else [*[k for k in every if k != last], last]

@@ -30,20 +30,15 @@ typedef f32 m_f32;
 typedef f64 m_f64;
 #define _Bool bool
 #define INLINE static __device__ __forceinline__
-#ifndef ALIGNED
-#define ALIGNED(place, bytes)
-#endif
 /* Elements that are accessed at once, by as many of their bytes as are aligned. */
 template <class T, int n> struct alignas((sizeof(T) * n & -(sizeof(T) * n)) > 16
     ? 16 : sizeof(T) * n & -(sizeof(T) * n)) many { T at[n]; };
 template <int n, class T> INLINE many<T, n> fetched(const T *place)
 {
-    ALIGNED(place, alignof(many<T, n>));
     return *(const many<T, n> *)place;
 }
 template <class T, int n> INLINE void put(T *place, const many<T, n> &value)
 {
-    ALIGNED(place, alignof(many<T, n>));
     *(many<T, n> *)place = value;
 }
 #define APART()

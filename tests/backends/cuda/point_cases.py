@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, where
 from aotlite.backends.loops.program import Program, Statement, Store
 from aotlite.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64, uint8
@@ -151,6 +147,29 @@ def positions(n: int) -> Program:
     return program(((n, n), 2, 1), body, {0: size}, {1: size})
 
 
+def crossed(rows: int, columns: int, *kinds: DType, batch: int = 1) -> Program:
+    """An operand that lies across, plus others that do not; some edges are conditions."""
+    first, *others = kinds
+    step = rows * columns
+    value: Scalar = load(0, Affine((step, 1, rows)), first)
+    for k, kind in enumerate(others):
+        beside = load(k + 1, Affine((step, columns, 1)), kind)
+        value = value + cast(where(axis(2) < 3, const(1, kind), beside), first)
+    body: list[Statement] = [Store(9, Affine((step, columns, 1)), value)]
+    inputs = {k: (kind, batch * step) for k, kind in enumerate(kinds)}
+    extents = batch, rows, columns
+    return program((extents, 3, 2), body, inputs, {9: (first, batch * step)})
+
+
+def both_across(rows: int, columns: int) -> Program:
+    """Two operands that lie across, with gaps between their rows."""
+    x = load(0, Affine((1, rows + 4)), float32)
+    y = load(1, Affine((1, rows + 1), 1), float64)
+    body: list[Statement] = [Store(2, Affine((columns, 1)), x + cast(y, float32))]
+    inputs = {0: (float32, columns * (rows + 4)), 1: (float64, columns * (rows + 1) + 1)}
+    return program(((rows, columns), 2, 1), body, inputs, {2: (float32, rows * columns)})
+
+
 PROGRAMS: dict[str, Program] = {
     "one_axis": flat(1003, float32, float32),
     "whole": flat(1024, float32),
@@ -175,6 +194,13 @@ PROGRAMS: dict[str, Program] = {
     "triangle": triangle(45),
     "strided": strided(37),
     "positions": positions(36),
+    "crossed": crossed(72, 136, float32, float32),
+    "crossed_batch": crossed(40, 24, float32, batch=3),
+    "crossed_odd": crossed(37, 75, float32, float32),
+    "crossed_bf16": crossed(72, 80, bfloat16, float32),
+    "crossed_bytes": crossed(96, 64, uint8),
+    "crossed_f64": crossed(34, 66, float64, float16),
+    "both_across": both_across(44, 68),
     "many": flat(1 << 16, float32),
 }
 
@@ -182,13 +208,3 @@ PROGRAMS: dict[str, Program] = {
 def cases() -> Cases:
     """The programs with inputs."""
     return {name: (each, inputs_of(name, each)) for name, each in PROGRAMS.items()}
-
-
-def misplaced(array: Any) -> Any:
-    """A copy that begins one element behind a multiple of 64 bytes."""
-    size = array.dtype.itemsize
-    room = np.zeros(array.nbytes + size + 64, np.uint8)
-    start = -room.ctypes.data % 64 + size
-    found = room[start : start + array.nbytes].view(array.dtype)
-    found[:] = array
-    return found
