@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from aotlite.backends.c_family.emit_scalar import Library, indented
-from aotlite.backends.c_family.emit_types import BFLOAT16, DIVISIONS, SUPPORTED, memory_type
+from aotlite.backends.c_family.emit_types import DIVISIONS, SUPPORTED, memory_type
 from aotlite.backends.cuda.emit_kernel import body_of
-from aotlite.backends.cuda.emit_types import FLOAT16, PRELUDE
+from aotlite.backends.cuda.emit_types import BFLOAT16, FLOAT16, PRELUDE
 from aotlite.backends.cuda.emit_vectors import VECTORS
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.expr import walk

@@ -1,7 +1,8 @@
 """The prelude of CUDA texts: the names that printed expressions use, as CUDA C++ has them.
 
 Expressions are printed by `backends/c_family/emit_scalar.py`, in the part of C that C++ shares.
-What differs is defined here: types, bits, and float16 as a class, since NVRTC has no headers.
+What differs is defined here: types, bits, and conversions of 16-bit floats, by PTX: NVRTC has no
+headers.
 Spec: `specs/cuda_printer.md`.
 """
 
@@ -76,39 +77,44 @@ INLINE f64 bits_f64_u64(u64 x) { return __longlong_as_double((i64)x); }
 """
 
 FLOAT16 = """\
-/* Rounded once, to even, from either type: what is a float is a double. */
-INLINE u16 half_bits(f64 x)
-{
-    const u64 b = bits_u64_f64(x) & 0x7fffffffffffffffull;
-    const u16 sign = (u16)(bits_u64_f64(x) >> 48) & 0x8000u;
-    const f64 size = bits_f64_u64(b);
-    if (size != size) return sign | 0x7e00u;
-    if (size >= 65520.0) return sign | 0x7c00u;
-    if (size < 0x1p-14) return sign | (u16)rint(size * 0x1p24);
-    const u64 exponent = 1008ull << 10;
-    return sign | (u16)(((b + 0x1ffffffffffull + ((b >> 42) & 1u)) >> 42) - exponent);
-}
+/* The hardware rounds once, to even, from either type. On a CPU host.h has these functions. */
+#ifndef AOTLITE_HOST
+INLINE u16 cvt_f16_f32(f32 x) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+INLINE u16 cvt_f16_f64(f64 x) { u16 h; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(x)); return h; }
+INLINE f32 cvt_f32_f16(u16 h) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+#endif
 struct f16 {
     u16 bits;
     f16() = default;
-    __device__ explicit f16(f32 x) : bits(half_bits((f64)x)) {}
-    __device__ explicit f16(f64 x) : bits(half_bits(x)) {}
-    __device__ operator f32() const
-    {
-        const u32 sign = (u32)(bits & 0x8000u) << 16;
-        if ((bits & 0x7c00u) == 0x7c00u)
-            return bits_f32_u32(sign | 0x7f800000u | (u32)(bits & 0x3ffu) << 13);
-        /* The exponent moves by a product, which is exact, so that denormals come out right. */
-        const f32 size = bits_f32_u32((u32)(bits & 0x7fffu) << 13) * 0x1p112f;
-        return bits_f32_u32(sign | bits_u32_f32(size));
-    }
+    __device__ explicit f16(f32 x) : bits(cvt_f16_f32(x)) {}
+    __device__ explicit f16(f64 x) : bits(cvt_f16_f64(x)) {}
+    __device__ operator f32() const { return cvt_f32_f16(bits); }
 };
 typedef f16 m_f16;
 INLINE f32 round_f16(f32 x) { return (f32)(f16)x; }
 INLINE f32 load_f16(f16 x) { return (f32)x; }
 INLINE f16 store_f16(f32 x) { return (f16)x; }
-INLINE u16 bits_u16_f16(f32 x) { return half_bits((f64)x); }
+INLINE u16 bits_u16_f16(f32 x) { return cvt_f16_f32(x); }
 INLINE i16 bits_i16_f16(f32 x) { return (i16)bits_u16_f16(x); }
-INLINE f32 bits_f16_u16(u16 x) { f16 h; h.bits = x; return (f32)h; }
+INLINE f32 bits_f16_u16(u16 x) { return cvt_f32_f16(x); }
 INLINE f32 bits_f16_i16(i16 x) { return bits_f16_u16((u16)x); }
+"""
+
+BFLOAT16 = """\
+#ifndef AOTLITE_HOST
+INLINE u16 cvt_bf16_f32(f32 x)
+{
+    u16 h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+INLINE f32 cvt_f32_bf16(u16 h) { return bits_f32_u32((u32)h << 16); }
+#endif
+INLINE u16 bits_u16_bf16(f32 x) { return cvt_bf16_f32(x); }
+INLINE f32 bits_bf16_u16(u16 x) { return cvt_f32_bf16(x); }
+INLINE i16 bits_i16_bf16(f32 x) { return (i16)bits_u16_bf16(x); }
+INLINE f32 bits_bf16_i16(i16 x) { return bits_bf16_u16((u16)x); }
+INLINE f32 round_bf16(f32 x) { return bits_bf16_u16(bits_u16_bf16(x)); }
+INLINE f32 load_bf16(u16 x) { return bits_bf16_u16(x); }
+INLINE u16 store_bf16(f32 x) { return bits_u16_bf16(x); }
 """
