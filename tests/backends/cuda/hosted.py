@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ def build(
 ) -> HostLibrary:
     """The library of a CUDA text; `checked`: each access of its kernels is."""
     arguments = {launch.name: len(launch.buffers) for launch in launches}
+    # A library is loaded once by its path, whatever the file holds later.
+    folder = Path(tempfile.mkdtemp(dir=folder))
     return host_library(text, arguments, folder, *FLAGS, *(CHECKED if checked else ()), *flags)
 
 
