@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[1]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
-
 def _checkout_is_under_test() -> bool:
     """Whether `import aotlite` finds this checkout or nothing, rather than an installed aotlite."""
     spec = importlib.util.find_spec("aotlite")
@@ -111,6 +110,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if "torch" in getattr(item, "fixturenames", ()):
         item.add_marker("torch")
+    if "long" in item.config.option.markexpr:
+        _draw_more(item)
+
+
+def _draw_more(item: Any) -> None:
+    """A law that says how many examples the long profile draws is a part of that."""
+    marker = item.get_closest_marker("draws")
+    if marker is not None:
+        test = item.obj
+        usual = test._hypothesis_internal_use_settings
+        more = settings(usual, max_examples=marker.kwargs["long"])
+        test._hypothesis_internal_use_settings = more
+        item.add_marker("long")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -162,16 +162,16 @@ def test_an_op_gives_the_same_in_both_forms(name: str) -> None:
 
 
 def test_random_graphs_give_the_same_in_both_forms() -> None:
-    """Of the graphs of every fourth random program."""
+    """Of the graphs of every sixth random program."""
     count = 0
-    for journey in journeys()[::4]:
+    for journey in journeys()[::6]:
         for graph in (journey.partition.forward, journey.partition.backward):
             if graph is not None:
                 values = values_for(graph)
                 arrays = [values[node.role] for node in graph.placeholders]  # type: ignore[index]
                 assert_both_forms_agree(graph, arrays, "a random program")
                 count += 1
-    assert count > 100
+    assert count > 60
 
 
 def test_values_are_dropped_after_their_last_use() -> None:

@@ -134,14 +134,10 @@ def check_op(op: Op, samples: list[Sample], *, ints: bool) -> int:
 
 
 def test_ops_record_with_symbols_what_they_record_without() -> None:
-    """The first samples of each op that differ in ranks."""
+    """The first sample of each op."""
     compared = {}
     for name in with_gradients():
-        first: dict[Any, Sample] = {}
-        for sample in samples_of(name):
-            ranks = tuple([getattr(a, "ndim", None) for a in sample.args])
-            first.setdefault(ranks, sample)
-        compared[name] = check_op(OPS[name], list(first.values())[:2], ints=True)
+        compared[name] = check_op(OPS[name], samples_of(name)[:1], ints=True)
     assert sum(map(bool, compared.values())) > 0.8 * len(compared), compared
 
 

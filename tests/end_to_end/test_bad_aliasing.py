@@ -401,10 +401,19 @@ def play(body, names, history):
 @pytest.mark.parametrize("history", [False, True], ids=["plain", "with history"])
 @pytest.mark.parametrize("body", BODIES)
 def test_each_pattern_after_each_other_and_the_first_again(body, history):
-    """One compiled function, called with pattern A, B and A: for all A and B."""
-    for first in PATTERNS:
-        for second in PATTERNS:
+    """One compiled function, called with pattern A, B and A: each A and B, in one history."""
+    for (a, first), (b, second) in itertools.product(enumerate(PATTERNS), repeat=2):
+        if (a + b) % 2 == history:
             play(BODIES[body], (first, second, first), history)
+
+
+@pytest.mark.long
+@pytest.mark.rules("GRD-2", "DUP-5", "DUP-2", "SYN-1")
+@pytest.mark.parametrize("history", [False, True], ids=["plain", "with history"])
+@pytest.mark.parametrize("body", BODIES)
+def test_each_pattern_after_each_other_with_and_without_history(body, history):
+    for first, second in itertools.product(PATTERNS, repeat=2):
+        play(BODIES[body], (first, second, first), history)
 
 
 @pytest.mark.rules("GRD-2", "DUP-5")

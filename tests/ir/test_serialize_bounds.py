@@ -88,12 +88,16 @@ def call_text(target: str, args: list[Any], meta: Any, *more: Any) -> str:
     return json.dumps(document)
 
 
+USUALLY_OR_LONG = pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.long)])
+
+
+@USUALLY_OR_LONG
 @pytest.mark.parametrize("name", OPS)
-def test_rule_of_every_op_takes_bounded_time(name: str) -> None:
+def test_rule_of_every_op_takes_bounded_time(name: str, examples: int) -> None:
     """The nastiest arguments of the right types: the reader lets a rule run only if it will end."""
     kinds = [parameter.type.text for parameter in OPS[name].schema.parameters]
 
-    @settings(max_examples=12, database=None)
+    @settings(max_examples=examples, database=None)
     @given(st.randoms(use_true_random=False))
     def feed(draw: Any) -> None:
         args = [hostile_argument(kind, draw) for kind in kinds]
@@ -107,12 +111,13 @@ SMALL = [0, 3, 4, 7, 8]
 """Metas on which no rule takes long, whatever its other arguments."""
 
 
+@USUALLY_OR_LONG
 @pytest.mark.parametrize("name", OPS)
-def test_what_is_written_can_be_read_whatever_the_arguments(name: str) -> None:
+def test_what_is_written_can_be_read_whatever_the_arguments(name: str, examples: int) -> None:
     """A call that the op's rule takes is refused by the writer, or comes back the same."""
     op = OPS[name]
 
-    @settings(max_examples=12, database=None)
+    @settings(max_examples=examples, database=None)
     @given(st.randoms(use_true_random=False))
     def feed(draw: Any) -> None:
         build = Builder()

@@ -121,8 +121,9 @@ programs = st.integers(2, 3).flatmap(
 )
 
 
+@pytest.mark.draws(long=300)
 @pytest.mark.rules("ALI-1", "GEN-2")
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(programs)
 def test_windows_of_one_array_are_refused_where_a_written_one_overlaps(program: Program) -> None:
     """Everything else is as in eager; a refused call leaves all as it was, and so does the next."""
@@ -135,8 +136,9 @@ def test_windows_of_one_array_are_refused_where_a_written_one_overlaps(program: 
         assert program.seen(program.body) == found[0]
 
 
+@pytest.mark.draws(long=120)
 @pytest.mark.rules("GEN-2")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(programs)
 def test_read_only_memory_is_refused_where_it_is_written(program: Program) -> None:
     """Before anything, also where a function was compiled for memory that may be written."""

@@ -282,8 +282,9 @@ def _seen(run: Any, x: Any, made: list[Any]) -> Any:
     return identity, facts, None if gradient is None else gradient.tolist()
 
 
+@pytest.mark.draws(long=200)
 @pytest.mark.rules("CAP-3", "CAP-4", "FUN-27", "GRD-1")
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     st.builds(
         Session,

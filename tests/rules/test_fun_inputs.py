@@ -155,8 +155,9 @@ _CHANGES = (
 )
 
 
+@pytest.mark.draws(long=600)
 @given(pairs, st.sampled_from(_CHANGES), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=180)
 @pytest.mark.rules("FUN-12")
 def test_what_looks_at_strides_sees_those_of_eager(
     pair: tuple[Layout, Layout], change: Any, copied: bool

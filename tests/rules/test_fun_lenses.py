@@ -134,8 +134,9 @@ def equal(function: Callable[[Any], Any], chain: Chain) -> Any:
     return found
 
 
+@pytest.mark.draws(long=800)
 @given(chains, st.sampled_from(WRITES))
-@settings(max_examples=400)
+@settings(max_examples=240)
 @pytest.mark.rules("FUN-7", "FUN-8", "FUN-11", "FUN-12")
 def test_what_is_written_through_views_is_seen_through_all(
     chain: Chain, write: Callable[[Any], Any]

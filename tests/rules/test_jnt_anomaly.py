@@ -59,15 +59,15 @@ def kind_of(eager: Any, compiled: Any) -> str:
 @pytest.mark.rules("JNT-8", "TEN-43")
 def test_random_backwards_say_what_eagers_say() -> None:
     """Which op, which gradient, and all lines of both stacks; gradients where nothing is wrong."""
-    seen = check_programs(range(100), "reference")
-    assert seen["nan"] > 60
-    assert seen["compared"] > 0.9 * 100 * len(WAYS)
+    seen = check_programs(range(50), "reference")
+    assert seen["nan"] > 30
+    assert seen["compared"] > 0.9 * 50 * len(WAYS)
 
 
 @pytest.mark.rules("JNT-8", "TEN-43")
 def test_functions_that_were_compiled_outside_of_the_mode_say_the_same() -> None:
     """Also those whose kernels are fused."""
-    assert check_programs(range(100, 125), "auto", in_mode=False)["nan"] > 10
+    assert check_programs(range(100, 115), "auto", in_mode=False)["nan"] > 6
 
 
 @pytest.mark.long

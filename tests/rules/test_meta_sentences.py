@@ -184,16 +184,18 @@ def test_no_fact_of_a_programs_metadata_changes_without_its_sentences() -> None:
             assert set() == silent(journey.meta), journey.meta.explain()
 
 
+@pytest.mark.draws(long=800)
 @pytest.mark.rules("META-2", "META-5", "META-6", "META-16", "META-24")
-@settings(max_examples=400)
+@settings(max_examples=140)
 @given(metas())
 def test_no_fact_of_any_metadata_changes_without_its_sentences(meta: FunctionMeta) -> None:
     """Records drawn field by field: combinations that no program has made yet."""
     assert set() == silent(meta)
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("META-6")
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(metas())
 def test_every_sentence_is_one_line_that_ends(meta: FunctionMeta) -> None:
     lines = meta.explain().splitlines()

@@ -57,6 +57,7 @@ def bits(tensor):
     return tensor.meta, tensor.tolist()
 
 
+@pytest.mark.draws(long=80)
 @pytest.mark.rules("RNG-1", "RNG-11", "RNG-12")
 @pytest.mark.parametrize("backend", ["reference", "loops", "cpu"])
 @given(
@@ -69,7 +70,7 @@ def bits(tensor):
     seed=st.one_of(st.integers(0, 3), st.sampled_from([(1 << 63) + 5, (1 << 64) - 1])),
     offset=st.sampled_from([0, 4, 1 << 20, (1 << 34) - 4, (1 << 62) + 8]),
 )
-@settings(max_examples=40)
+@settings(max_examples=14)
 @example(case=("rand", al.float64), shape=(5,), turned=True, seed=0, offset=(1 << 34) - 4)
 def test_draws_are_equal_bit_for_bit_on_every_backend(backend, case, shape, turned, seed, offset):
     """Offsets next to those at which a word of the counter overflows are among them."""

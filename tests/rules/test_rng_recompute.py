@@ -47,6 +47,8 @@ def random_ops(graph):
     return [n for n in graph.calls if n.target.cost is Cost.RANDOM]
 
 
+@pytest.mark.draws(long=200)
+@settings(max_examples=40)
 @pytest.mark.rules("RNG-8", "RNG-10", "RNG-11")
 @pytest.mark.parametrize("partition", PARTITIONS)
 @given(

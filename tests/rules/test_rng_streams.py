@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
@@ -40,6 +40,8 @@ def observed(function, seed, sizes=(3,), arrived=None, asked=None):
     return [r.tolist() for r in results], gradients, states
 
 
+@pytest.mark.draws(long=200)
+@settings(max_examples=40)
 @pytest.mark.rules("RNG-1", "RNG-6", "RNG-11")
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(program=programs, seed=st.integers(0, 5))
@@ -54,6 +56,8 @@ def test_a_program_that_moves_the_generator_is_eagers_to_the_bit(backend, progra
         assert observed(function, seed) == observed(compiled, seed)
 
 
+@pytest.mark.draws(long=200)
+@settings(max_examples=40)
 @pytest.mark.rules("RNG-5", "RNG-6")
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(forward=programs, backward=programs, seed=st.integers(0, 5))

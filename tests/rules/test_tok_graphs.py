@@ -114,8 +114,9 @@ def walked(graph: Graph, role: Any) -> list[str]:
             (token,) = [each for each in graph.users[user] if each.args[1] == 0]
 
 
+@pytest.mark.draws(long=160)
 @pytest.mark.rules("TOK-1", "TOK-3", "TOK-5")
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(programs())
 @example(BOTH_HALVES)
 @example(Program((Give("callback", 0), Compute("mul", 3, 0), Compute("mul", 4, 1)), (5,)))

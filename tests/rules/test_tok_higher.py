@@ -64,8 +64,9 @@ def story(run: Any) -> Any:
     return found, LOG.entries
 
 
+@pytest.mark.draws(long=120)
 @pytest.mark.rules("TOK-6", "DBL-2")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.lists(steps, min_size=1, max_size=6),
     st.sampled_from(("default", "min_cut")),

@@ -109,8 +109,9 @@ PASSES: dict[str, Any] = {
 }
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("TOK-1", "TOK-6", "TOK-7")
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(programs(), st.lists(st.sampled_from(sorted(PASSES)), min_size=1, max_size=3), st.booleans())
 @example(EQUAL_CALLS, ["subexpressions", "dead code", "simplify"], True)
 @example(UNUSED, ["edit", "dead code", "rebuild"], True)

@@ -50,8 +50,9 @@ def compiled(program: Program, **options: Any) -> Any:
     return story(program, al.compile(function(program), **options))
 
 
+@pytest.mark.draws(long=300)
 @pytest.mark.rules("TOK-1", "TOK-4", "TOK-6", "TOK-7")
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     programs(), st.booleans(), st.sampled_from(("default", "min_cut")), st.sampled_from((0, 1, 2))
 )
@@ -80,8 +81,9 @@ def test_effects_happen_once_and_in_the_order_of_eager(
     assert alike(story(program), seen)
 
 
+@pytest.mark.draws(long=160)
 @pytest.mark.rules("TOK-1", "TOK-6", "TOK-7")
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(programs(), st.booleans())
 @example(Program(TWO_BRANCHES, (3, 4), arriving=1), True)
 @example(Program(GIVEN_AND_SAVED, (5,)), True)
@@ -102,8 +104,9 @@ def test_compiled_code_calls_effects_between_its_segments(program: Program) -> N
     assert alike(story(program), compiled(program, backend="cpu"))
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("TOK-6", "TOK-7")
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(programs(may_raise=True), st.sampled_from(("reference", "loops")))
 @example(Program((Note("log", 0), Take(0), Note("log", 3)), (3,), out_of_range=True), "loops")
 @example(Program((Take(0), Note("log", 3), Take(1)), (3,), out_of_range=True), "loops")
@@ -114,8 +117,9 @@ def test_what_raises_stops_the_effects_behind_it(program: Program, backend: str)
     assert alike(expected, seen)
 
 
+@pytest.mark.draws(long=120)
 @pytest.mark.rules("TOK-4", "TOK-7")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(programs(), st.booleans())
 @example(Program(TWO_BRANCHES, (3, 4), arriving=1), True)
 @example(Program(TWO_BRANCHES, (3, 4), wanted=(1,)), False)

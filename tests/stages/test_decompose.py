@@ -99,7 +99,8 @@ def test_a_decomposition_that_declines_changes_nothing() -> None:
         assert list(journey.pure.nodes[:-1]) == list(simple.nodes[:-1])
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.draws(long=300)
+@settings(max_examples=90, deadline=None)
 @given(cases())
 def test_compiled_with_decompositions_is_eager(case: Case) -> None:
     """GEN-1: what the caller sees, later gradients and writes too."""

@@ -54,8 +54,9 @@ def hard(test: Any) -> Any:
     return test
 
 
+@pytest.mark.draws(long=500)
 @hard
-@settings(max_examples=250)
+@settings(max_examples=110)
 @given(waves())
 def test_halves_compute_what_the_joint_graph_computes(wave: Wave) -> None:
     """PART-1, bit by bit: the same ops on the same values."""
@@ -88,8 +89,9 @@ def computable(graph: Graph, given_values: set[Node], banned: set[Node]) -> bool
     return all(known[value] for _, value in graph.outputs_with(Gradient) if value is not None)
 
 
+@pytest.mark.draws(long=800)
 @hard
-@settings(max_examples=400)
+@settings(max_examples=140)
 @given(waves(max_steps=7))
 @example(Wave((("sin", 1), ("sin", 3), ("mul", 3, 4)), (5,)))
 @example(Wave((("wide", 1), ("sin", 3), ("narrow", 4), ("tanh", 5), ("mul", 6, 2)), (7,)))
@@ -118,8 +120,9 @@ def test_no_set_of_values_that_suffices_is_lighter(wave: Wave) -> None:
                 assert not computable(graph, {node for node, _ in chosen}, banned)
 
 
+@pytest.mark.draws(long=120)
 @hard
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(waves())
 def test_two_runs_cut_alike(wave: Wave) -> None:
     """PART-7: from two captures of one function, whose nodes lie elsewhere in memory."""
@@ -153,7 +156,8 @@ def test_most_graphs_need_no_solver() -> None:
 
 
 # ------------------------------------------------------------------------------------- end to end
-@settings(max_examples=500)
+@pytest.mark.draws(long=1000)
+@settings(max_examples=180)
 @given(cases())
 def test_random_programs_by_min_cut_equal_eager(case: Case) -> None:
     """Writes between call and backward are among them (PART-31, PART-37)."""
@@ -161,7 +165,8 @@ def test_random_programs_by_min_cut_equal_eager(case: Case) -> None:
     assert not found, "\n".join(["", str(case), *found])
 
 
-@settings(max_examples=150)
+@pytest.mark.draws(long=300)
+@settings(max_examples=90)
 @given(waves())
 def test_random_functions_by_min_cut_equal_eager(wave: Wave) -> None:
     """Also where the caller overwrites all inputs between call and backward, which eager takes."""

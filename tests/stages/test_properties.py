@@ -186,7 +186,7 @@ def test_joint_has_a_gradient_where_eager_has_one() -> None:
             assert (gradient is None) == (value is None)
         return True
 
-    assert holds(check) > ENOUGH / 3
+    assert holds(check) > ENOUGH / 6
 
 
 class _UnderTape(Interpreter):

@@ -23,16 +23,18 @@ TURN = VIEWS.index(("t", ()))
 THREE = VIEWS.index(("as_strided", ((3,), (2,), 0)))
 
 
+@pytest.mark.draws(long=3000)
 @given(copying)
-@settings(max_examples=1_500)
+@settings(max_examples=680)
 @example([("view", 0, TURN, 0), ("view", 0, THREE, 0), ("copy", 1, 0, 0), ("view", 0, THREE, 0)])
 @pytest.mark.rules("DBL-2")
 def test_values_with_one_number_are_equal(program: list[Step]) -> None:
     check_numbers(graph_of(program, [2]), Numbering())
 
 
+@pytest.mark.draws(long=3000)
 @given(copying, copying, st.sampled_from([(2, 3), (3, 4), (3, 3), (3,), (12,), (4, 6)]))
-@settings(max_examples=1_500)
+@settings(max_examples=520)
 @example([("view", 0, TURN, 0)], [("view", 0, 0, 0), ("scatter", 1, 4, 0)], (2, 3))
 @pytest.mark.rules("DBL-2")
 def test_values_with_one_number_are_equal_behind_a_graph_with_an_input_of_another_shape(
@@ -60,8 +62,9 @@ def check_numbers(graph: Graph, numbering: Numbering) -> dict[Node, int]:
     return numbers
 
 
+@pytest.mark.draws(long=3000)
 @given(copying, roles)
-@settings(max_examples=1_500)
+@settings(max_examples=520)
 @pytest.mark.rules("DBL-2", "SIM-2", "SIM-3", "SIM-4", "SIM-5", "SIM-6")
 def test_what_stage_7_makes_of_a_value_has_its_number(
     program: list[Step], wanted: list[int]

@@ -41,8 +41,9 @@ def simplified(function: Any, *shape: int) -> Graph:
 
 
 # ------------------------------------------------------------------------------- random graphs
+@pytest.mark.draws(long=3000)
 @given(steps, roles)
-@settings(max_examples=1_500)
+@settings(max_examples=680)
 @pytest.mark.rules("SIM-2", "SIM-3", "SIM-4", "SIM-5", "SIM-6", "FUN-12")
 def test_results_keep_their_values_and_metas(program: list[Step], wanted: list[int]) -> None:
     graph = graph_of(program, wanted)

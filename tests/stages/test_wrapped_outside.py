@@ -86,8 +86,9 @@ def test_programs_on_wrappers_and_parts_from_outside_leave_eagers_world(name: st
         assert len(compiled.entries) == 1
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("CAP-3", "SUB-3", "SUB-17")
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(programs, st.lists(st.booleans(), min_size=3, max_size=3))
 def test_random_programs_on_wrappers_from_outside_leave_eagers_world(
     program: Program, passed: list[bool]

@@ -129,8 +129,9 @@ programs = st.builds(
 )
 
 
+@pytest.mark.draws(long=600)
 @pytest.mark.rules("SUB-9", "SUB-13", "SUB-15", "SUB-17", "SUB-20")
-@settings(max_examples=300)
+@settings(max_examples=140)
 @given(programs)
 def test_random_programs_on_wrappers_that_share_memory_leave_eagers_world(program: Program) -> None:
     """SUB-15, SUB-20: the first call, and one more by the same entry."""

@@ -74,7 +74,8 @@ class CheckedSteps(fuse.Steps):
             assert self.below[k] == sum(1 << each for each in later)
 
 
-@settings(max_examples=200)
+@pytest.mark.draws(long=400)
+@settings(max_examples=120)
 @given(
     st.lists(step, min_size=2, max_size=6),
     st.sets(st.integers(2, 7)),
