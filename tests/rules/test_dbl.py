@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given
 
 import aotlite as al
 from aotlite.inspect import counting
-from tests.end_to_end.cases import Case, cases, setup_of
+from tests.end_to_end.cases import Call, Case, cases, setup_of
 from tests.end_to_end.worlds import body_of
 from tests.programs import Aotlite, execute
 from tests.rules.towers import (
@@ -77,6 +78,26 @@ def towers(case: Case, function: Callable[..., Any]) -> Any:
     return found
 
 
+def is_known(case: Case, eager: Any, compiled: Any) -> bool:
+    """Whether a cleared view of what is not passed has zeros without a history (docs/limits.md),
+    and nothing else differs."""
+    clears = any(step.op in ("fill_", "zero_", "copy_") for step in case.program.body)
+    return (clears and any(map(partial(passes_a_part, case), case.calls))) and all(
+        close(*pair) or close_but_zeros(*pair) for pair in zip(eager, compiled, strict=True)
+    )
+
+
+def passes_a_part(case: Case, call: Call) -> bool:
+    """Whether an argument is a view of what is not passed."""
+    setup: list[Any] = []
+    execute(Small(0.1), setup_of(case, call), setup)
+    passed = [setup[i] for i in call.inputs]
+    return any(
+        each._base is not None and not any(each._base is other for other in passed)
+        for each in passed
+    )
+
+
 def check_programs(count: int, backend: str) -> Counter[str]:
     seen: Counter[str] = Counter()
 
@@ -94,9 +115,7 @@ def check_programs(count: int, backend: str) -> Counter[str]:
         except REFUSED:
             seen["refused"] += 1
             return
-        # A cleared view of what is not passed has zeros without a history (docs/limits.md).
-        pairs = zip(eager, compiled, strict=True)
-        assert all(close(*pair) or close_but_zeros(*pair) for pair in pairs), (
+        assert close(eager, compiled) or is_known(case, eager, compiled), (
             f"{case}\n{eager}\n{compiled}"
         )
         seen["third order"] += any(type(each) is list and len(each) == ORDERS for each in eager)
