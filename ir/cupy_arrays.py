@@ -36,7 +36,7 @@ class Memory:
     (12, 0)
     """
 
-    __slots__ = ("address", "arrays", "nbytes", "pointer")
+    __slots__ = ("__weakref__", "address", "arrays", "nbytes", "pointer")
 
     def __init__(self, arrays: CupyArrays, pointer: Any, nbytes: int) -> None:
         """`pointer` is CuPy's, which keeps its owner alive."""

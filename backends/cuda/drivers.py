@@ -25,11 +25,20 @@ def driver_of(device: Device) -> Driver:
         raise BackendError(f"cuda: the device is {device}, expected a CUDA device")
     arrays: Any = device.arrays
     if arrays.driver is None:
-        from aotlite.backends.cuda.cupy_driver import CupyDriver
-
-        arrays.driver = CupyDriver(arrays)
+        arrays.driver = _made(arrays)
     driver: Driver = arrays.driver
     return driver
+
+
+def _made(arrays: Any) -> Driver:
+    """The driver of an array library: that by CuPy, unless its emulation brings one."""
+    make = getattr(arrays.cupy, "driver_of", None)
+    if make is not None:
+        emulated: Driver = make(arrays)
+        return emulated
+    from aotlite.backends.cuda.cupy_driver import CupyDriver
+
+    return CupyDriver(arrays)
 
 
 def device_of(graph: Graph) -> Device | None:

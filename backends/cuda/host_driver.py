@@ -1,6 +1,6 @@
 """A device that is this process: the driver with which everything runs without a GPU.
 
-Memory is the host's, kernels are compiled for the CPU (`host_modules`) or evaluated by the NumPy
+Memory is the host's, kernels are compiled for the CPU (`hosting`) or evaluated by the NumPy
 interpreter, and work is done as soon as it is asked for. What would be wrong on a GPU is an error:
 arguments that are not, or are no longer, memory of the device, capture on the default stream,
 waiting while work is recorded. Spec: `specs/cuda_backend.md`.
@@ -9,6 +9,7 @@ waiting while work is recorded. Spec: `specs/cuda_backend.md`.
 from __future__ import annotations
 
 import ctypes
+import tempfile
 import threading
 import weakref
 from bisect import bisect_right
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,20 @@ import numpy as np
 from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.driver import Launcher, Product
 from aotlite.backends.cuda.emit import Launch, Printed
-from aotlite.backends.cuda.host_modules import FLAGS, HostLibrary, library_of
-from aotlite.backends.cuda.hosting import compiler, model_version
+from aotlite.backends.cuda.hosting import (
+    CHECKED,
+    FLAGS,
+    FORWARD,
+    HostLibrary,
+    Region,
+    compiled,
+    compiler,
+    model_version,
+)
+from aotlite.backends.cuda.plan import buffers_of
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.interpreter import KernelRun, strided
-from aotlite.backends.loops.program import Gemm, Kernel, Program, Window
+from aotlite.backends.loops.program import Buffer, Gemm, Kernel, Program, Window
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import BackendError
@@ -42,7 +53,7 @@ class HostDriver:
 
     `address_of` gives the first byte of a buffer. `interprets`: kernels are evaluated by the
     interpreter of the loop IR, so that no compiler is needed. `order`: of the threads of a block,
-    as `host.h` numbers them.
+    as `hosting` numbers them. `checked`: each access of a compiled kernel is (CUDA-4).
     """
 
     name = "host"
@@ -54,11 +65,13 @@ class HostDriver:
         *,
         target: Target = H100,
         interprets: bool = False,
-        order: int = 0,
+        order: int = FORWARD,
+        checked: bool = False,
     ) -> None:
         self.target = target
         self.interprets = interprets
         self.order = order
+        self.checked = checked
         self.memory = _Memory()
         self.launches = 0
         """Kernels that were launched; products of matrices and copies are not counted."""
@@ -103,6 +116,11 @@ class HostDriver:
     def current_stream(self) -> int:
         return self._streams.current
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether this thread's work is recorded."""
+        return self._streams.recorded is not None
+
     def synchronize(self) -> None:
         self._refuse_in_capture("the device is waited for")
         self.waits += 1
@@ -124,7 +142,7 @@ class HostDriver:
         """What `work` asks for on a stream, recorded and not done."""
         if stream == DEFAULT_STREAM:
             raise BackendError("cuda: capture is on the default stream, expected another one")
-        if self._streams.recorded is not None:
+        if self.is_recording:
             raise BackendError("cuda: work is recorded already, expected one capture at a time")
         self._streams.recorded = (stream, [])
         try:
@@ -134,7 +152,7 @@ class HostDriver:
             self._streams.recorded = None
 
     def _refuse_in_capture(self, what: str) -> None:
-        if self._streams.recorded is not None:
+        if self.is_recording:
             raise BackendError(f"cuda: {what} while work is recorded, expected work alone")
 
     def _do(self, stream: int, work: Callable[[], Any]) -> None:
@@ -153,17 +171,17 @@ class HostDriver:
         return HostModule(self, program, run)
 
     def _compiled(self, program: Program, printed: Printed) -> Callable[[Launch, Arguments], None]:
-        built = (" ".join(FLAGS), str(compiler()), model_version())
-        identity = (printed.text, repr(printed.launches), *built)
-        library = loaded(
-            ("host", self.order),
-            identity,
-            program.name,
-            ".so",
-            lambda: library_of(printed),
-            lambda path: HostLibrary(path, self.order),
-        )
-        return library.run
+        flags = CHECKED if self.checked else ()
+        counts = {launch.name: len(launch.buffers) for launch in printed.launches}
+        identity = (printed.text, " ".join(FLAGS + flags), str(compiler()), model_version())
+
+        def image() -> bytes:
+            with tempfile.TemporaryDirectory() as folder:
+                return compiled(printed.text, counts, Path(folder), *flags).read_bytes()
+
+        make: Callable[[str], HostLibrary] = lambda path: HostLibrary(Path(path))
+        library = loaded("host", identity, program.name, ".so", image, make)
+        return partial(_launched, library, buffers_of(program), self.order)
 
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
         def launch(stream: int, *places: int) -> None:
@@ -230,8 +248,26 @@ class HostModule:
         self.run(launch, arguments)
 
 
+def _launched(
+    library: HostLibrary,
+    buffers: Mapping[int, Buffer],
+    order: int,
+    launch: Launch,
+    arguments: Arguments,
+) -> None:
+    given = [buffers[number] for number in launch.buffers]
+    memory = [
+        Region(place, b.size * b.dtype.itemsize, b.dtype.itemsize, b.number)
+        for place, b in zip(arguments, given, strict=True)
+        if b.size
+    ]
+    shared = getattr(launch, "shared", 0)
+    how = (launch.name, arguments, launch.blocks, launch.threads)
+    library.launch(*how, shared=shared, order=order, memory=memory)
+
+
 def _interpreted(program: Program) -> Callable[[Launch, Arguments], None]:
-    buffers = {buffer.number: buffer for buffer in program.buffers}
+    buffers = buffers_of(program)
     kernels = [step for step in program.steps if type(step) is Kernel]
 
     def run(launch: Launch, arguments: Arguments) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 from aotlite.ir.cuda_devices import Library, using
 from aotlite.ir.device import Device
@@ -22,7 +23,9 @@ __all__ = ["emulated_cuda", "emulated_library", "emulating_cuda"]
 def emulated_library() -> Library:
     """The emulated CuPy and its devices."""
     cupyx = SimpleNamespace(errstate=_errstate)
-    return Library(module(), cupyx, name="emulated", made_by=_named)
+    cupy = module()
+    cupy.driver_of = _driver
+    return Library(cupy, cupyx, name="emulated", made_by=_named)
 
 
 @contextmanager
@@ -39,6 +42,12 @@ def emulated_cuda(index: int = 0) -> Device:
     ([2.0, 2.0, 2.0], device('emulated:0'))
     """
     return emulated_library().device(index)
+
+
+def _driver(arrays: Any) -> Any:
+    from aotlite.testing.emulation.driver import EmulatedDriver
+
+    return EmulatedDriver(arrays)
 
 
 def _named(name: str) -> Device:
