@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aotlite import backends as backends
     from aotlite import compiled_autograd as compiled_autograd
     from aotlite import compilers as compilers
+    from aotlite import cuda as cuda
     from aotlite import data as data
     from aotlite import decompositions as decompositions
     from aotlite import effects as effects
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from aotlite.eager.draws import randint as randint
     from aotlite.eager.draws import randn as randn
     from aotlite.eager.draws import randperm as randperm
+    from aotlite.eager.exchange import from_dlpack as from_dlpack
     from aotlite.eager.factories import arange as arange
     from aotlite.eager.factories import empty as empty
     from aotlite.eager.factories import empty_strided as empty_strided
@@ -159,6 +161,7 @@ _LAZY: dict[str, str] = {
         "aotlite.eager.annotate": "annotate",
         "aotlite.eager.checkpoint": "checkpoint",
         "aotlite.eager.draws": "normal rand randint randn randperm",
+        "aotlite.eager.exchange": "from_dlpack",
         "aotlite.eager.factories": """
             arange empty empty_strided eye full linspace logspace ones scalar_tensor zeros
         """,
@@ -200,8 +203,8 @@ _LAZY: dict[str, str] = {
 # Subpackages reached as attributes without an import of their own.
 _SUBMODULES = frozenset(
     """
-    autograd backends compiled_autograd compilers data decompositions effects inspect ir linalg nn
-    ops optim partition random sharding stages subclasses testing
+    autograd backends compiled_autograd compilers cuda data decompositions effects inspect ir
+    linalg nn ops optim partition random sharding stages subclasses testing
     """.split()
 )
 

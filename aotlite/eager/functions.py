@@ -64,6 +64,10 @@ def tensor(
         there = data.device if device is None else place
         out: Tensor = data.detach().clone().to(there, dtype or data.dtype)
         return out.requires_grad_(requires_grad) if requires_grad else out
+    if hasattr(data, "__cuda_array_interface__"):
+        there = _exchange().shared(data)
+        copied_: Tensor = there.clone().to(there.device if device is None else place, dtype)
+        return copied_.requires_grad_(requires_grad)
     host, inferred = host_array(data, dtype)
     dtype = dtype or inferred
     meta = tensor_meta(np.shape(host), None, dtype, place)
@@ -92,6 +96,10 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device | str | None
         place = data.device if device is None else device_of("as_tensor", device)
         moved: Tensor = data.to(place, dtype or data.dtype)
         return moved
+    if hasattr(data, "__cuda_array_interface__"):
+        found: Tensor = _exchange().shared(data)
+        place = found.device if device is None else device_of("as_tensor", device)
+        return found.to(place, dtype or found.dtype)
     if isinstance(data, np.ndarray) and device_of("as_tensor", device) is CPU:
         shared: Tensor = from_numpy(data)
         return shared if dtype is None else shared.to(dtype)
@@ -108,7 +116,7 @@ def asarray(
 ) -> Tensor:
     """`as_tensor`; a copy if `copy` is true, never one if it is false (ArgumentError instead)."""
     made = as_tensor(obj, dtype, device)
-    shares = made is obj or (isinstance(obj, np.ndarray) and made.dtype.numpy == obj.dtype)
+    shares = made is obj or _is_shared(made, obj)
     if copy is False and not shares:
         raise ArgumentError("asarray: copy is False, expected data of this dtype to be shared")
     if copy and shares:
@@ -116,6 +124,20 @@ def asarray(
     if made.requires_grad and not requires_grad:
         made = made.detach()
     return made.requires_grad_() if requires_grad else made
+
+
+def _is_shared(made: Tensor, given: Any) -> builtins.bool:
+    """Whether a tensor made of an array is on its memory."""
+    if isinstance(given, np.ndarray):
+        return made.device is CPU and made.dtype.numpy == given.dtype
+    interface = getattr(given, "__cuda_array_interface__", None)
+    return interface is not None and made.data_ptr() == interface["data"][0]
+
+
+def _exchange() -> Any:
+    from aotlite.eager import exchange  # which needs CUDA's devices
+
+    return exchange
 
 
 def from_numpy(array: np.ndarray) -> Tensor:

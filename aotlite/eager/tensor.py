@@ -13,6 +13,7 @@ import numpy as np
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.eager.autograd.face import Differentiable, _here
 from aotlite.eager.devices import not_on_host, shown
+from aotlite.eager.exchanging import Exchanging
 from aotlite.eager.refusals import forbid_capture, forbid_number, several
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from aotlite.eager.autograd.node import TapeNode
 
 
-class Tensor(Differentiable):
+class Tensor(Differentiable, Exchanging):
     """A strided window onto a storage, with autograd state.
 
     Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.

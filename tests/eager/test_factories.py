@@ -200,7 +200,7 @@ def test_factories_equal_torch(torch, expression):
         (
             lambda: al.tensor(1, device="gpu"),
             al.DeviceError,
-            "tensor: device is 'gpu', expected 'cpu' or a device object",
+            "tensor: device is 'gpu', expected 'cpu', 'cuda', or 'cuda:0' and so on",
         ),
         (
             lambda: al.asarray([1], copy=False),

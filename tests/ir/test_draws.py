@@ -423,7 +423,7 @@ def test_out_holds_the_draw():
         (
             lambda: al.Generator("gpu"),
             al.DeviceError,
-            "Generator: device is 'gpu', expected 'cpu' or a device object",
+            "Generator: device is 'gpu', expected 'cpu', 'cuda', or 'cuda:0' and so on",
         ),
         (
             lambda: al.rand(2, generator=3),  # type: ignore[arg-type]

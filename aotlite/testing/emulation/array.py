@@ -120,6 +120,26 @@ class ndarray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, self.data.device_id
 
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
+        if dl_device == (1, 0):
+            if copy is False:
+                raise ValueError("GPU memory cannot be exported to CPU without copy.")
+            return self.get().__dlpack__(max_version=max_version)
+        if dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("unsupported device requested.")
+        if copy:
+            raise BufferError("copy=True only supported for copy to CPU.")
+        if stream is not None and stream < -1:
+            raise ValueError(f"stream is {stream}")
+        return Capsule(self, stream)
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TypeError(
             "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct "
@@ -298,6 +318,13 @@ class ndarray:
         """CuPy stores such numbers, and has no kernels for them."""
         if self.dtype.name.startswith("float8"):
             raise ValueError(f"{what}: Unsupported dtype {self.dtype}")
+
+
+class Capsule:
+    """What travels between libraries: an array, and the stream that the taker named."""
+
+    def __init__(self, array: ndarray, stream: Any) -> None:
+        self.array, self.stream = array, stream
 
 
 def _is_mask(part: Any) -> bool:

@@ -102,6 +102,8 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
             raise NotImplementedError(f"cupy.{name}: bfloat16 is not supported")
         if name == "lexsort" and not isinstance(args[0], ndarray):
             raise TypeError("cupy.lexsort: the keys are no array")
+        if name in _FROM_HOST and hasattr(args[0], "__cuda_array_interface__") and not given:
+            return _of_interface(args[0])
         if name in _FROM_HOST and not given:
             return fresh(_hosted(own, args, kwargs))
         if name in ("sort", "argsort"):
@@ -112,6 +114,20 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
 
     call.__name__ = name
     return call
+
+
+def _of_interface(peer: Any) -> ndarray:
+    """An array on the memory that another library's array says it is on."""
+    found = peer.__cuda_array_interface__
+    dtype, shape = np.dtype(found["typestr"]), found["shape"]
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    strides = found.get("strides")
+    if strides is not None:
+        size = max([n * step for n, step in zip(shape, strides, strict=True)], default=size)
+    if found.get("stream") is not None:
+        runtime.WAITED.append(found["stream"])
+    memory = runtime.UnownedMemory(found["data"][0], size, peer)
+    return ndarray(shape, dtype, runtime.MemoryPointer(memory, 0), strides)
 
 
 def _hosted(own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -276,12 +292,26 @@ def module() -> Any:
     for kind in _KINDS.split():
         setattr(made, kind, getattr(np, kind))
     made.where = _where
+    made.from_dlpack = _from_dlpack
     made.__version__ = "14.2.0"
     made.get_default_memory_pool = lambda: runtime.POOLS[runtime.CURRENT.device]
     made.get_default_pinned_memory_pool = lambda: _Module(free_all_blocks=lambda: None)
     made.ascontiguousarray = _contiguous
     _add_operators(made)
     return made
+
+
+def _from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:
+    """An array on the memory of another library's; its producer is told the current stream."""
+    kind, _ = array.__dlpack_device__()
+    if kind != _CUDA:
+        raise EmulationError(f"from_dlpack: memory of a device of kind {kind}")
+    stream = runtime.get_current_stream().ptr or 1
+    capsule = array.__dlpack__(stream=stream, max_version=(1, 0))
+    return capsule.array.view()
+
+
+_CUDA = 2
 
 
 def _contiguous(a: Any, dtype: Any = None) -> Any:

@@ -84,6 +84,10 @@ class Pool:
 POOLS = [Pool() for _ in range(DEVICES)]
 
 
+MEMORIES: weakref.WeakSet[Memory] = weakref.WeakSet()
+"""What the devices own, so that an address tells its device."""
+
+
 class Memory:
     """Bytes that a device owns."""
 
@@ -93,6 +97,7 @@ class Memory:
         self.size = size
         self.bytes = np.full(size, 0xCD, np.uint8)
         self.ptr = self.bytes.ctypes.data if size else 0
+        MEMORIES.add(self)
         weakref.finalize(self, POOLS[self.device_id].put_back, size)
 
 
@@ -170,6 +175,14 @@ class Device:
         return _mem_get_info()
 
 
+def _attributes(address: int) -> Any:
+    """On which device the memory at an address is."""
+    for memory in list(MEMORIES):
+        if memory.ptr <= address < memory.ptr + memory.size:
+            return SimpleNamespace(device=memory.device_id)
+    return SimpleNamespace(device=CURRENT.device)
+
+
 def _mem_get_info() -> tuple[int, int]:
     pool = POOLS[CURRENT.device]
     return pool.limit - pool.used - pool.kept, pool.limit
@@ -223,6 +236,8 @@ class Stream:
 
     def __enter__(self) -> Stream:
         device = CURRENT.device
+        if self.ptr and self.device_id != device:
+            raise RuntimeError(f"this stream is of device {self.device_id}, not of {device}")
         self._before.append((device, get_current_stream()))
         CURRENT.streams[device] = self
         return self
@@ -300,6 +315,10 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     return (end_event.time - start_event.time) * 1e3
 
 
+WAITED: list[int] = []
+"""The streams of peers that were waited for."""
+
+
 def _use(device: int) -> None:
     Device(device).use()
 
@@ -323,6 +342,7 @@ CUDA = SimpleNamespace(
         getDeviceCount=lambda: DEVICES,
         getDeviceProperties=_properties,
         memGetInfo=_mem_get_info,
+        pointerGetAttributes=_attributes,
         deviceSynchronize=lambda: None,
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,

@@ -1,0 +1,331 @@
+"""`aotlite.cuda`: devices, streams, events and memory of CUDA, under PyTorch's names.
+
+What is missing on this machine is said by `is_available()` (False), and by everything else when it
+is called. Streams and events are CuPy's; memory is that of CuPy's pool. Guide: `docs/cuda.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from aotlite.eager.random import manual_seed as _manual_seed
+from aotlite.ir.cuda_devices import cuda_device, library, why_unavailable
+from aotlite.ir.cuda_devices import device_count as _device_count
+from aotlite.ir.device import Device, device_named
+from aotlite.ir.errors import ArgumentError, DeviceError
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "is_available",
+    "manual_seed",
+    "manual_seed_all",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "set_device",
+    "stream",
+    "synchronize",
+]
+
+Place = Device | str | int | None
+"""A device: itself, its name, its index; None is the current one."""
+
+
+# -------------------------------------------------------------------------------------- devices
+def is_available() -> bool:
+    """Whether there is a CUDA device to compute on."""
+    return why_unavailable() is None
+
+
+def device_count() -> int:
+    """How many CUDA devices there are; 0 where CUDA does not work."""
+    return _device_count(library()) if is_available() else 0
+
+
+def current_device() -> int:
+    """The index of the current device of this thread."""
+    return int(_cupy().cuda.runtime.getDevice())
+
+
+def set_device(device: Place) -> None:
+    """Makes a device the current one of this thread."""
+    _cupy().cuda.runtime.setDevice(_index(device))
+
+
+class device:
+    """Makes a device the current one within a `with` block; None changes nothing."""
+
+    def __init__(self, device: Place) -> None:
+        self.idx = None if device is None else _index(device)
+        self._before: list[int] = []
+
+    def __enter__(self) -> device:
+        self._before.append(current_device())
+        if self.idx is not None:
+            set_device(self.idx)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _cupy().cuda.runtime.setDevice(self._before.pop())
+
+
+def synchronize(device: Place = None) -> None:
+    """Waits until the device has done all its work."""
+    _cupy().cuda.Device(_index(device)).synchronize()
+
+
+def _cupy() -> Any:
+    found = library()
+    _device_count(found)  # raises where there is none
+    return found.cupy
+
+
+def _index(place: Place) -> int:
+    """The index of a device. Raises DeviceError for one that is not there, or no CUDA device."""
+    if place is None:
+        return current_device()
+    if isinstance(place, bool) or not isinstance(place, (int, str, Device)):
+        raise ArgumentError(f"cuda: device is {place!r}, expected a device, its name or its index")
+    if isinstance(place, int):
+        place = cuda_device(place, op="cuda") if place >= 0 else f"cuda:{place}"
+    found = device_named(place, op="cuda") if isinstance(place, str) else place
+    index = found.index
+    if index is None or library().device(index) is not found:
+        raise DeviceError(f"cuda: device is {found}, expected a CUDA device")
+    return index
+
+
+def _device(place: Place) -> Device:
+    return library().device(_index(place))
+
+
+# -------------------------------------------------------------------------------------- streams
+class Stream:
+    """A queue of work of a device. Work of one stream is done in order, that of two need not be."""
+
+    def __init__(self, device: Place = None, priority: int = 0) -> None:
+        cupy, index = _cupy(), _index(device)
+        with cupy.cuda.Device(index):
+            made = cupy.cuda.Stream(non_blocking=True, priority=priority)
+        self._set(made, index)
+
+    def _set(self, held: Any, index: int) -> None:
+        self.held = held
+        """CuPy's stream."""
+        self.device = library().device(index)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The address by which other libraries know it."""
+        return int(self.held.ptr)
+
+    def query(self) -> bool:
+        """Whether all its work is done."""
+        return bool(self.held.done)
+
+    def synchronize(self) -> None:
+        """Waits until all its work is done."""
+        self.held.synchronize()
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event that happens when the work until now is done."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Has the work from now on wait for an event, not the host."""
+        with _cupy().cuda.Device(self.device.index):
+            self.held.wait_event(event.held)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Has the work from now on wait for what is in another stream."""
+        self.wait_event(stream.record_event())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return NotImplemented
+        return self.cuda_stream == other.cuda_stream and self.device is other.device
+
+    def __hash__(self) -> int:
+        return hash((self.cuda_stream, self.device.index))
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.cuda_stream:#x} of {self.device}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library made, by its address. Keep it alive there."""
+
+    def __init__(self, stream_ptr: int, device: Place = None) -> None:
+        cupy, index = _cupy(), _index(device)
+        with cupy.cuda.Device(index):
+            made = cupy.cuda.ExternalStream(stream_ptr, index)
+        self._set(made, index)
+
+
+def _stream_of(held: Any, index: int) -> Stream:
+    made = Stream.__new__(Stream)
+    made._set(held, index)
+    return made
+
+
+def current_stream(device: Place = None) -> Stream:
+    """The stream that work of the device goes to, in this thread."""
+    index = _index(device)
+    return _stream_of(_cupy().cuda.get_current_stream(index), index)
+
+
+def default_stream(device: Place = None) -> Stream:
+    """The stream that is current where no other was made so."""
+    return _stream_of(_cupy().cuda.Stream.null, _index(device))
+
+
+@contextmanager
+def stream(stream: Stream | None) -> Iterator[None]:
+    """Makes a stream and its device the current ones within a `with` block."""
+    if stream is None:
+        yield
+        return
+    with _cupy().cuda.Device(stream.device.index), stream.held:
+        yield
+
+
+class Event:
+    """A moment in a stream; with `enable_timing`, the time between two can be asked for."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
+        self.held = _cupy().cuda.Event(block=blocking, disable_timing=not enable_timing)
+        self._enable_timing = enable_timing
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Happens when the work that is in the stream now is done."""
+        stream = current_stream() if stream is None else stream
+        with _cupy().cuda.Device(stream.device.index):
+            self.held.record(stream.held)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Has the work of a stream from now on wait for it."""
+        (current_stream() if stream is None else stream).wait_event(self)
+
+    def query(self) -> bool:
+        """Whether it has happened."""
+        return bool(self.held.done)
+
+    def synchronize(self) -> None:
+        """Waits until it has happened."""
+        self.held.synchronize()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to another, both of which have happened."""
+        for event in (self, end_event):
+            if not event._enable_timing:
+                raise ArgumentError(
+                    "elapsed_time: an event was made with enable_timing False, expected True"
+                )
+        return float(_cupy().cuda.get_elapsed_time(self.held, end_event.held))
+
+
+# --------------------------------------------------------------------------------------- memory
+def empty_cache() -> None:
+    """Gives the memory that is kept for later back to the device."""
+    _cupy().get_default_memory_pool().free_all_blocks()
+
+
+def memory_allocated(device: Place = None) -> int:
+    """Bytes that arrays take, of all that CuPy allocates in this process."""
+    with _cupy().cuda.Device(_index(device)):
+        return int(_cupy().get_default_memory_pool().used_bytes())
+
+
+def memory_reserved(device: Place = None) -> int:
+    """Bytes that arrays take, and those that are kept for later."""
+    with _cupy().cuda.Device(_index(device)):
+        return int(_cupy().get_default_memory_pool().total_bytes())
+
+
+def mem_get_info(device: Place = None) -> tuple[int, int]:
+    """(free, total) bytes of the device, whoever takes the rest."""
+    with _cupy().cuda.Device(_index(device)):
+        free, total = _cupy().cuda.runtime.memGetInfo()
+    return int(free), int(total)
+
+
+# ----------------------------------------------------------------------------------- properties
+@attrs.frozen
+class DeviceProperties:
+    """What a device is."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_threads_per_multi_processor: int
+    regs_per_multiprocessor: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    L2_cache_size: int
+
+
+def get_device_properties(device: Place = None) -> DeviceProperties:
+    """What the device is: its name, its architecture, its sizes."""
+    found = _cupy().cuda.runtime.getDeviceProperties(_index(device))
+    name = found["name"]
+    return DeviceProperties(
+        name.decode() if isinstance(name, bytes) else name,
+        *[int(found[key]) for key in _PROPERTIES],
+    )
+
+
+_PROPERTIES = (
+    "major",
+    "minor",
+    "totalGlobalMem",
+    "multiProcessorCount",
+    "warpSize",
+    "maxThreadsPerMultiProcessor",
+    "regsPerMultiprocessor",
+    "sharedMemPerBlock",
+    "sharedMemPerBlockOptin",
+    "sharedMemPerMultiprocessor",
+    "l2CacheSize",
+)
+
+
+def get_device_name(device: Place = None) -> str:
+    """The name that its maker gave it."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Place = None) -> tuple[int, int]:
+    """(major, minor) of the architecture: (9, 0) is sm_90."""
+    found = get_device_properties(device)
+    return found.major, found.minor
+
+
+# ----------------------------------------------------------------------------------------- draws
+def manual_seed(seed: int) -> None:
+    """`aotlite.manual_seed`: one generator serves all devices, with the same numbers on each."""
+    _manual_seed(seed)
+
+
+manual_seed_all = manual_seed
