@@ -41,6 +41,8 @@ class Launch:
     buffers: tuple[int, ...]
     blocks: int
     threads: int
+    shared: int = 0
+    """Bytes of shared memory beside what the text declares."""
 
 
 @attrs.frozen
@@ -103,7 +105,7 @@ def _printed(
     bounds = f"{code.threads}, {code.resident}" if code.resident else str(code.threads)
     head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({parameters})'
     notes = [f"/* {line} */" for line in str(kernel).splitlines()]
-    launch = Launch(name, tuple(numbers), min(code.blocks, MOST_BLOCKS), code.threads)
+    launch = Launch(name, tuple(numbers), min(code.blocks, MOST_BLOCKS), code.threads, code.shared)
     return [*notes, head, "{", *code.lines, "}"], launch
 
 

@@ -31,6 +31,8 @@ class Code:
     threads: int
     resident: int = 0
     """Blocks that a multiprocessor is to hold at once, for which registers are saved; 0: any."""
+    shared: int = 0
+    """Bytes of shared memory that a launch asks for."""
 
 
 def row_of(geometry: Geometry) -> Scope:

@@ -17,7 +17,7 @@ from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.c_family.emit_types import value_type
 from aotlite.backends.cuda.emit_common import Code, Index, constants_of
 from aotlite.backends.cuda.emit_steps import Steps, place_of
-from aotlite.backends.cuda.emit_team import Combining
+from aotlite.backends.cuda.emit_team import EVERY, Combining
 from aotlite.backends.cuda.emit_vectors import are_aligned, unrolled
 from aotlite.backends.cuda.kept import Keeping
 from aotlite.backends.cuda.layout import ACCESS, WARP, Layout
@@ -49,7 +49,7 @@ class Rows:
         space = (1 << self.space) - 1 | ROW
         self.row = Scope(Scope(None), space if self.layout.along else space & ~(1 << self.axis))
         self.body = Body(self.geometry, facts, kinds, library, self.row)
-        self.combining = Combining(self.body, self.layout)
+        self.combining = Combining(self.body, self.layout, has_gaps=self.live)
         keeping = Keeping(self.statements, facts, self.layout, self.geometry, self.axis, target)
         self.passes = passes(self.statements, facts, keeping.budget)
         keeping.choose(self.passes)
@@ -60,7 +60,8 @@ class Rows:
             for each in stage.passes:
                 self._pass(each)
         self._wait(self.reuses)
-        return Code(self._lines(units), -(-units // self._abreast), self.layout.threads)
+        blocks, shared = -(-units // self._abreast), keeping.shared_bytes
+        return Code(self._lines(units), blocks, self.layout.threads, shared=shared)
 
     def _set_axes(self, facts: Facts) -> None:
         of_rows = (1 << self.space) - 1 | ROW
@@ -93,7 +94,8 @@ class Rows:
     def _lines(self, units: int) -> list[str]:
         """The whole body: constants, shared memory, loops."""
         unit, aligned = self._unit(units), self.steps.aligned
-        first = [*self.combining.shared.values(), *self._threads(), *constants_of(self.row)]
+        room = ["extern __shared__ block16 room[];"] * bool(self.steps.keeping.shared)
+        first = [*room, *self.combining.shared.values(), *self._threads(), *constants_of(self.row)]
         if aligned:
             first.append(f"const bool aligned = {are_aligned(sorted(aligned), ACCESS)};")
         kind, abreast = self.index, self._abreast
@@ -118,22 +120,21 @@ class Rows:
         ]
 
     def _unit(self, units: int) -> list[str]:
-        """The lines of a unit; teams beyond the last one repeat it, and store nothing."""
-        kind, abreast = self.index, self._abreast
+        """The lines of a unit; what is beyond the last one does nothing."""
         if not self.layout.along:
             return self._panel()
-        lines = []
-        if abreast == 1:
-            lines.append(f"const {kind} unit = first;")
-        elif units % abreast:
-            lines.append(f"const bool live = first + own < {units};")
-            lines.append(f"const {kind} unit = live ? first + own : {units - 1};")
+        place = "first" if self._abreast == 1 else "first + own"
+        lines = [f"const {self.index} unit = {place};"]
+        if self.geometry.ordered:
+            inside = self._rows_in_order()
         else:
-            lines.append(f"const {kind} unit = first + own;")
-        outer = range(self.space)
-        if not self.geometry.ordered:
-            return [*lines, *self.steps.positions(outer, "unit"), *self.row.lines]
-        return [*lines, *self._rows_in_order()]
+            inside = [*self.steps.positions(range(self.space), "unit"), *self.row.lines]
+        if not self.live:
+            return [*lines, *inside]
+        lines.append(f"const bool live = unit < {units};")
+        if self.combining.mask != EVERY:
+            lines.append(f"const u32 {self.combining.mask} = __ballot_sync({EVERY}, live);")
+        return [*lines, "if (live) {", *inside, "}"]
 
     def _rows_in_order(self) -> list[str]:
         """The rows of a unit, one after the other; what they add up stays in registers."""
@@ -146,8 +147,7 @@ class Rows:
         if not steps.keeping.sums:
             return rows
         sums = [*steps.positions(range(first), "unit"), *steps.sums(back=False)]
-        back = steps.sums(back=True)
-        return [*sums, *rows, *(["if (live) {", *back, "}"] if self.live else back)]
+        return [*sums, *rows, *steps.sums(back=True)]
 
     def _panel(self) -> list[str]:
         """The lines of columns that a block computes at once; the last ones may not be there."""
@@ -174,7 +174,8 @@ class Rows:
             return
         self._wait(self.reuses)
         lines = self._stored_once(stores) if self.layout.along else self.steps.row_stores(stores)
-        tests = ["member == 0"] * (self.layout.team > 1) + ["live"] * self.live
+        tests = ["member == 0"] * (self.layout.team > 1)
+        tests += ["live"] * (self.live and not self.layout.along)
         self.row.lines += [f"if ({' && '.join(tests)}) {{" if tests else "{", *lines, "}"]
 
     def _stored_once(self, stores: Sequence[Store]) -> list[str]:
@@ -186,7 +187,8 @@ class Rows:
         """A barrier of all threads that work on a row."""
         threads = self.layout.team if self.layout.along else self.layout.threads
         if needed and threads > 1:
-            text = "__syncthreads();" if threads > WARP else "__syncwarp(0xffffffffu);"
+            warp = f"__syncwarp({self.combining.mask});"
+            text = "__syncthreads();" if threads > WARP else warp
             self.row.lines.append(text)
 
     # --- passes
@@ -200,7 +202,9 @@ class Rows:
         for statement in running:
             self._partials(statement, workers * width)
         work = self._work(each)
-        self.row.lines += self.steps.lines(work, workers, self.live)
+        lines = self.steps.lines(work, workers)
+        guarded = self.live and not self.layout.along
+        self.row.lines += ["if (live) {", *lines, "}"] if guarded else lines
         if each.reduces:
             self.row.lines += self.combining.lines(each.reduces, workers)
             for reduce in each.reduces:

@@ -18,7 +18,7 @@ from aotlite.backends.c_family.emit_scalar import Place, Scope
 from aotlite.backends.c_family.emit_types import from_memory, memory_type
 from aotlite.backends.cuda.emit_vectors import copied, unrolled
 from aotlite.backends.cuda.kept import Keeping, steps_at_once
-from aotlite.backends.cuda.layout import Layout, is_stored_once, is_vector
+from aotlite.backends.cuda.layout import ACCESS, Layout, is_stored_once, is_vector
 from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Reduce, Store
 from aotlite.ir.dtypes import DType
@@ -39,6 +39,8 @@ class Part:
     base: str = ""
     group: str = ""
     """The first step of those whose loads have arrays of their own."""
+    few: bool = False
+    """Whether two steps are under way at once, since what is loaded goes on to shared memory."""
 
 
 @attrs.frozen
@@ -46,11 +48,11 @@ class Access:
     """Elements of all steps between memory and a local array."""
 
     local: str
+    first: str
+    """Where a step's neighbours lie there."""
     buffer: int
     address: Affine
     dtype: DType
-    group: str = ""
-    """The step whose elements come first in the array."""
     back: bool = False
     """To memory."""
 
@@ -78,42 +80,44 @@ class Steps:
         """What lies in registers already."""
 
     # --- loops
-    def lines(self, work: Work, workers: int, live: bool) -> list[str]:
+    def lines(self, work: Work, workers: int) -> list[str]:
         """The loops of one pass, in which so many threads of the team take part."""
         loads = self._loads(work)
-        lines = self._all(work, loads, workers, live)
+        lines = self._all(work, loads, workers)
         for load in loads:
             if load not in self.keeping.loads:
                 del self.body.writer.places[load]
         return lines
 
-    def _all(self, work: Work, loads: list[Scalar], workers: int, live: bool) -> list[str]:
+    def _all(self, work: Work, loads: list[Scalar], workers: int) -> list[str]:
         count = -(-self.points // (workers * self.stride))
         if workers == self.layout.team and self._is_short(count, loads, work):
-            return ["{", *self._written_out(count, work, loads, live), "}"]
-        lines = self._looped(work, loads, workers, live)
+            return ["{", *self._written_out(count, work, loads), "}"]
+        lines = self._looped(work, loads, workers)
         return [f"if (member < {workers}) {{", *lines, "}"] if workers < self.layout.team else lines
 
-    def _written_out(
-        self, count: int, work: Work, loads: Sequence[Scalar], live: bool
-    ) -> list[str]:
+    def _written_out(self, count: int, work: Work, loads: Sequence[Scalar]) -> list[str]:
         """All steps: first the loads of what is kept, then groups of steps with all others."""
         team = self.layout.team
         whole = self.points // (team * self.stride)
         kept = [load for load in loads if load in self.keeping.loads]
         others = [load for load in loads if load not in self.keeping.loads]
-        lines = [line for part in self._parts() for line in self._ahead(part, kept, team)]
+        shared = [load for load in kept if load in self.keeping.shared]
+        own = [load for load in kept if load not in self.keeping.shared]
+        lines = [line for part in self._parts() for line in self._ahead(part, own, team)]
+        for part in self._parts():
+            lines += self._ahead(attrs.evolve(part, few=True), shared, team)
         for load in kept:
             self._place(load)
         self.loaded |= set(kept)
         size = math.gcd(self._at_once(work, others, team), whole) if others else whole
         if whole:
             part = Part("g", f"g + {size}", False, group="g")
-            inside = [*self._declared(others, size), *self._part(part, work, others, team, live)]
+            inside = [*self._declared(others, size), *self._part(part, work, others, team)]
             lines += unrolled(f"for (i32 g = 0; g < {whole}; g += {size})", inside)
         if count > whole:
             part = Part(whole, count, True, group=str(whole))
-            inside = [*self._declared(others, 1), *self._part(part, work, others, team, live)]
+            inside = [*self._declared(others, 1), *self._part(part, work, others, team)]
             lines += ["{", *inside, "}"]
         return lines
 
@@ -125,14 +129,24 @@ class Steps:
         return [part for part in parts if part.begin != part.end]
 
     def kept_arrays(self) -> list[str]:
-        """The declarations of what stays in registers."""
-        return self._declared(sorted(self.keeping.loads, key=self._name), self.keeping.steps)
+        """The declarations of what stays in registers, and in shared memory."""
+        keeping = self.keeping
+        names = sorted(keeping.loads, key=self._name)
+        lines = self._declared(
+            [each for each in names if each not in keeping.shared], keeping.steps
+        )
+        for load, place in keeping.shared.items():
+            kind = memory_type(load.dtype)
+            lines.append(
+                f"{kind} *const {self._name(load)} = ({kind} *)(room + {place // ACCESS});"
+            )
+        return lines
 
     def _is_short(self, count: int, loads: Sequence[Scalar], work: Work) -> bool:
         """Whether all steps are written out: what is kept has its place then, and little is few."""
         return self.keeping.is_any or count <= self._at_once(work, loads, self.layout.team)
 
-    def _looped(self, work: Work, loads: Sequence[Scalar], workers: int, live: bool) -> list[str]:
+    def _looped(self, work: Work, loads: Sequence[Scalar], workers: int) -> list[str]:
         """A loop of some steps at a time, then the last ones."""
         at_once = self._at_once(work, loads, workers)
         pace = at_once * workers * self.stride
@@ -143,13 +157,13 @@ class Steps:
             part = Part(0, at_once, False, "base")
             inside = [
                 *self._declared(loads, at_once),
-                *self._part(part, work, loads, workers, live),
+                *self._part(part, work, loads, workers),
             ]
             lines += [head, *inside, "}"]
         if whole < self.points:
             left = -(-(self.points - whole) // (workers * self.stride))
             part = Part(0, left, True, str(whole) if whole else "")
-            inside = [*self._declared(loads, left), *self._part(part, work, loads, workers, live)]
+            inside = [*self._declared(loads, left), *self._part(part, work, loads, workers)]
             lines += ["{", *inside, "}"]
         return lines
 
@@ -168,16 +182,13 @@ class Steps:
         return reduce.lanes // (workers * self.stride)
 
     # --- a part
-    def _part(
-        self, part: Part, work: Work, loads: Sequence[Scalar], workers: int, live: bool
-    ) -> list[str]:
+    def _part(self, part: Part, work: Work, loads: Sequence[Scalar], workers: int) -> list[str]:
         lines = self._ahead(part, loads, workers)
         for load in loads:
             self._place(load, part.group)
         scope, vectors = self._point(work, workers)
-        tests = ["live"] * (live and bool(work.stores)) + [self._inside()] * part.ragged
         inside = [*self.arrays(vectors), *self._step(scope), *self._stored(vectors)]
-        inside = [f"if ({' && '.join(tests)}) {{", *inside, "}"] if tests else inside
+        inside = [f"if ({self._inside()}) {{", *inside, "}"] if part.ragged else inside
         return [*lines, *self._turns(part, workers, inside)]
 
     def _inside(self) -> str:
@@ -192,7 +203,8 @@ class Steps:
         first = [f"const {self.index} point = {base}{place};"]
         first += self.positions(range(self.space, len(self.extents)), "point", "j")
         head = f"for (i32 s = {part.begin}; s < {part.end}; ++s)"
-        return unrolled(head, [*first, *lines])
+        lines = unrolled(head, [*first, *lines])
+        return ["#pragma unroll 2", *lines[1:]] if part.few else lines
 
     def positions(self, axes: Sequence[int], index: str, stem: str = "i") -> list[str]:
         """The declarations of positions along axes, of a point's number in row-major order."""
@@ -231,18 +243,21 @@ class Steps:
 
     def _place(self, load: Scalar, group: str = "") -> None:
         """From now on it is read where it was loaded to."""
-        text = from_memory(load.dtype, f"{self._name(load)}[{self._element(group)}]")
+        own = f"{self._first(group, load in self.keeping.shared)} + v"
+        text = from_memory(load.dtype, f"{self._name(load)}[{own}]")
         axes = self.body.facts.axes(load)
         self.body.writer.places[load] = place_of(text, axes, load.dtype)
 
     @property
     def element(self) -> str:
         """Of an array of all steps: at the step and the neighbour that are computed."""
-        return self._element("")
+        return f"{self._first('')} + v"
 
-    def _element(self, group: str) -> str:
+    def _first(self, group: str, is_shared: bool = False) -> str:
+        """Where a step's neighbours lie in an array: a thread's own, or all threads'."""
         step = f"(s - {group})" if group else "s"
-        return f"{step} * {self.layout.width} + v"
+        step = f"(s * {self.layout.threads} + threadIdx.x)" if is_shared else step
+        return f"{step} * {self.layout.width}"
 
     def _ahead(self, part: Part, loads: Sequence[Scalar], workers: int) -> list[str]:
         """The loads of all steps of a part."""
@@ -250,7 +265,8 @@ class Steps:
         for load in loads:
             group = "" if load in self.keeping.loads else part.group
             buffer, address = load.args
-            found.append(Access(self._name(load), buffer, address, load.dtype, group))
+            first = self._first(group, load in self.keeping.shared)
+            found.append(Access(self._name(load), first, buffer, address, load.dtype))
         return self._moves(part, found, workers)
 
     def _moves(self, part: Part, found: Sequence[Access], workers: int) -> list[str]:
@@ -284,8 +300,7 @@ class Steps:
     def _copy(self, each: Access, place: str, is_vector: bool) -> list[str]:
         """The neighbours of one step."""
         width = self.layout.width
-        step = f"(s - {each.group})" if each.group else "s"
-        local = f"{each.local} + {step} * {width}"
+        local = f"{each.local} + {each.first}"
         ends = (place, local) if each.back else (local, place)
         if is_vector:
             return [copied(each.dtype.itemsize * width, *ends)]
@@ -299,10 +314,10 @@ class Steps:
         """Takes what stores combine with to registers, before the first row, or back to memory
         behind the last one: at each point of a row it is the same thread's."""
         width, kinds = self.layout.width, self.body.kinds
-        found = [
-            Access(f"q{each.buffer}", each.buffer, each.address, kinds[each.buffer], back=back)
-            for each in self.keeping.sums
-        ]
+        first, found = self._first(""), list[Access]()
+        for store in self.keeping.sums:
+            k = store.buffer
+            found.append(Access(f"q{k}", first, k, store.address, kinds[k], back=back))
         count = self.keeping.steps * width
         lines = (
             []

@@ -25,8 +25,10 @@ EVERY = "0xffffffffu"
 class Combining:
     """Writes the lines that make one result of a team's partial results."""
 
-    def __init__(self, body: Body, layout: Layout) -> None:
+    def __init__(self, body: Body, layout: Layout, *, has_gaps: bool) -> None:
         self.body, self.layout, self.width = body, layout, layout.width
+        self.mask = "lanes" if has_gaps and layout.along and layout.team < WARP else EVERY
+        """Names the threads of a warp that take part: all, or those whose team has a row."""
         self.shared: dict[str, str] = {}
         """Declarations of shared arrays, by name."""
         self.arrays: dict[int, str] = {}
@@ -135,10 +137,11 @@ class Combining:
     def _shuffled(self, reduce: Reduce, half: int) -> list[str]:
         """Combines what threads have with what those so far away have, then half as far."""
         way = "xor" if reduce.kind in _SYMMETRIC else "down"
+        own = "half" if self.layout.team >= WARP else f"half, {self.layout.team}"
         far = []
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind = array_type(value.dtype)
-            call = f"__shfl_{way}_sync({EVERY}, a{number}[v], half)"
+            call = f"__shfl_{way}_sync({self.mask}, a{number}[v], {own})"
             far.append(f"const {kind} far{number} = ({kind}){call};")
         first = [f"a{number}[v]" for number in reduce.names]
         second = [f"far{number}" for number in reduce.names]
@@ -151,5 +154,7 @@ class Combining:
         takes = []
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind, source = array_type(value.dtype), f"threadIdx.x & {WARP - near}"
-            takes.append(f"a{number}[v] = ({kind})__shfl_sync({EVERY}, a{number}[v], {source});")
+            takes.append(
+                f"a{number}[v] = ({kind})__shfl_sync({self.mask}, a{number}[v], {source});"
+            )
         return unrolled(f"for (i32 v = 0; v < {self.width}; ++v)", takes)

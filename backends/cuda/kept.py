@@ -1,4 +1,4 @@
-"""What a thread of a team keeps in registers from one pass over its points to the next.
+"""What a thread of a team keeps from one pass over its points to the next.
 
 Input: a kernel's statements and its layout; output: how many bytes of each point may stay, and
 which loads do. A row is then read once. Spec: `specs/cuda_printer.md`.
@@ -11,7 +11,13 @@ from collections.abc import Iterable, Sequence
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import Pass, Passes
 from aotlite.backends.c_family.emit_scalar import Facts
-from aotlite.backends.cuda.layout import Layout, is_stored_once
+from aotlite.backends.cuda.layout import (
+    ACCESS,
+    MOST_THREADS,
+    STATIC_SHARED,
+    Layout,
+    is_stored_once,
+)
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store
@@ -25,7 +31,7 @@ MOST_STEPS = 32
 
 
 class Keeping:
-    """What stays in registers."""
+    """What stays in registers, or in shared memory where there is no room."""
 
     def __init__(
         self,
@@ -45,6 +51,10 @@ class Keeping:
         """Stores that combine in registers, while rows go one after the other."""
         self.budget -= sum([each.value.dtype.itemsize for each in self.sums])
         self.loads: set[Scalar] = set()
+        """Loads that stay."""
+        self.shared: dict[Scalar, int] = {}
+        """Those of them that stay in shared memory, each in places of its own thread; where."""
+        self.shared_bytes, self.room = 0, self._room(target) if self.budget else 0
         self.is_any = False
 
     def _budget(self, body: Sequence[Statement], target: Target) -> int:
@@ -56,6 +66,16 @@ class Keeping:
             return 0
         room = min(target.registers // self.layout.threads - OTHERS, MOST_KEPT)
         return 4 * max(room, 0) // (self.steps * self.layout.width)
+
+    def _room(self, target: Target) -> int:
+        """Bytes of shared memory for what is kept: of a multiprocessor's, as much as of threads."""
+        free = max(target.shared - STATIC_SHARED, 0)
+        return free * min(self.layout.threads, MOST_THREADS) // MOST_THREADS
+
+    def _bytes(self, load: Scalar) -> int:
+        """Of the neighbours that all threads of a block load."""
+        count = self.steps * self.layout.threads * self.layout.width
+        return -(-count * load.dtype.itemsize // ACCESS) * ACCESS
 
     def _sums(self, body: Sequence[Statement], geometry: Geometry) -> list[Store]:
         """Those whose partial results a thread has room for; rows in order store where they do."""
@@ -77,6 +97,10 @@ class Keeping:
                 self.loads.add(load)
                 for k in span:
                     live[k] += load.dtype.itemsize
+            elif self.shared_bytes + self._bytes(load) <= self.room:
+                self.loads.add(load)
+                self.shared[load] = self.shared_bytes
+                self.shared_bytes += self._bytes(load)
         self.is_any = bool(self.loads or found.kept or self.sums)
 
     def _uses(
