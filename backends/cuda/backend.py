@@ -81,13 +81,14 @@ class CudaBackend:
     def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
         # What only a compilation needs.
         from aotlite.backends.cuda.host_checks import without_host_checks
+        from aotlite.backends.cuda.narrow import narrowed
         from aotlite.backends.cuda.schedule import improved_for
         from aotlite.backends.loops.backend import program_of
 
         seconds: dict[str, float] = {}
         target = driver.target
         program = _timed(seconds, "lowering", program_of, graph)
-        program, refuses = without_host_checks(program, graph)
+        program, refuses = without_host_checks(narrowed(program), graph)
         program = _timed(seconds, "fusing", improved_for, program, target)
         plan = _timed(seconds, "printing", plan_of, program, graph, target, refuses)
         flags = CONTRACTED if self.contract else FLAGS
