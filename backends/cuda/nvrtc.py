@@ -23,6 +23,11 @@ def compile_cubin(text: str, architecture: str, flags: tuple[str, ...] = FLAGS) 
     Raises MissingExtraError where NVRTC is not installed, BackendError with the compiler's log
     where it refuses the text.
     """
+    return compile_with_log(text, architecture, flags)[0]
+
+
+def compile_with_log(text: str, architecture: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
+    """The cubin, as `compile_cubin` gives it, and what the compiler has said."""
     library = _library()
     program = ctypes.c_void_p()
     source = text.encode()
@@ -31,8 +36,9 @@ def compile_cubin(text: str, architecture: str, flags: tuple[str, ...] = FLAGS) 
         options = [f"--gpu-architecture={architecture}".encode(), *map(str.encode, flags)]
         array = (ctypes.c_char_p * len(options))(*options)
         code = library.nvrtcCompileProgram(program, len(options), array)
-        _check(code, _fetched(library, program, "ProgramLog") if code else b"")
-        return _fetched(library, program, "CUBIN")
+        log = _fetched(library, program, "ProgramLog")
+        _check(code, log)
+        return _fetched(library, program, "CUBIN"), log.rstrip(b"\0\n").decode(errors="replace")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
