@@ -76,7 +76,8 @@ class CudaBackend:
                 f"cuda: graph {graph.name} has no value on a CUDA device, expected one; move "
                 "tensors with .to('cuda'), or compile with backend='cpu'"
             )
-        return run_of(graph, partial(self._compiled, device, driver_of(device)))
+        driver = driver_of(device)
+        return run_of(graph, partial(driver.guarded, self._compiled, device, driver))
 
     def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
         # What only a compilation needs.

@@ -7,6 +7,7 @@ C call of plain numbers: arguments are prepared by `tables`. Spec: `specs/cuda_b
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -37,6 +38,12 @@ extern "C" __global__ void put(unsigned long long *to, Words words, unsigned cou
 """Values that come with a launch: the host waits for nothing, whatever memory they are in."""
 
 
+class _Threads(threading.local):
+    """Of each thread: whether the device has its context."""
+
+    has_context = False
+
+
 class _PutArguments(ctypes.Structure):
     _fields_ = (
         ("to", ctypes.c_uint64),
@@ -58,14 +65,25 @@ class CupyDriver:
         self.address: Callable[[Any], int] = attrgetter("address")
         get_stream = cuda.get_current_stream
         self.current_stream: Callable[[], int] = lambda: get_stream().ptr
-        self.is_current: Callable[[], bool] | None = None
-        if self.runtime.getDeviceCount() > 1:
-            current, index = self.runtime.getDevice, self.index
-            self.is_current = lambda: current() == index
+        self._threads = _Threads()
+        self.is_current: Callable[[], bool] | None = self._asks()
         self.target = self.guarded(_target, cuda.Device(self.index))
+
+    def _asks(self) -> Callable[[], bool]:
+        """What tells whether this thread's launches go to the device."""
+        threads = self._threads
+        if self.runtime.getDeviceCount() == 1:
+            return lambda: threads.has_context
+        current, index = self.runtime.getDevice, self.index
+        return lambda: threads.has_context and current() == index
 
     def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
         with self.cupy.cuda.Device(self.index):
+            if not self._threads.has_context:
+                # The runtime makes a thread's context at its first real call, and a launch is none:
+                # it goes to the driver.
+                self.runtime.memGetInfo()
+                self._threads.has_context = True
             return function(*args)
 
     def synchronize(self) -> None:
@@ -81,6 +99,20 @@ class CupyDriver:
             ) from error
 
     # --- memory
+    def scratch(self, arrays: Any, count: int) -> Callable[[], tuple[Any, int]]:
+        # Straight from CuPy's pool: nobody but the kernels of a call sees it.
+        allocate, full = self.cupy.cuda.alloc, self.cupy.cuda.memory.OutOfMemoryError
+
+        def new() -> tuple[Any, int]:
+            try:
+                pointer = allocate(count)
+            except full:  # the pool is freed first
+                memory = arrays.room(count)
+                return memory, memory.address
+            return pointer, pointer.ptr
+
+        return new
+
     def put(self, stream: int, address: int, data: bytes) -> None:
         arguments = _PutArguments(to=address, count=len(data) // 8)
         ctypes.memmove(arguments.words, data, len(data))

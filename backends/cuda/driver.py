@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from aotlite.backends.cuda.emit import Launch, Printed
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.program import Gemm, Program
+from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.dtypes import DType
 
 Launcher = Callable[[int, int, int], Any]
@@ -49,7 +50,7 @@ class Driver(Protocol):
     current_stream: Callable[[], int]
     """The handle of the stream that work goes to where none is named."""
     is_current: Callable[[], bool] | None
-    """Whether calls of this thread go to this device; None where there is only one."""
+    """Whether launches of this thread go to this device; None where they always do."""
 
     def explain(self, error: BaseException) -> None:
         """Raises an error of ours for one of the device's; of others nothing is said."""
@@ -59,6 +60,9 @@ class Driver(Protocol):
 
     def synchronize(self) -> None:
         """Waits for all work of the device."""
+
+    def scratch(self, arrays: ArrayBackend, count: int) -> Callable[[], tuple[Any, int]]:
+        """What allocates so many bytes, for the work of one call: their owner and address."""
 
     def put(self, stream: int, address: int, data: bytes) -> None:
         """Writes at most `MOST_PUT` bytes of the host, which are read before it returns."""

@@ -39,8 +39,8 @@ from aotlite.backends.cuda.plan import buffers_of
 from aotlite.backends.cuda.target import H100, Target
 from aotlite.backends.loops.interpreter import KernelRun, strided
 from aotlite.backends.loops.program import Buffer, Gemm, Kernel, Program, Window
-from aotlite.ir.arrays import NUMPY
-from aotlite.ir.dtypes import DType
+from aotlite.ir.arrays import NUMPY, ArrayBackend
+from aotlite.ir.dtypes import DType, uint8
 from aotlite.ir.errors import BackendError
 
 DEFAULT_STREAM = 0
@@ -89,6 +89,13 @@ class HostDriver:
         found = self._address_of(buffer)
         self.memory.note(buffer, found)
         return found
+
+    def scratch(self, arrays: ArrayBackend, count: int) -> Callable[[], tuple[Any, int]]:
+        def new() -> tuple[Any, int]:
+            buffer = arrays.allocate(count, uint8)
+            return buffer, self.address(buffer)
+
+        return new
 
     def put(self, stream: int, address: int, data: bytes) -> None:
         self._refuse_in_capture("a value of the host is written")

@@ -153,7 +153,7 @@ class Writer:
 
     def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
         """The compact face, and its source."""
-        arena = [self.arena, "arena_at = address(arena)"] if self.arena else []
+        arena = [self.arena] if self.arena else []
         filled = self._filled()
         put = [f"put(stream, arena_at + {self.plan.hosted_at}, {filled})"] if filled else []
         lines = [
@@ -295,13 +295,19 @@ class Writer:
     def _arena(self) -> None:
         if not self.plan.arena:
             return
-        new = partial(self.device.arrays.allocate, self.plan.arena, uint8)
-        self.arena = f"arena = {self._constant(new, 'N')}()"
+        self.arena = self._arena_line()
         for number, offset in self.plan.offsets.items():
             self.places[number] = f"arena_at + {offset}"
             if self.buffers[number].kind is not Kind.INPUT:
                 start = offset // self.buffers[number].dtype.itemsize
                 self.windows[number] = "arena", str(start)
+
+    def _arena_line(self) -> str:
+        arrays, count = self.device.arrays, self.plan.arena
+        if any(type(action) is Extern for action in self.plan.actions):
+            new = partial(arrays.allocate, count, uint8)
+            return f"arena = {self._constant(new, 'N')}(); arena_at = address(arena)"
+        return f"arena, arena_at = {self._constant(self.driver.scratch(arrays, count), 'N')}()"
 
     def _table(self) -> list[str]:
         places = ", ".join([self.places[number] for number in self.slots])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,8 @@ class FakeCupy:
         self.calls: list[tuple[Any, ...]] = []
         self.current = current
         self.stream = 0
+        self.contexts: list[int] = []
+        """Threads that have asked for one."""
         self.refused: list[str] = []
         """Files that cannot be loaded."""
         fake = self
@@ -86,6 +89,7 @@ class FakeCupy:
             runtime=SimpleNamespace(
                 getDevice=lambda: self.current,
                 getDeviceCount=lambda: devices,
+                memGetInfo=lambda: self.contexts.append(threading.get_ident()),
                 memcpyAsync=self._copied,
                 memcpyDeviceToHost=2,
                 memcpyDeviceToDevice=3,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,7 +148,25 @@ def test_of_several_devices_the_right_one_is_made_current() -> None:
     assert not driver.is_current()
     assert driver.guarded(driver.is_current)
     assert fake.current == 0
-    assert driver_on(FakeCupy()).is_current is None
+
+
+def test_a_threads_first_launch_makes_its_context() -> None:
+    """Launches go to the driver, which has none in a thread that has called no runtime yet."""
+    fake = FakeCupy()
+    driver: Any = driver_on(fake)
+    assert driver.is_current()
+    found: list[Any] = []
+
+    def elsewhere() -> None:
+        found.append(driver.is_current())
+        found.append(driver.guarded(driver.is_current))
+        found.append(driver.is_current())
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [False, True, True]
+    assert len(set(fake.contexts)) == 2
 
 
 def test_work_is_recorded_on_a_stream_of_its_own() -> None:

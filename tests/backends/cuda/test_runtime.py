@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -237,6 +239,32 @@ def _frames(error: BaseException) -> list[Any]:
         found.append(trace.tb_frame)
         trace = trace.tb_next
     return found
+
+
+def test_threads_that_call_at_the_same_time_have_tables_of_their_own() -> None:
+    on = plain()
+    run = al.compile(lambda x: (x * 2.0).softmax(-1).sum(0) + x, backend="cuda")
+    given = [moved(al.randn(4, 4), on) for _ in range(8)]
+    wanted = [results(run(x))[0] for x in given]
+    wrong: list[int] = []
+
+    def calling(number: int) -> None:
+        for k in range(30):
+            at = (number + k) % len(given)
+            if not (results(run(given[at]))[0] == wanted[at]).all():
+                wrong.append(at)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=calling, args=(number,)) for number in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
 
 
 def test_graphs_of_the_cpu_run_relabelled() -> None:
