@@ -12,6 +12,7 @@ import attrs
 
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_scalar import ROW, Scope
+from aotlite.backends.cuda.touched import Sweep
 from aotlite.backends.loops.expr import Affine, walk
 from aotlite.backends.loops.program import (
     Statement,
@@ -33,6 +34,8 @@ class Code:
     """Blocks that a multiprocessor is to hold at once, for which registers are saved; 0: any."""
     shared: int = 0
     """Bytes of shared memory that a launch asks for."""
+    sweeps: tuple[Sweep, ...] = ()
+    """What of memory is accessed."""
 
 
 def row_of(geometry: Geometry) -> Scope:

@@ -16,8 +16,9 @@ from aotlite.backends.c_family.emit_scalar import Facts, Library
 from aotlite.backends.cuda.emit_common import Code, apart
 from aotlite.backends.cuda.emit_points import Points
 from aotlite.backends.cuda.emit_rows import Rows
-from aotlite.backends.cuda.layout import hands_over, layout_of
+from aotlite.backends.cuda.layout import Layout, hands_over, layout_of
 from aotlite.backends.cuda.target import Target
+from aotlite.backends.cuda.touched import of_passes
 from aotlite.backends.loops.affine import unit
 from aotlite.backends.loops.program import Buffer, Kernel, Statement, Store, in_order
 from aotlite.backends.loops.rewrite import marked, moved_body, without_lets
@@ -41,7 +42,17 @@ def body_of(
         return Points(geometry, facts, stores, buffers, library, target).printed()
     layout, axis = layout_of(kernel, target.multiprocessors)
     rows = Rows(geometry, body, hands_over(kernel, layout), layout, axis)
-    return rows.printed(facts, kinds, library, target)
+    code = rows.printed(facts, kinds, library, target)
+    kept = rows.steps.keeping.loads
+    sweeps = of_passes(rows.passes, rows.body.facts, kept, _fast(kernel, layout, axis))
+    return attrs.evolve(code, sweeps=tuple(sweeps))
+
+
+def _fast(kernel: Kernel, layout: Layout, axis: int) -> int | None:
+    """The axis along which neighbouring threads are neighbours; a thread may have a row."""
+    if layout.along and layout.team == 1:
+        return kernel.space - 1 if kernel.space else None
+    return axis
 
 
 def _with_inner_axis(kernel: Kernel) -> Kernel:

@@ -22,6 +22,7 @@ from aotlite.backends.cuda.emit_spread import PATCH_ROWS, PATCH_VECTORS, spread_
 from aotlite.backends.cuda.emit_tiles import Tiles, across
 from aotlite.backends.cuda.emit_versions import Versions
 from aotlite.backends.cuda.target import Target
+from aotlite.backends.cuda.touched import swept
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import Scalar, load, walk
 from aotlite.backends.loops.program import Buffer, Kind, Store, values_of
@@ -70,8 +71,13 @@ class Points:
 
     def printed(self) -> Code:
         """The body of the kernel."""
-        if self.tiles is not None:
-            return self._by_tiles(self.tiles)
+        code = self._plain() if self.tiles is None else self._by_tiles(self.tiles)
+        fast = self.spread.vector if self.spread.order else None
+        turned = self.vector.staged
+        sweep = swept((), self.stores, self.facts, fast, turned=turned)
+        return attrs.evolve(code, sweeps=(sweep,))
+
+    def _plain(self) -> Code:
         by_runs = self.vector.has_runs(self.stores)
         abreast = self._abreast() if by_runs else 1
         lines = self._by_runs(abreast) if by_runs else self._ones("")
