@@ -190,7 +190,7 @@ class CupyModule:
     def launcher(self, launch: Launch) -> Launcher:
         function = self.module.get_function(launch.name)
         self.functions.append(function)
-        shared = getattr(launch, "shared", 0)
+        shared = launch.shared
         if shared > DEFAULT_SHARED:
             most = self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self.driver.funcSetAttribute(function.ptr, most, shared)

@@ -268,9 +268,8 @@ def _launched(
         for place, b in zip(arguments, given, strict=True)
         if b.size
     ]
-    shared = getattr(launch, "shared", 0)
     how = (launch.name, arguments, launch.blocks, launch.threads)
-    library.launch(*how, shared=shared, order=order, memory=memory)
+    library.launch(*how, shared=launch.shared, order=order, memory=memory)
 
 
 def _interpreted(program: Program) -> Callable[[Launch, Arguments], None]:

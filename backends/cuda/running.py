@@ -15,10 +15,10 @@ from aotlite.backends.cuda.driver import Driver
 from aotlite.backends.cuda.emit import Launch
 from aotlite.backends.cuda.externs import extern, windows_of
 from aotlite.backends.cuda.plan import SLOT, Checks, Plan, buffers_of
+from aotlite.backends.cuda.shown import CudaKernels
 from aotlite.backends.cuda.tables import maker
 from aotlite.backends.loops.program import Buffer, Extern, Gemm, Kind, Placed
 from aotlite.backends.loops.program import Window as Matrix
-from aotlite.backends.loops.running import Kernels
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import copied
@@ -52,7 +52,13 @@ class CudaRun:
         self.writer = Writer(graph, plan, device, driver, module, tf32=tf32)
         self.writer.scope["refused"] = self._refused
         self.compact, self.source = self.writer.function()
-        self.kernels = Kernels(lambda: plan.program, plan.printed.text)
+        self.kernels = CudaKernels(
+            make=lambda: plan.program,
+            text=plan.printed.text,
+            plan=plan,
+            target=driver.target,
+            flags=tuple(flags),
+        )
 
     def __call__(self, given: list[Window]) -> list[Window | None]:
         return self.called(given, self.compact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import cache
 from typing import Any
 
@@ -33,10 +34,11 @@ class PlainArrays(NumpyArrays):
         return np.full(size * dtype.itemsize, POISON, np.uint8)
 
 
-def device(*, interprets: bool = True, name: str = "plain:0") -> Any:
+def device(*, interprets: bool = True, name: str = "plain:0", **options: Any) -> Any:
     """A device of its own, with a driver."""
     arrays = PlainArrays()
-    arrays.driver = HostDriver(lambda buffer: int(buffer.ctypes.data), interprets=interprets)
+    of = operator.attrgetter("ctypes.data")
+    arrays.driver = HostDriver(of, interprets=interprets, **options)
     return Device(name, arrays)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.ir.errors import BackendError
 from tests.backends.cuda.devices import Relabelled, device, moved, plain, results
@@ -78,6 +80,16 @@ def check(function: Callable[..., Any], on: Any) -> None:
 def test_a_compiled_function_computes_what_the_interpreter_does(function: Any) -> None:
     """The launches, the arena and the addresses; work is divided for another machine."""
     check(function, plain())
+
+
+@needs_compiler
+@pytest.mark.long
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("order", range(3))
+def test_printed_kernels_run_checked_in_every_order_of_threads(function: Any, order: int) -> None:
+    """Each access is checked: bounds, races, alignment."""
+    on = device(interprets=False, order=order, checked=True)
+    check(function, on)
 
 
 @needs_compiler
@@ -207,6 +219,11 @@ def test_what_was_compiled_is_shown_to_observers() -> None:
     assert "__global__" in kernels.text
     assert set(kernels.seconds) == {"lowering", "fusing", "printing", "compiling"}
     assert kernels.program.steps
+    assert re.search(r"\d launches, 1 other steps, 0 waits, \d+ bytes of temporaries", str(kernels))
+    assert re.search(r"kernel_0: \d+ blocks of \d+ threads", str(kernels))
+    if nvrtc.is_installed():
+        found = kernels.resources()
+        assert found.keys() == {launch.name for launch in kernels.plan.printed.launches}
 
 
 def test_an_error_keeps_no_memory_of_the_call() -> None:
