@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict, namedtuple
+from pathlib import Path
 from typing import Any
 
 import attrs
+import optree
 import pytest
 
 import aotlite as al
 from aotlite.backends.cuda import nvrtc
-from benchmarks import cuda_modules
+from benchmarks import cuda_modules, gpu, gpu_clocks, optree_stand_in
 from benchmarks.gpu_programs import ROWS, TINY
 
 needs_nvrtc = pytest.mark.skipif(
@@ -52,3 +56,97 @@ def test_modules_that_spill_or_move_too_much_are_failures(monkeypatch: Any) -> N
         assert 1 == cuda_modules.main([])
     monkeypatch.setattr(cuda_modules, "every", lambda *_: [attrs.evolve(good, moved=1.05)])
     assert 0 == cuda_modules.main([])
+
+
+Pair = namedtuple("Pair", "first second")
+TREES: list[Any] = [
+    1,
+    None,
+    [],
+    [1, (2, {"b": 3, "a": [4]}), None],
+    {"x": (), "y": {}},
+    Pair([1], 2),
+    OrderedDict([("z", 1), ("a", (2, 3))]),
+]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+@pytest.mark.parametrize("none_is_leaf", [True, False])
+def test_what_stands_in_for_optree_does_as_optree(tree: Any, none_is_leaf: bool) -> None:
+    mine = optree_stand_in.tree_flatten(tree, none_is_leaf=none_is_leaf)
+    its = optree.tree_flatten(tree, none_is_leaf=none_is_leaf)
+    assert its[0] == mine[0]
+    assert its[1].num_leaves == mine[1].num_leaves and its[1].is_leaf() == mine[1].is_leaf()
+    assert tree == optree_stand_in.tree_unflatten(mine[1], mine[0])
+    assert optree.tree_leaves(tree) == optree_stand_in.tree_leaves(tree)
+    paths = optree_stand_in.tree_paths(tree, none_is_leaf=none_is_leaf)
+    assert optree.tree_paths(tree, none_is_leaf=none_is_leaf) == paths
+    doubled = [each and [each] * 2 for each in mine[0]]
+    made = optree_stand_in.tree_map(lambda x: x and [x] * 2, tree, none_is_leaf=none_is_leaf)
+    assert optree.tree_unflatten(its[1], doubled) == made
+
+
+def test_optree_stays_where_it_is_installed() -> None:
+    assert not optree_stand_in.install()
+
+
+def dry(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The whole script, tiny, on the emulated device."""
+    code = gpu.main(["--dry-run", "--out", str(folder), *arguments])
+    return code, json.loads((folder / "gpu-dry-run.json").read_text("utf-8"))
+
+
+def test_the_script_runs_from_end_to_end_without_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All sections, on few rows and one model: five seconds."""
+    few = ("chain", "cross-entropy", "layer norm backward")
+    monkeypatch.setattr(gpu, "ROWS", {name: ROWS[name] for name in few})
+    monkeypatch.setattr(gpu_clocks, "ROUND", 1e-4)
+    whole = gpu.models
+    monkeypatch.setattr(gpu, "models", lambda dry: whole(dry)[:1])
+    code, found = dry(tmp_path)
+    assert code == 0, found
+    assert set(gpu.SECTIONS) <= set(found)
+    assert all(found["numerics"][name]["right"] for name in few)
+    assert all(found["rows"][name]["seconds"]["ours"] > 0 for name in few)
+    assert {"MLP, float32", "MLP, bfloat16"} == set(found["training"])
+    assert 0 == found["waits"]["call"]["waits"]
+    printed = capsys.readouterr().out
+    assert "| chain " in printed and "| MLP, bfloat16 " in printed
+
+
+def test_a_section_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(session: Any) -> None:
+        raise ValueError("no such luck")
+
+    monkeypatch.setitem(gpu.SECTIONS, "overhead", (fails, 0.1))
+    code, found = dry(tmp_path, "--sections", "overhead,bandwidth")
+    assert (1, "ValueError: no such luck") == (code, found["overhead"]["section"]["error"])
+    assert found["bandwidth"]["bytes a second"] > 0
+
+
+def test_wrong_numbers_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "ROWS", {"chain": ROWS["chain"]})
+    monkeypatch.setattr(gpu, "TOLERANCE", 1e-12)
+    code, found = dry(tmp_path, "--sections", "numerics")
+    assert code == 1 and found["numerics"]["chain"]["right"] is False
+
+
+def test_without_time_nothing_is_begun(tmp_path: Path) -> None:
+    _, found = dry(tmp_path, "--seconds", "0", "--sections", "rows,training")
+    left_out = {"left out": "out of time"}
+    assert found["rows"] == {"section": left_out} and found["training"] == {"section": left_out}
+
+
+def test_without_a_device_the_script_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if al.cuda.is_available():
+        pytest.skip("there is a device")
+    assert 2 == gpu.main(["--out", str(tmp_path)])
+    assert "there is no CUDA device" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        gpu.main(["--sections", "nothing"])

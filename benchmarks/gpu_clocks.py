@@ -1,0 +1,87 @@
+"""How work on a GPU is timed: by events of its stream, in alternating rounds; and without one."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+Action = Callable[[int], Any]
+"""Asks for work on the inputs of a number; returns before it is done."""
+ROUND = 0.02
+"""Seconds of a round, about."""
+
+
+class EventClock:
+    """Time between events of the current stream."""
+
+    name = "events"
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+
+    def synchronize(self) -> None:
+        self.cupy.cuda.runtime.deviceSynchronize()
+
+    def seconds(self, action: Action, calls: int) -> float:
+        """Of one call, in a row of so many."""
+        start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        self.synchronize()
+        start.record()
+        for call in range(calls):
+            action(call)
+        end.record()
+        end.synchronize()
+        return float(self.cupy.cuda.get_elapsed_time(start, end)) / 1e3 / calls
+
+
+class HostClock:
+    """Time of the host, which waits for the work: for JAX's own streams, and without a GPU."""
+
+    name = "host"
+
+    def __init__(self, wait: Callable[[Any], Any] = lambda result: result) -> None:
+        self.wait = wait
+
+    def synchronize(self) -> None:
+        pass
+
+    def seconds(self, action: Action, calls: int) -> float:
+        """Of one call, in a row of so many."""
+        start = time.perf_counter()
+        for call in range(calls):
+            result = action(call)
+        self.wait(result)
+        return (time.perf_counter() - start) / calls
+
+
+@attrs.frozen
+class Timed:
+    """An action and the clock for it."""
+
+    action: Action
+    clock: Any
+
+
+def medians(actions: Mapping[str, Timed], seconds: float) -> dict[str, float]:
+    """The seconds of a call of each, the median of rounds in turn, for about so long in all.
+
+    An action that fails is left out by raising before: each is called three times first.
+    """
+    calls = {}
+    for name, timed in actions.items():
+        for warm in range(3):
+            timed.action(warm)
+        once = timed.clock.seconds(timed.action, 2)
+        calls[name] = max(2, min(1000, int(ROUND / max(once, 1e-6))))
+    found: dict[str, list[float]] = {name: [] for name in actions}
+    end = time.perf_counter() + seconds
+    for count in range(25):
+        if count >= 3 and time.perf_counter() > end:
+            break
+        for name, timed in actions.items():
+            found[name].append(timed.clock.seconds(timed.action, calls[name]))
+    return {name: statistics.median(times) for name, times in found.items()}
