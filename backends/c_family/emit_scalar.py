@@ -253,6 +253,8 @@ class Writer:
         kernels, and so are its bits. Elsewhere the same value could be two: of x - 0.3 y, one time
         stored and one time computed again, none would be the greatest."""
         self.innermost: int | None = None
+        self.special: Callable[[Scalar, Sequence[str]], str | None] | None = None
+        """What a device has for an operation on operands; None where that is nothing of its own."""
         """The axis of the innermost loop, where a printer tells."""
         self.places: dict[Scalar, Place] = {}
         """Values that lie in local arrays."""
@@ -358,7 +360,8 @@ class Writer:
         product = contracted(scalar) if self.contracts else None
         if product is not None:
             return self._fused(scalar, product, texts, scope)
-        return operation(scalar, texts)
+        found = self.special(scalar, texts) if self.special is not None else None
+        return operation(scalar, texts) if found is None else found
 
     def _fused(self, scalar: Scalar, product: int, texts: list[str], scope: Scope) -> str:
         """A sum or difference, of which one operand is a product."""

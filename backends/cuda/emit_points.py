@@ -16,6 +16,7 @@ from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import cost, with_values
 from aotlite.backends.c_family.emit_scalar import Facts, Library, Scope
 from aotlite.backends.c_family.emit_segments import with_chosen_addresses
+from aotlite.backends.c_family.emit_words import Words
 from aotlite.backends.cuda.emit_common import Code, Index
 from aotlite.backends.cuda.emit_neighbours import Phase, Vector
 from aotlite.backends.cuda.emit_spread import PATCH_ROWS, PATCH_VECTORS, spread_of, vector_axis
@@ -61,6 +62,7 @@ class Points:
         self.constants = Scope(None)
         kinds = {number: buffer.dtype for number, buffer in buffers.items()}
         self.body = Body(geometry, facts, kinds, library, self.constants)
+        self.body.writer.special = Words().text
         self.vector = Vector(self.spread, self.body, self.index)
         self.versions = Versions(self.spread, facts, self.body, self.vector)
         roots = [value for store in self.stores for value in values_of(store)]

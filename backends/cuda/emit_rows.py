@@ -15,6 +15,7 @@ from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_passes import Pass, passes
 from aotlite.backends.c_family.emit_scalar import ROW, Facts, Library, Scope
 from aotlite.backends.c_family.emit_types import value_type
+from aotlite.backends.c_family.emit_words import Words
 from aotlite.backends.cuda.emit_common import Code, Index, constants_of
 from aotlite.backends.cuda.emit_steps import Steps, place_of
 from aotlite.backends.cuda.emit_team import EVERY, Combining
@@ -49,6 +50,7 @@ class Rows:
         space = (1 << self.space) - 1 | ROW
         self.row = Scope(Scope(None), space if self.layout.along else space & ~(1 << self.axis))
         self.body = Body(self.geometry, facts, kinds, library, self.row)
+        self.body.writer.special = Words().text
         self.combining = Combining(self.body, self.layout, has_gaps=self.live)
         keeping = Keeping(self.statements, facts, self.layout, self.geometry, self.axis, target)
         self.passes = passes(self.statements, facts, keeping.budget)
