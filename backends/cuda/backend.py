@@ -17,7 +17,7 @@ from aotlite.backends.cuda.driver import Driver
 from aotlite.backends.cuda.drivers import device_of, driver_of
 from aotlite.backends.cuda.graphs import DeviceGraphRun
 from aotlite.backends.cuda.nvrtc import FLAGS
-from aotlite.backends.cuda.parts import run_of
+from aotlite.backends.cuda.parts import run_of, with_copies
 from aotlite.backends.cuda.plan import plan_of
 from aotlite.backends.cuda.running import CudaRun
 from aotlite.backends.protocol import Run
@@ -88,7 +88,7 @@ class CudaBackend:
 
         seconds: dict[str, float] = {}
         target = driver.target
-        program = _timed(seconds, "lowering", program_of, graph)
+        program = _timed(seconds, "lowering", program_of, with_copies(graph))
         program, refuses = without_host_checks(narrowed(program), graph)
         program = _timed(seconds, "fusing", improved_for, program, target)
         plan = _timed(seconds, "printing", plan_of, program, graph, target, refuses)

@@ -290,6 +290,8 @@ def _reason(run: CudaRun) -> str:
     """Why a graph cannot be recorded; empty where it can."""
     if run.plan.waits:
         return "a check waits for the device"
+    if run.plan.copied:
+        return "an input is copied from the host"
     for action in run.plan.actions:
         if type(action) is Extern:
             return f"{action.op.name} is computed by the array library, which allocates"

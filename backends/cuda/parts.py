@@ -22,7 +22,7 @@ from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node, map_nodes, output_node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.create import COPY_, RESTRIDE, TO_DEVICE
 from aotlite.ir.role import Argument, Output
 
 
@@ -173,6 +173,29 @@ class PartsRun:
         returned = set(self.parts.returned)
         for value in self.graph.outputs:
             yield next(host if type(value) is Node and value in returned else device)
+
+
+def with_copies(graph: Graph) -> Graph:
+    """The graph in which moving a value of the host to the device is copying it.
+
+    What the device reads of the host comes to it as an input anyhow; a copy fuses with what
+    follows.
+    """
+    if not any(_is_upload(node) for node in graph.nodes):
+        return graph
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        args = map_nodes(node.args, lambda value: new.get(value, value))
+        made = node if args is node.args else node.with_args(args, node.meta)
+        if _is_upload(node):
+            meta: Any = node.meta
+            made = Node("call", RESTRIDE, (args[0], meta.stride), meta=meta, origin=node)
+        new[node] = made
+    return Graph(tuple(new.values()), graph.name)
+
+
+def _is_upload(node: Node) -> bool:
+    return node.target is TO_DEVICE and _device(node.args[0]) is CPU and _device(node) is not CPU
 
 
 def _window(value: Value) -> Window:

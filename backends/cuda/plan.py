@@ -8,6 +8,7 @@ come from the host. Spec: `specs/cuda_backend.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -28,8 +29,7 @@ from aotlite.backends.loops.program import (
     Step,
 )
 from aotlite.ir.device import CPU
-from aotlite.ir.errors import BackendError
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Graph
 
 LINE = 256
 """Bytes at whose multiples temporaries begin."""
@@ -66,6 +66,8 @@ class Plan:
     """The buffers whose values the host has at each call, in the order of their slots."""
     hosted_at: int
     """Where the first of them lies in the arena."""
+    copied: tuple[int, ...] = ()
+    """The inputs that are copied to the device at each call."""
     refuses: tuple[Refuses, ...] = ()
     """What looks at values of the host before anything is launched."""
 
@@ -82,7 +84,7 @@ def plan_of(
     program = with_checks_together(program)
     checks = [step for step in program.steps if type(step) is Check]
     flags = list(dict.fromkeys([check.buffer for check in checks]))
-    hosted = _hosted(program, graph)
+    hosted, copied = _hosted(program, graph)
     head = -(-SLOT * (len(flags) + len(hosted)) // LINE) * LINE
     apart = {*flags, *hosted}
     rest = planned(_without(program, apart), LINE, in_place=False)
@@ -94,31 +96,20 @@ def plan_of(
     size = max(head + rest.size, LINE) if offsets else 0  # of temporaries without elements, too
     actions = _actions(program.steps, printed, flags)
     at = SLOT * len(flags)
-    return Plan(program, alone, printed, actions, offsets, size, tuple(hosted), at, refuses)
+    return Plan(
+        program, alone, printed, actions, offsets, size, tuple(hosted), at, tuple(copied), refuses
+    )
 
 
-def _hosted(program: Program, graph: Graph) -> list[int]:
-    """The inputs that lie in the host's memory: single elements."""
-    found = []
+def _hosted(program: Program, graph: Graph) -> tuple[list[int], list[int]]:
+    """The inputs that lie in the host's memory: single elements, and those that are copied."""
+    found, copied = list[int](), list[int]()
     for node, number in zip(graph.placeholders, program.inputs, strict=True):
-        if number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
-            _check_hosted(node)
-            found.append(number)
-    if SLOT * len(found) > MOST_PUT:
-        raise BackendError(
-            f"cuda: graph {graph.name} reads {len(found)} values of the host, expected at most "
-            f"{MOST_PUT // SLOT}; move them to the device, as one tensor"
-        )
-    return found
-
-
-def _check_hosted(node: Node) -> None:
-    numel = node.meta.numel  # type: ignore[union-attr]
-    if numel != 1:
-        raise BackendError(
-            f"cuda: {node.role} is on cpu and has {numel} elements, expected a tensor on the "
-            "device of the others, or one element; move it with .to(device)"
-        )
+        meta: Any = node.meta
+        if number is not None and meta.device is CPU:
+            is_small = meta.numel == 1 and SLOT * len(found) < MOST_PUT
+            (found if is_small else copied).append(number)
+    return found, copied
 
 
 def _without(program: Program, numbers: set[int]) -> Program:

@@ -131,6 +131,8 @@ class Writer:
         self.given = self.results = ""
         self.windows: dict[int, tuple[str, str]] = {}
         """Of each buffer with memory of its own: variables of memory and first element."""
+        self.copies: dict[int, str] = {}
+        """Of inputs that are copied from the host: the variable of the copy."""
         self.arrays: dict[int, str] = {}
         """Of values of the host that travel as arrays: their variable."""
         self.places: dict[int, str] = {}
@@ -165,13 +167,14 @@ class Writer:
         lines = [
             *self.unpacked,
             *self.looks(),
+            *self._uploads(),
             *self.placed,
             *self.made,
             "stream = current_stream()",
             *arena,
         ]
         lines += [*put, *self._table(), *self.work, self.results]
-        held = [*self.names, *self._held()]
+        held = sorted({*self.names, *self._held()})
         guard = self.driver.is_current
         if guard is not None:
             self.scope |= {"is_current": guard, "guarded": self.driver.guarded}
@@ -237,6 +240,10 @@ class Writer:
     def _input(self, name: str, meta: Any, number: int | None) -> None:
         if number is None:
             return
+        if number in self.plan.copied:
+            place = f"u{number}"
+            self.copies[number] = place
+            self.places[number] = f"p{number}"
         if travels_as_array(meta):
             self.arrays[number] = name
             self.windows[number] = name, "0"
@@ -267,6 +274,18 @@ class Writer:
                 meta: Any = node.meta
                 found[number] = f"{self._constant(partial(_array, meta=meta), 'H')}({window})"
         return found
+
+    def _uploads(self) -> list[str]:
+        """Lines that copy inputs from the host."""
+        arrays, lines = self._host_arrays(), []
+        nodes = dict(zip(self.plan.program.inputs, self.graph.placeholders, strict=True))
+        for number, name in self.copies.items():
+            meta: Any = nodes[number].meta
+            on_device = tensor_meta(meta.shape, meta.stride, meta.dtype, self.device)
+            copy = partial(copied, self.device.arrays, meta=on_device)
+            lines.append(f"{name} = {self._constant(copy, 'U')}({arrays[number]})")
+            lines.append(f"p{number} = address({name})")
+        return lines
 
     def looks(self) -> list[str]:
         """Lines that look at values of the host, and raise what an op raises."""
@@ -351,6 +370,8 @@ class Writer:
         if placed.buffer in self.plan.hosted:  # in the arena, not where the host has it
             size = self.buffers[placed.buffer].dtype.itemsize
             return f"(arena, {self.plan.offsets[placed.buffer] // size + placed.start})"
+        if placed.buffer in self.copies:
+            return f"({self.copies[placed.buffer]}, {placed.start})"
         memory, start = self.windows[placed.buffer]
         return f"({memory}, {self._start(placed, start)})"
 
@@ -364,6 +385,7 @@ class Writer:
     def _held(self) -> list[str]:
         """The variables that keep memory, but for the inputs' values."""
         names = [memory for memory, _ in self.windows.values() if memory not in self.scope]
+        names += self.copies.values()
         return sorted({*names, "arena"} if self.plan.arena else {*names})
 
     # --- results
@@ -375,7 +397,8 @@ class Writer:
 
     def _result(self, placed: Placed, meta: TensorMeta, as_array: bool) -> str:
         # Places of the program do not know their device.
-        if meta.device is CPU and meta.numel and placed.buffer not in self.plan.hosted:
+        given = {*self.plan.hosted, *self.plan.copied}
+        if meta.device is CPU and meta.numel and placed.buffer not in given:
             raise BackendError(
                 f"cuda: graph {self.graph.name} computes a result on cpu, expected results on "
                 f"{self.device}: a call would wait for the device"

@@ -64,6 +64,28 @@ def test_a_number_on_the_cpu_that_is_written_is_written_there() -> None:
     assert steps.item() == 2.0
 
 
+def test_tensors_of_the_cpu_are_moved_inside() -> None:
+    """As a step does with what a loader gives it; the copy is one, and fuses with what follows."""
+    w = al.arange(3.0, device=CUDA)
+
+    def step(x: Any, i: Any) -> Any:
+        return x, x.to(CUDA) * w, w[i.to(CUDA)], al.tensor([1.0, 2.0, 3.0]).to(CUDA) + w
+
+    run, driver = al.compile(step, backend="cuda"), driver_of(CUDA)
+    before: Any = driver
+    waits = before.waits
+    for k in range(2):
+        x, i = al.full((2, 3), 1.0 + k), al.tensor([2, 0])
+        same, scaled, picked, added = run(x, i)
+        assert same is x
+        assert scaled.tolist() == [[0.0, 1.0 + k, 2.0 + 2 * k]] * 2
+        assert picked.tolist() == [2.0, 0.0]
+        assert added.tolist() == [1.0, 3.0, 5.0]
+    assert before.waits == waits, "what the host has is looked at there"
+    with pytest.raises(al.IndexOutOfRangeError):
+        run(al.ones(2, 3), al.tensor([5, 0]))
+
+
 def test_moving_a_result_to_the_cpu_inside_is_refused_with_what_to_do() -> None:
     def moved(x: Any) -> Any:
         return (x * 2.0).cpu() + 1.0
