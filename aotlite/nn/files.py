@@ -71,7 +71,7 @@ def _host(name: Any, tensor: Any) -> np.ndarray:
         raise ArgumentError(f"save_state: a name is {name!r}, expected a string without NUL")
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"save_state: {name!r} is {tensor!r}, expected a tensor")
-    return tensor.detach().numpy()
+    return tensor.detach().cpu().numpy()
 
 
 def load_state(path: str | os.PathLike[str]) -> dict[str, Tensor]:

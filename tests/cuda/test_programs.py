@@ -170,3 +170,43 @@ def test_aliases_on_a_device_are_told_apart(device):
         assert function(a.clone(), a.clone()).tolist() == ((expected[0] - 1) * 2).tolist()
         found = compiled(a, b)
         assert (b * 2).tolist() == found.tolist()
+
+
+def test_states_of_a_device_are_files_like_others(device, tmp_path):
+    model = network(0).to(device)
+    nn.save_state(model.state_dict(), tmp_path / "state.npz")
+    loaded = nn.load_state(tmp_path / "state.npz")
+    assert all(map(same, model.cpu().state_dict().values(), loaded.values()))
+
+
+def test_a_verified_program_is_right_on_the_device(device):
+    compiled = al.compile(attention, backend="reference", verify=True)
+    inputs = operands(device)
+    compiled(*inputs).sum().backward()
+    assert {device} == {x.grad.device for x in inputs}
+
+
+def test_a_region_is_computed_again_with_the_same_draws(device):
+    def region(x):
+        return nn.functional.dropout(x * 2, 0.5).tanh()
+
+    grads = []
+    for run in (region, lambda x: al.checkpoint(region, x)):
+        al.manual_seed(1)
+        x = al.ones(8, device=device, requires_grad=True)
+        run(x).sum().backward()
+        grads.append(x.grad)
+    assert same(*grads)
+
+
+def test_callbacks_get_copies_on_the_host(device, capsys):
+    from aotlite import effects
+
+    def function(x):
+        effects.print("{}", x.sum())
+        return x + 1
+
+    assert [2.0, 2.0] == al.compile(function, backend="reference")(
+        al.ones(2, device=device)
+    ).tolist()
+    assert "2.0\n" == capsys.readouterr().out
