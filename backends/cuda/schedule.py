@@ -27,6 +27,7 @@ from aotlite.backends.loops.columns import with_columns_beside
 from aotlite.backends.loops.cost import inner_points, points, rows
 from aotlite.backends.loops.filled import with_fills
 from aotlite.backends.loops.fuse import fused
+from aotlite.backends.loops.online import with_online
 from aotlite.backends.loops.order import ordered
 from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, in_order
 from aotlite.backends.loops.schedule import axis_of_memory
@@ -45,13 +46,18 @@ SMALL = 1 << 14
 """Points that are not worth a second kernel."""
 CHUNK, CHUNK_DOWN = 1 << 11, 64
 """Points of a chunk at least: of a row, and of a column."""
+LONGEST_KEPT = 1 << 15
+"""Points of a row of which values stay in the registers of a block."""
 ROWS_BESIDE = 1 << 13
 """Columns that are added up beside their rows, each in a register, at most."""
 
 
 def improved_for(program: Program, target: Target) -> Program:
     """The program with its work divided for a GPU's multiprocessors."""
-    program = canonical(ordered(fused(program)))
+    program = fused(program)
+    online = with_online(program, LONGEST_KEPT)
+    program = program if online is program else fused(online)
+    program = canonical(ordered(program))
     chunks = partial(_chunks_beside, target=target)
     program = with_signs(with_fills(with_columns_beside(program, chunks, ROWS_BESIDE)))
     program = divided(program, partial(_chunks, target=target))

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.loops.expr import Scalar, const, function, make, where
+from aotlite.backends.loops.functions import has
 from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import GraphError
 
@@ -111,12 +112,15 @@ def _first_or_nan(a: Parts, b: Parts) -> Parts:
 def _joined_exponentials(a: Parts, b: Parts) -> Parts:
     """Of (maximum, sum of exp(x - maximum)): both of all points."""
     top = _larger(a[:1], b[:1])[0]
+    # The part of the larger maximum stays, so that one exponential is enough.
+    own, other = make("eq", a[0], top), make("eq", b[0], top)
+    shift = function(_exp(top.dtype), top.dtype, where(own, b[0], a[0]) - top)
+    return top, where(own, a[1], a[1] * shift) + where(other, b[1], b[1] * shift)
 
-    def scaled(part: Parts) -> Scalar:
-        shift = function("exp", top.dtype, part[0] - top)
-        return where(make("eq", part[0], top), part[1], part[1] * shift)
 
-    return top, scaled(a) + scaled(b)
+def _exp(dtype: DType) -> str:
+    """The function of what is not positive."""
+    return "exp_nonpositive" if has("exp_nonpositive", (dtype,)) else "exp"
 
 
 def _joined_moments(a: Parts, b: Parts) -> Parts:

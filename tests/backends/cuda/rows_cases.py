@@ -97,6 +97,13 @@ def rows(kinds: dict[str, str], dtype: al.dtype = al.float32) -> Cases:
     return found
 
 
+def online() -> Cases:
+    """A softmax of rows so long that maxima and sums are made at once, in parts."""
+    graph = al.capture(lambda x: al.softmax(x, -1))(al.zeros((2, 17_000)))
+    program = improved_for(program_of(graph), SMALL_GPU)
+    return {"online": (program, inputs_of("online", program))}
+
+
 def graphs(
     function: Callable[..., Any], args: tuple[al.Tensor, ...], *, trains: bool
 ) -> dict[str, Graph]:

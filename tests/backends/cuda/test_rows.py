@@ -21,6 +21,7 @@ FEW = {
     "statistics": "parts_of_warps warps blocks",
     "down": "many long",
     "whole": "long",
+    "rms": "long",
     "scans": "parts_of_warps",
 }
 ALL = dict.fromkeys(rows_cases.KINDS, " ".join(rows_cases.SHAPES))
@@ -28,7 +29,9 @@ ALL = dict.fromkeys(rows_cases.KINDS, " ".join(rows_cases.SHAPES))
 
 def test_rows_and_columns_give_the_bits_of_the_interpreter(tmp_path: Path) -> None:
     """All in one compilation."""
-    cases = rows_cases.rows(FEW) | rows_cases.rows({"norm": "warps"}, al.bfloat16)
+    cases = (
+        rows_cases.rows(FEW) | rows_cases.online() | rows_cases.rows({"norm": "warps"}, al.bfloat16)
+    )
     assert [] == differences(cases, tmp_path)
 
 
