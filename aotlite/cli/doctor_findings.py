@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import aotlite
-from aotlite.cli import doctor_environment, doctor_probes
+from aotlite.cli import doctor_cuda, doctor_environment, doctor_probes
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding, State
 
@@ -36,18 +36,20 @@ OPTIONS: dict[str, tuple[str, str | None]] = {
 """Module -> the name under which it is installed, and the extra of aotlite that has it."""
 
 NEVER_IMPORTED = frozenset({"torch", "jax"})
-NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 EQUAL = "compiles, runs and equals eager mode"
 INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
-ABSENT_VERSION = "not part of this version of aotlite"
 
 
 def examine() -> list[Finding]:
     """Everything, in the order in which it is printed."""
     with ThreadPoolExecutor() as pool:
-        trials = [pool.submit(part) for part in (_required, _backends, _compiler, _cuda, _optional)]
-        required, backends, compiler, cuda, optional = (trial.result() for trial in trials)
+        found_cuda = pool.submit(doctor_cuda.facts)
+        trials = [pool.submit(part) for part in (_required, _backends, _compiler, _optional)]
+        required, backends, compiler, optional = (trial.result() for trial in trials)
+        facts = found_cuda.result()
     variables = doctor_environment.variables()
+    cuda = doctor_cuda.findings(facts)
+    backends = [*backends, doctor_cuda.backend(facts)]
     return [*_machine(), *required, *backends, *compiler, *cuda, *optional, *variables]
 
 
@@ -128,8 +130,7 @@ def _backends() -> list[Finding]:
     with ThreadPoolExecutor() as pool:
         cpu, loops, reference = pool.map(doctor_probes.backend, ("cpu", "loops", "reference"))
     found = [_cpu(cpu), _by_numpy("loops", loops), _by_numpy("reference", reference)]
-    cuda = Finding(BACKENDS, "cuda", "absent", ABSENT_VERSION)
-    return [_auto(found[0], found[2]), *found, cuda]
+    return [_auto(found[0], found[2]), *found]
 
 
 def _auto(cpu: Finding, reference: Finding) -> Finding:
@@ -179,36 +180,3 @@ def _compiler() -> list[Finding]:
 
 def _compiler_finding(state: State, value: str, advice: str = "") -> Finding:
     return Finding(PREREQUISITES, "C compiler (cpu)", state, value, advice)
-
-
-def _cuda() -> list[Finding]:
-    return [_cupy(), _nvrtc()]
-
-
-def _cupy() -> Finding:
-    name, advice = "CuPy (cuda)", _CUDA
-    if not doctor_probes.is_found("cupy"):
-        return Finding(PREREQUISITES, name, "absent", "not installed", advice)
-    imported = doctor_probes.imports(["cupy"])["cupy"]
-    if not imported.works:
-        advice = "reinstall it for the driver's CUDA: cupy-cuda12x or cupy-cuda13x"
-        return Finding(PREREQUISITES, name, "broken", imported.text, advice)
-    devices = doctor_probes.devices()
-    if not devices.works:
-        return Finding(PREREQUISITES, name, "broken", f"{imported.text}: {devices.text}", _DRIVER)
-    count, _, why = devices.text.partition(" ")
-    if count == "0":
-        text = f"{imported.text}, no CUDA device: {why}"
-        return Finding(PREREQUISITES, name, "absent", text, _DRIVER)
-    return Finding(PREREQUISITES, name, "ok", f"{imported.text}, CUDA devices: {count}")
-
-
-def _nvrtc() -> Finding:
-    found = [f"{name} {version(name)}" for name in NVRTC if version(name) is not None]
-    if not found:
-        return Finding(PREREQUISITES, "NVRTC (cuda)", "absent", "not installed", _CUDA)
-    return Finding(PREREQUISITES, "NVRTC (cuda)", "ok", ", ".join(found))
-
-
-_CUDA = "pip install 'aotlite[cuda13]', or 'aotlite[cuda12]' for a driver of CUDA 12"
-_DRIVER = "a CUDA device and its driver; nvidia-smi shows them"

@@ -1,4 +1,4 @@
-"""Trials of `aotlite doctor`: imports, the backends, a C compiler, CuPy.
+"""Trials of `aotlite doctor`: imports, the backends, a C compiler.
 
 Each runs in a child process with a time limit, so that a package that exits, hangs or crashes is a
 finding like any other. A trial returns an `Outcome`.
@@ -153,7 +153,14 @@ def try_cpu(limit: float) -> None:
     print("ok", compiler)
 
 
-def check(backend: str, compile: Callable[..., Any] | None = None) -> None:
+def try_cuda(_: float) -> None:
+    """The same of `cuda`, on the device."""
+    check("cuda", device="cuda")
+
+
+def check(
+    backend: str, compile: Callable[..., Any] | None = None, device: str | None = None
+) -> None:
     """Raises where a compiled function differs from eager in value, gradient or what it writes."""
     import aotlite as al
 
@@ -165,7 +172,8 @@ def check(backend: str, compile: Callable[..., Any] | None = None) -> None:
         return (hidden * hidden).sum()
 
     def run(form: Callable[..., Any]) -> list[Any]:
-        x, w = al.arange(12.0).reshape(4, 3), al.ones(3, 2).requires_grad_()
+        x = al.arange(12.0, device=device).reshape(4, 3)
+        w = al.ones(3, 2, device=device).requires_grad_()
         value = form(x, w)
         value.backward()
         gradients: Any = w.grad
@@ -216,18 +224,3 @@ def named_compiler(text: str) -> Outcome:
     except ValueError as error:
         return Outcome(False, f"cannot be read: {error}")
     return compiler(command)
-
-
-# ------------------------------------------------------------------------------------------ devices
-_DEVICES = """\
-import cupy
-try:
-    print(cupy.cuda.runtime.getDeviceCount())
-except cupy.cuda.runtime.CUDARuntimeError as error:
-    print(0, error)
-"""
-
-
-def devices() -> Outcome:
-    """The number of CUDA devices that CuPy sees, and where that is 0 why."""
-    return python(_DEVICES)

@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.backends.cpu import probing, toolchain
 from aotlite.backends.cpu.toolchain import find_compiler
-from aotlite.cli import doctor, doctor_environment, doctor_findings, doctor_probes, main
+from aotlite.cli import (
+    doctor,
+    doctor_cuda,
+    doctor_environment,
+    doctor_findings,
+    doctor_probes,
+    main,
+)
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
 
@@ -87,7 +94,6 @@ def test_a_sound_installation_ends_with_status_0():
     for text in (
         "compiles, runs and equals eager mode",
         "the default: graphs run as by",
-        "not part of this version of aotlite",
         f"{al.__version__}, imported from",
         "Nothing that is set up is broken.",
     ):
@@ -100,7 +106,8 @@ def test_json_says_the_same_as_one_object():
     assert found["sound"] is (done.returncode == 0) is True
     backends = {each["name"]: each["state"] for each in found["sections"]["Backends"]}
     cpu = "absent" if find_compiler() is None else "ok"
-    expected = {"auto": "ok", "cpu": cpu, "loops": "ok", "reference": "ok", "cuda": "absent"}
+    expected = {"auto": "ok", "cpu": cpu, "loops": "ok", "reference": "ok"}
+    expected["cuda"] = "ok" if al.cuda.is_available() else "absent"
     assert expected == backends
     names = [each["name"] for each in found["sections"]["Required packages"]]
     assert list(doctor_findings.NEEDED) == names
@@ -336,49 +343,14 @@ def test_no_compiler_is_absent_and_not_broken(monkeypatch):
     assert ("absent", doctor_findings.INSTALL) == (found.state, found.advice)
 
 
-# --------------------------------------------------------------------------------------------- CUDA
-CUPY = """
-__version__ = "99.1"
-class CUDARuntimeError(RuntimeError): pass
-class runtime:
-    CUDARuntimeError = CUDARuntimeError
-    @staticmethod
-    def getDeviceCount():
-        {body}
-class cuda: runtime = runtime
-"""
-
-
-@pytest.mark.parametrize(
-    ("body", "state", "value"),
-    [
-        ("return 2", "ok", "99.1, CUDA devices: 2"),
-        ("raise CUDARuntimeError('no driver')", "absent", "99.1, no CUDA device: no driver"),
-        ("raise OSError('no libcudart')", "broken", "99.1: OSError: no libcudart"),
-    ],
-)
-def test_cupy_is_asked_for_its_devices(tmp_path, monkeypatch, body, state, value):
-    write_package(tmp_path, "cupy", CUPY.format(body=body))
-    monkeypatch.syspath_prepend(tmp_path)
-    found = doctor_findings._cupy()
-    assert (state, value) == (found.state, found.value)
-
-
-def test_cupy_that_cannot_be_imported_is_broken(tmp_path, monkeypatch):
-    write_package(tmp_path, "cupy", "import no_such_module_of_cuda")
-    monkeypatch.syspath_prepend(tmp_path)
-    found = doctor_findings._cupy()
-    assert "broken" == found.state and "no_such_module_of_cuda" in found.value
-
-
 # ------------------------------------------------------------------------ packages and their extras
 def test_extras_that_are_named_have_the_package():
     parser = configparser.ConfigParser()
     parser.read(ROOT / "setup.cfg", encoding="utf-8")
     extras = parser["options.extras_require"]
     named_extras = [(dist, extra) for dist, extra in doctor_findings.OPTIONS.values() if extra]
-    named_extras += [("ziglang", "cc"), (doctor_findings.NVRTC[0], "cuda13")]
-    named_extras += [(doctor_findings.NVRTC[1], "cuda12")]
+    named_extras += [("ziglang", "cc"), *[(n, f"cuda{k}") for n, k in doctor_cuda.NVRTC.items()]]
+    named_extras += [(name, f"cuda{major}") for major, name in doctor_cuda.WHEELS.items()]
     for distribution, extra in named_extras:
         assert distribution in extras[extra].replace(">", " ").replace("=", " ").split()
     required = parser["options"]["install_requires"].replace(">", " ").split()
