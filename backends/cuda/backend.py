@@ -20,6 +20,7 @@ from aotlite.backends.cuda.nvrtc import FLAGS
 from aotlite.backends.cuda.parts import run_of, with_copies
 from aotlite.backends.cuda.plan import plan_of
 from aotlite.backends.cuda.running import CudaRun
+from aotlite.backends.loops.program import Program
 from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.device import Device
@@ -84,11 +85,10 @@ class CudaBackend:
         from aotlite.backends.cuda.host_checks import without_host_checks
         from aotlite.backends.cuda.narrow import narrowed
         from aotlite.backends.cuda.schedule import improved_for
-        from aotlite.backends.loops.backend import program_of
 
         seconds: dict[str, float] = {}
         target = driver.target
-        program = _timed(seconds, "lowering", program_of, with_copies(graph))
+        program = _timed(seconds, "lowering", _lowered, graph)
         program, refuses = without_host_checks(narrowed(program), graph)
         program = _timed(seconds, "fusing", improved_for, program, target)
         plan = _timed(seconds, "printing", plan_of, program, graph, target, refuses)
@@ -97,6 +97,14 @@ class CudaBackend:
         run = _timed(seconds, "compiling", CudaRun, *given, tf32=self.tf32)
         run.kernels = attrs.evolve(run.kernels, seconds=seconds)
         return run if self.graphs is None else DeviceGraphRun(run, device.arrays, driver)
+
+
+def _lowered(graph: Graph) -> Program:
+    from aotlite.backends.loops.expand import expand
+    from aotlite.backends.loops.lowering import lower
+
+    # Expanded first: that infers metas anew, and a copy from the host has none that is inferred.
+    return lower(with_copies(expand(graph)))
 
 
 def _timed(

@@ -86,6 +86,13 @@ def test_tensors_of_the_cpu_are_moved_inside() -> None:
         run(al.ones(2, 3), al.tensor([5, 0]))
 
 
+def test_what_is_expanded_takes_tensors_of_the_cpu_that_are_moved() -> None:
+    """Ops as simpler ones are written by inferring metas anew."""
+    w = al.ones(3, device=CUDA)
+    run = al.compile(lambda x: (x.to(CUDA) * w).softmax(-1).sum(0), backend="cuda")
+    assert run(al.ones(6, 3)).tolist() == pytest.approx([2.0] * 3)
+
+
 def test_moving_a_result_to_the_cpu_inside_is_refused_with_what_to_do() -> None:
     def moved(x: Any) -> Any:
         return (x * 2.0).cpu() + 1.0
@@ -158,3 +165,17 @@ def test_inputs_are_let_go_where_nobody_else_holds_them() -> None:
     gc.collect()
     assert memory() is None
     assert found.tolist() == [2.0] * 4
+
+
+def test_effects_happen_once_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(x: Any) -> Any:
+        y = x * 2.0
+        al.effects.print("y is {}", y)
+        z = al.effects.callback(lambda a: a + 1, y, results=y.meta)
+        al.effects.print("z comes")
+        return z * 2.0
+
+    run, x = al.compile(told, backend="cuda"), al.arange(2.0, device=CUDA)
+    for _ in range(2):
+        assert run(x).tolist() == [2.0, 6.0]
+    assert capsys.readouterr().out == "y is [0. 2.]\nz comes\n" * 2
