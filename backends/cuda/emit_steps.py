@@ -172,7 +172,7 @@ class Steps:
         lanes = max([self._lanes(each, workers) for each in work.reduces], default=1)
         if lanes > MOST_LANES:
             return 1
-        if work.scans:
+        if work.scans and self.layout.width == 1:
             return 1
         room = FEW_UNDER_WAY if self.keeping.is_any else UNDER_WAY
         return steps_at_once(sizes, self.layout.width, lanes, room)

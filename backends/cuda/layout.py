@@ -116,9 +116,12 @@ def _is_read(address: Affine, axis: int) -> bool:
 def layout_of(kernel: Kernel, multiprocessors: int) -> tuple[Layout, int]:
     """The layout of a kernel whose reductions have their lanes, and the axis of neighbours."""
     last, rows = len(kernel.extents) - 1, math.prod(kernel.extents[: kernel.space])
-    if is_in_order(kernel) or 0 in kernel.extents:
-        return Layout(1, 1, teams_of(1, rows, multiprocessors)), last
     lanes = [each.lanes for each in kernel.body if type(each) is Reduce]
+    if 0 in kernel.extents:
+        return Layout(1, 1, teams_of(1, rows, multiprocessors)), last
+    if is_in_order(kernel):
+        width = math.gcd(width_along(kernel, last), *lanes)
+        return Layout(1, width, teams_of(1, rows, multiprocessors)), last
     if is_of_columns(kernel):
         assert kernel.vector is not None
         return _of_columns(kernel, kernel.vector, max(lanes, default=1)), kernel.vector

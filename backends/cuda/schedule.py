@@ -16,6 +16,7 @@ from aotlite.backends.cuda.layout import (
     BLOCK,
     MOST_THREADS,
     WARP,
+    is_in_order,
     most_team,
     power_above,
     threads_beside,
@@ -117,6 +118,8 @@ def _lanes(kernel: Kernel, target: Target) -> int:
     if k is not None and k < kernel.space and not in_order(kernel):
         return _lanes_down(kernel, k)
     width = width_along(kernel, len(kernel.extents) - 1)
+    if is_in_order(kernel):
+        return width
     return width * _team(kernel, width, target)
 
 
