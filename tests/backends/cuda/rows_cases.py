@@ -47,12 +47,12 @@ def statistics(x: Any, w: Any, b: Any) -> Any:
 
 def down(x: Any, w: Any, b: Any) -> Any:
     """Reductions of columns."""
-    return x.sum(0), x.amax(0), x.argmin(0), al.softmax(x, 0)
+    return x.sum(0), x.amax(0), x.argmin(0), al.softmax(x, 0), x.var(0)
 
 
 def whole(x: Any, w: Any, b: Any) -> Any:
     """Reductions of everything."""
-    return x.sum(), x.amax(), x.argmax(), (x * w).mean()
+    return x.sum(), x.amax(), x.argmax(), (x * w).mean(), x.var()
 
 
 def scans(x: Any, w: Any, b: Any) -> Any:
@@ -60,7 +60,8 @@ def scans(x: Any, w: Any, b: Any) -> Any:
     return al.cumsum(x, -1), al.cumsum(x, 0), al.cummax(x, -1).values
 
 
-KINDS: dict[str, tuple[Callable[..., Any], bool]] = {
+Function = Callable[..., Any]
+KINDS: dict[str, tuple[Function, bool]] = {
     "softmax": (softmax, True),
     "norm": (norm, True),
     "rms": (rms, True),

@@ -61,6 +61,31 @@ def test_both_reductions_become_one(function: Callable[[Any], Any], shape: tuple
     np.testing.assert_allclose(found[0], expected[0], rtol=3e-5, atol=1e-30)
 
 
+@pytest.mark.parametrize("shape", [(3, LONG), (9, 50)])
+def test_a_variance_is_made_in_one_pass(shape: tuple[int, int]) -> None:
+    """As accurate as in two passes, of numbers far from 0 too."""
+    before = program(lambda x: x.var(-1), shape)
+    after = with_online(before, 40)
+    verify(after)
+    assert ["sum", "sum"] == kinds(before)
+    assert ["moments"] == kinds(after)
+    x = 1000 + np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    exact = x.astype(np.float64).var(-1, ddof=1)
+    # Each deviation is rounded relative to a mean of 1000.
+    np.testing.assert_allclose(outputs(after, x)[0], exact, rtol=2e-4)
+
+
+def test_what_a_mean_is_needed_for_stays() -> None:
+    """The mean, and the sum that it is made of, where those are stored too."""
+    before = program(lambda x: (x.sum(-1), x.mean(-1), x.var(-1)), (3, LONG))
+    after = with_online(before, 40)
+    verify(after)
+    assert "moments" in kinds(after)
+    x = np.random.default_rng(0).standard_normal((3, LONG)).astype(np.float32) + 1
+    for expected, found in zip(outputs(before, x), outputs(after, x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=3e-5)
+
+
 @pytest.mark.parametrize("place", [0, 7, LONG - 1])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, -3e38])
 @pytest.mark.parametrize("n", [50, LONG])
