@@ -54,6 +54,10 @@ class Namespace:
             return self._cupy.where(condition, x, y).view(dtype)
         return self._cupy.where(condition, x, y)
 
+    def logaddexp(self, a: Any, b: Any) -> Any:
+        """CuPy's, as a function: its `accumulate` is there, and raises."""
+        return self._cupy.logaddexp(a, b)
+
     def argsort(self, a: Any, axis: int = -1, *, stable: bool = True) -> Any:
         """The order of the elements; CuPy's sort is stable always."""
         return self._cupy.argsort(_wide(a), axis=axis)
@@ -261,8 +265,17 @@ class _Linalg:
     """`cupy.linalg` that raises LinAlgError, as NumPy's does, where there is no such result."""
 
     def __init__(self, cupy: Any, cupyx: Any) -> None:
+        self._cupy = cupy
         self._linalg = cupy.linalg
         self._errstate = cupyx.errstate
+
+    def solve(self, a: Any, b: Any) -> Any:
+        """Solutions of a @ x = b for matrices b; CuPy's wants both in one batch."""
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a = self._cupy.broadcast_to(a, batch + a.shape[-2:])
+        b = self._cupy.broadcast_to(b, batch + b.shape[-2:])
+        with self._errstate(linalg="raise"):
+            return self._linalg.solve(a, b)
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._linalg, name)

@@ -44,6 +44,7 @@ def test_methods_of_arrays_are_those_of_cupys():
         (lambda x: CUPY.sum([1.0, 2.0]), TypeError, "expected an array"),
         (lambda x: CUPY.argsort(x, stable=True), TypeError, "unexpected keyword argument 'stable'"),
         (lambda x: CUPY.bitwise_and(x, x), TypeError, "Wrong type"),
+        (lambda x: CUPY.logaddexp.accumulate(x), NotImplementedError, "is not supported"),
         (lambda x: CUPY.multiply.at(x, 0, 1), NotImplementedError, "not supported"),
         (lambda x: x[array(5, dtype="int64")], EmulationError, "out of range"),
         (lambda x: x[np.array([0])], EmulationError, "an index is a ndarray"),

@@ -106,6 +106,8 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
             return _of_interface(args[0])
         if name in _FROM_HOST and not given:
             return fresh(_hosted(own, args, kwargs))
+        if name == "linalg.solve" and args[0].shape[:-1] != args[1].shape[:-1]:
+            raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
         if name in ("sort", "argsort"):
             kwargs["kind"] = "stable"  # as CuPy's is always
         with np.errstate(all="ignore"):
@@ -191,6 +193,13 @@ class ufunc:
                 return takes, gives
         kinds = tuple(getattr(a, "dtype", type(a).__name__) for a in operands)
         raise TypeError(f"Wrong type ({kinds}) of arguments for {self.name}")
+
+    def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Of sums and products alone."""
+        if self.name not in ("cupy_add", "cupy_multiply"):
+            raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
+        own: Any = self._own
+        return fresh(own.accumulate(array._held, axis, dtype))
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
         """Of the dtypes alone that CuPy has atomic operations for."""
