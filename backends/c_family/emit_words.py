@@ -1,6 +1,7 @@
 """Which integers of 64 bits fit in 32: their products need one instruction of a GPU, not four.
 
-Input: scalars; output: C texts of products and of conversions to floats. Spec: `specs/cuda_printer.md`.
+Input: scalars; output: C texts of products and of conversions to floats.
+Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One kernel as the body of a CUDA C++ function.
 
-A kernel whose points are all independent is printed *by points* (`emit_points.py`), every other one
-*by rows* (`emit_rows.py`). Spec: `specs/cuda_printer.md`.
+A kernel whose points are all independent is printed *by points* (`emit_points.py`), one that only
+stores at positions that are read *by stripes* (`emit_stripes.py`), every other one *by rows*
+(`emit_rows.py`). Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aotlite.backends.c_family.emit_scalar import Facts, Library
 from aotlite.backends.cuda.emit_common import Code, apart
 from aotlite.backends.cuda.emit_points import Points
 from aotlite.backends.cuda.emit_rows import Rows
+from aotlite.backends.cuda.emit_stripes import Stripes, is_by_stripes
 from aotlite.backends.cuda.layout import Layout, hands_over, layout_of
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.cuda.touched import of_passes
@@ -40,6 +42,8 @@ def body_of(
         stores = [each for each in body if type(each) is Store]
         facts = attrs.evolve(facts, extents=tuple([max(n, 1) for n in facts.extents]))
         return Points(geometry, facts, stores, buffers, library, target).printed()
+    if is_by_stripes(body, geometry) and isinstance(body[0], Store):
+        return Stripes(geometry, facts, body[0], buffers, library).printed(target)
     layout, axis = layout_of(kernel, target.multiprocessors)
     rows = Rows(geometry, body, hands_over(kernel, layout), layout, axis)
     code = rows.printed(facts, kinds, library, target)

@@ -170,6 +170,25 @@ def both_across(rows: int, columns: int) -> Program:
     return program(((rows, columns), 2, 1), body, inputs, {2: (float32, rows * columns)})
 
 
+def scattered(rows: int, n: int, *, combine: str | None = "sum") -> Program:
+    """Rows that are added, or put, where positions say, which repeat."""
+    place = load(1, Affine((0, 1)), int64) + 3
+    address = Affine((1, 0), 0, ((place, rows),))
+    body: list[Statement] = [Store(2, address, at(0, 1, rows) * 2.0, combine=combine)]
+    inputs = {0: (float32, rows * n), 1: (int64, n)}
+    return program(((rows, n), 1, 0), body, inputs, {2: (float32, 7 * rows)})
+
+
+def counted(n: int, m: int) -> Program:
+    """Numbers of two axes that are added up at what is read and where it lies."""
+    place = load(1, Affine((m, 1)), int64) + 3
+    body: list[Statement] = [
+        Store(2, Affine((0, 2), 0, ((place, 1),)), at(0, m, 1, dtype=int64), combine="sum")
+    ]
+    inputs = {0: (int64, n * m), 1: (int64, n * m)}
+    return program(((n, m), 0, 1), body, inputs, {2: (int64, 2 * m + 5)})
+
+
 PROGRAMS: dict[str, Program] = {
     "one_axis": flat(1003, float32, float32),
     "whole": flat(1024, float32),
@@ -201,6 +220,11 @@ PROGRAMS: dict[str, Program] = {
     "crossed_bytes": crossed(96, 64, uint8),
     "crossed_f64": crossed(34, 66, float64, float16),
     "both_across": both_across(44, 68),
+    "scattered": scattered(40, 50),
+    "scattered_one": scattered(1, 300),
+    "last_put": scattered(9, 60, combine=None),
+    "largest": scattered(5, 60, combine="max"),
+    "counted": counted(7, 11),
     "many": flat(1 << 16, float32),
 }
 

@@ -102,6 +102,8 @@ def test_what_vectors_need_is_seen_where_it_is_missing(tmp_path: Path) -> None:
         "groups": ("at[e * 2 + 1]", "at[e * 2]"),
         "crossed": ("            __syncthreads();\n            #pragma", "            #pragma"),
         "crossed_odd": ("i1 < 37 && i2 < 75", "i1 < 36 && i2 < 75"),
+        "scattered": ("== stripe", ">= stripe"),
+        "last_put": ("point = 0; point < 60; ++point", "point = 60; point-- > 0;"),
         "many": ("first + u * 256", "first"),
     }
     found = Built({key: point_cases.cases()[key] for key in plants}, tmp_path, plants)
