@@ -12,8 +12,6 @@ least.
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -29,13 +27,13 @@ from aotlite.backends.cuda.emit import print_program
 from aotlite.backends.cuda.resources import compile_with_resources
 from aotlite.backends.cuda.schedule import improved_for
 from aotlite.backends.cuda.target import A100, H100, Target
+from aotlite.backends.cuda.traffic import traffic
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.program import Kernel, Program
 from aotlite.inspect import stages_of
 from benchmarks.gpu_programs import FULL, ROWS, Row
 
 MOST_MOVED = 1.05
-_TRAFFIC = "aotlite.backends.cuda.traffic"
 DTYPES = {"float32": al.float32, "bfloat16": al.bfloat16, "float16": al.float16}
 
 
@@ -53,14 +51,14 @@ class Measured:
     stack: int
     occupancy: float
     """Of the kernel that has least."""
-    moved: float | None
-    """Over the least; None where nothing counts it."""
+    moved: float
+    """Over the least."""
     seconds: float
 
     @property
     def is_right(self) -> bool:
         """Whether nothing spills, and nothing is read again and again."""
-        return not self.spills and (self.moved is None or self.moved <= MOST_MOVED)
+        return not self.spills and self.moved <= MOST_MOVED
 
 
 def programs(row: Row, dtype: Any, size: int, target: Target) -> Iterator[tuple[str, Program]]:
@@ -95,18 +93,9 @@ def measured(name: str, program: Program, target: Target) -> Measured:
         sum([kernel.spill_stores + kernel.spill_loads for kernel, _ in used]),
         max([kernel.stack for kernel, _ in used]),
         min([k.occupancy(e.threads, target, getattr(e, "shared", 0)) for k, e in used]),
-        moved(program, target),
+        traffic(program, target).ratio,
         seconds,
     )
-
-
-def moved(program: Program, target: Target) -> float | None:
-    """Bytes that the kernels move over the least; None where there is nothing that counts."""
-    if importlib.util.find_spec(_TRAFFIC) is None:
-        return None
-    traffic = importlib.import_module(_TRAFFIC)
-    report = traffic.report_of(program, target)
-    return float(report.moved / report.least)
 
 
 def every(names: Sequence[str], dtypes: Sequence[str], size: int) -> Iterator[Measured]:
@@ -125,8 +114,7 @@ def table_of(found: Sequence[Measured]) -> Table:
     for head in heads:
         table.add_column(head, justify="left" if head in heads[:2] else "right")
     for each in found:
-        share = "?" if each.moved is None else f"{each.moved:.2f}"
-        numbers = (each.launches, share, each.registers, each.spills, each.stack)
+        numbers = (each.launches, f"{each.moved:.3f}", each.registers, each.spills, each.stack)
         occupancy, seconds = f"{each.occupancy:.0%}", f"{each.seconds:.2f}"
         table.add_row(each.name, each.architecture, *map(str, numbers), occupancy, seconds)
     return table

@@ -27,7 +27,8 @@ class Combining:
 
     def __init__(self, body: Body, layout: Layout, *, has_gaps: bool) -> None:
         self.body, self.layout, self.width = body, layout, layout.width
-        self.mask = "lanes" if has_gaps and layout.along and layout.team < WARP else EVERY
+        every = EVERY if layout.threads >= WARP else f"{(1 << layout.threads) - 1:#x}u"
+        self.mask = "lanes" if has_gaps and layout.along and layout.team < WARP else every
         """Names the threads of a warp that take part: all, or those whose team has a row."""
         self.shared: dict[str, str] = {}
         """Declarations of shared arrays, by name."""

@@ -24,6 +24,7 @@ from aotlite.testing.laws import graphs, graphs_of
 from aotlite.testing.laws.running import bound, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, graph_of
+from tests.backends.cuda import cuda_cases
 from tests.backends.cuda.hosted import compiler
 from tests.backends.cuda.single_kernels import (
     TARGETS,
@@ -33,6 +34,7 @@ from tests.backends.cuda.single_kernels import (
     check,
     check_cubins,
 )
+from tests.backends.cuda.test_printer import differences
 from tests.backends.loops.drawn_programs import drawn
 from tests.samples import samples_of
 from tests.stages.journeys import journeys
@@ -134,6 +136,15 @@ def test_kernels_of_a_hundred_random_graphs_are_right(tmp_path: Path) -> None:
     """Fused and divided as if they were large."""
     found = chain(of_random(60), of_drawn(range(100)))
     assert 100 < right(found, tmp_path, share=2, target=TARGETS[1])
+
+
+def test_kernels_that_were_wrong_are_right(tmp_path: Path) -> None:
+    """A sum and a scan in one kernel; warps of half their lanes; an array of a class in shared
+    memory, whose compiler's guard is no access of the kernel."""
+    assert right(of_drawn(range(198, 199)), tmp_path)
+    kernels = cuda_cases.drawn(range(31), in_place=True)
+    chosen = {key: kernels[key] for key in ("p20", "p26", "p30")}
+    assert [] == differences(chosen, tmp_path)
 
 
 @pytest.mark.long
