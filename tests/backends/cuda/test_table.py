@@ -17,6 +17,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.cuda import nvrtc
+from aotlite.eager.functions import call
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.op import OPS
@@ -79,7 +80,7 @@ def backward_of(op: Any, args: Any) -> Graph | None:
         if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
             leaf.requires_grad_()
     try:
-        compiled = al.compile(lambda *given: op(*_filled(args, iter(given))))
+        compiled = al.compile(lambda *given: call(op.name, *_filled(args, iter(given))))
         compiled(*leaves)
         return compiled.backward_graph
     except AotliteError:
