@@ -125,6 +125,8 @@ class Region:
         self.holders: list[ref[Holder]] = []
         self.seen: list[_Seen] = []
         """The memory of what was saved."""
+        self.results: dict[int, int] = {}
+        """The versions, as they were given, of storages that the region made, by id (CKP-5)."""
         self.is_complete = False
         self.again: WeakKeyDictionary[Holder, SavedTensor] = WeakKeyDictionary()
         """What holders stand for, in the backward that has computed it again."""
@@ -150,9 +152,10 @@ class Region:
         self.is_complete = True
         self.given = []
         made = [t for t in optree.tree_leaves(results) if isinstance(t, Tensor) and not t._leaf]
-        own = {id(t.storage) for t in made} - own
+        pairs = [(id(t.storage), t.storage.version) for t in made]
+        self.results = {of: version for of, version in pairs if of not in own}
         # Results may be written: they are computed again, whatever becomes of them (CKP-5).
-        self.seen = [each for each in self.seen if id(each.storage()) not in own]
+        self.seen = [each for each in self.seen if id(each.storage()) not in self.results]
         return results
 
     def pack(self, tensor: Tensor) -> Holder:
@@ -181,9 +184,17 @@ class Region:
         found = checked([each for each in self.kept if each is not None])
         return found + [each.record() for each in self.seen if each.storage() is not None]
 
-    def _run_again(self, task: Any) -> None:
+    def version_of(self, storage: Storage) -> int:
+        """The version of memory that counts for the region: of its results, that they had."""
+        return self.results.get(id(storage), storage.version)
+
+    def check(self) -> None:
+        """Raises AutogradError if what the region reads was written since (CKP-5)."""
         for read in self.checked():
             read.unpack(self)  # type: ignore[arg-type]
+
+    def _run_again(self, task: Any) -> None:
+        self.check()
         unpacked: dict[int, Any] = {}
         for each in self.kept:
             if each is not None and id(each) not in unpacked:

@@ -36,7 +36,7 @@ from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_backward_writer import BackwardWriter, Step
 from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
-from aotlite.stages.s10_packed import pack, saved_metas, unpack, with_copies
+from aotlite.stages.s10_packed import PackedValues, saved_metas, with_copies
 from aotlite.stages.s10_watched import Inside, again
 from aotlite.stages.s10_wrappers import coerced, coerced_with_history, refuse_part
 from aotlite.stages.streams import After
@@ -71,6 +71,8 @@ class BackwardPlan:
     """The backward is called by its compact face (`backends.values`)."""
     links: tuple[SavedOf, ...]
     """All that `reads` names, once each."""
+    asks: frozenset[ResultRole]
+    """The results whose gradient asks, in eager, for anything that was saved."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
     new_leaves: frozenset[SourceRole]
@@ -152,7 +154,7 @@ class CompiledBackward(TapeNode):
 
     further: tuple[Edge | None, ...]
     """Where gradients of the plan's `further` go; not there if it has none."""
-    _packed: Any
+    _packed: PackedValues | None
     """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
     links: Sequence[tuple[Storage, int]]
     """For each of the plan's `links` the storage, and its version at the end of the call."""
@@ -184,11 +186,10 @@ class CompiledBackward(TapeNode):
 
     def _note(self, watch: Watch) -> None:
         watch.made(self)
-        if watch.pack is not None and self.saved and self.plan.variants is not None:
-            metas = saved_metas(self.plan.variants.graph)
-            windows = [type(value) is tuple for value in self.saved]
-            saved = with_copies(self.saved, metas, [index for index, _ in self.plan.lent])
-            self._packed = pack(saved, metas, watch.pack), metas, windows
+        if watch.pack is not None and self.saved is not None:
+            graph = None if self.plan.variants is None else self.plan.variants.graph
+            lent = [index for index, _ in self.plan.lent]
+            self._packed = PackedValues.of(self.saved, graph, lent, watch.pack)
             self.saved = None
 
     @property
@@ -360,7 +361,9 @@ class CompiledBackward(TapeNode):
         packed = getattr(self, "_packed", None)
         if packed is None:
             raise released(self.name())
-        self.saved = unpack(*packed)
+        if not self.plan.asks <= self.absent(grads):
+            packed.check_region()
+        self.saved = packed.unpack()
         try:
             return run(grads)
         finally:
@@ -377,7 +380,10 @@ class CompiledBackward(TapeNode):
         for role, error in plan.errors.items():
             if role not in absent:
                 raise again(error)
+        packed = getattr(self, "_packed", None)
         for each, (storage, version) in zip(plan.links, self.links, strict=True):
+            if packed is not None and not packed.is_written(storage, version):
+                continue
             if storage.version != version and plan.is_read(each, absent):
                 raise noted(
                     AutogradError(

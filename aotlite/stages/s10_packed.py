@@ -1,6 +1,6 @@
 """What a compiled call saves in another form: packed by saved-tensor hooks, or copied.
 
-Used by stage 10 alone. Rules: TEN-42, SAV-7, PART-37. Spec: `specs/s10_runtime.md`.
+Used by stage 10 alone. Rules: TEN-42, SAV-2, SAV-7, PART-37, CKP-5. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import attrs
+import optree
+
 from aotlite.backends.values import Value
 from aotlite.eager.autograd.node import Packed
+from aotlite.eager.checkpoint import Region
 from aotlite.eager.state import STATE, backward_task
-from aotlite.eager.tensor import tensor_over
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor, tensor_over
 from aotlite.ir.arrays import copied
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
@@ -41,22 +46,63 @@ def _copied(value: Value, meta: TensorMeta) -> Value:
     return arrays.strided(copied(arrays, value, meta), *layout, 0)
 
 
-def pack(values: Sequence[Value], metas: Sequence[TensorMeta], hooks: Any) -> list[Packed]:
-    """What the hooks keep of the values: arrays, and windows (buffer, start)."""
-    found = []
-    for value, meta in zip(values, metas, strict=True):
-        buffer, start = value if type(value) is tuple else (value, 0)
-        found.append(Packed.of(tensor_over(buffer, meta, start), *hooks))
-    return found
+@attrs.frozen(eq=False)
+class PackedValues:
+    """What saved-tensor hooks keep of the values that a call has saved; there may be none."""
+
+    kept: Sequence[Packed]
+    metas: Sequence[TensorMeta]
+    before: Sequence[bool]
+    """Of each value whether it was a window (buffer, start)."""
+    region: Region | None
+    """The region that computes them again, where its hooks are at work (CKP-1)."""
+    is_same: bool
+    """A hook has kept the very memory that it was given."""
+
+    @classmethod
+    def of(
+        cls, values: Sequence[Value], graph: Graph | None, lent: Sequence[int], hooks: Any
+    ) -> PackedValues:
+        """What the hooks make of the values that a backward graph takes; copies of `lent` ones."""
+        metas = [] if graph is None else saved_metas(graph)
+        values = with_copies(values, metas, lent)
+        region = getattr(hooks[0], "__self__", None)
+        kept, is_same = [], False
+        for value, meta in zip(values, metas, strict=True):
+            buffer, start = value if type(value) is tuple else (value, 0)
+            tensor = tensor_over(buffer, meta, start)
+            kept.append(Packed.of(tensor, *hooks))
+            is_same = is_same or _holds(kept[-1].value, tensor)
+        windows = [type(value) is tuple for value in values]
+        return cls(kept, metas, windows, region if isinstance(region, Region) else None, is_same)
+
+    def is_written(self, storage: Storage, version: int) -> bool:
+        """Whether a linked storage was written since, so that what is kept is no good (SAV-2).
+
+        Hooks have copies, or else the memory itself; a region's results are computed again.
+        """
+        if self.region is not None:
+            return self.region.version_of(storage) != version
+        return self.is_same and storage.version != version
+
+    def check_region(self) -> None:
+        """Raises what the region does that is asked for a value, used here or not (CKP-5)."""
+        if self.region is not None:
+            self.region.check()
+
+    def unpack(self) -> Any:
+        """The values again, each as an array or a window as it was."""
+        values: list[Value] = []
+        with backward_task() if STATE.task is None else nullcontext():
+            tensors = [each.unpack() for each in self.kept]
+        for tensor, meta, window in zip(tensors, self.metas, self.before, strict=True):
+            if tensor.meta is not meta:
+                tensor = tensor.detach().to(meta.dtype).restride(meta.stride)
+            values.append((tensor.storage.buffer, tensor.offset) if window else tensor._data)
+        return values
 
 
-def unpack(kept: Sequence[Packed], metas: Sequence[TensorMeta], before: Sequence[bool]) -> Any:
-    """The values again, each as an array or a window as it was `before`."""
-    values: list[Value] = []
-    with backward_task() if STATE.task is None else nullcontext():
-        tensors = [each.unpack() for each in kept]
-    for tensor, meta, window in zip(tensors, metas, before, strict=True):
-        if tensor.meta is not meta:
-            tensor = tensor.detach().to(meta.dtype).restride(meta.stride)
-        values.append((tensor.storage.buffer, tensor.offset) if window else tensor._data)
-    return values
+def _holds(kept: Any, tensor: Tensor) -> bool:
+    """Whether what a hook keeps holds the memory of a tensor, as far as containers show it."""
+    leaves: list[Any] = optree.tree_leaves(kept, none_is_leaf=True)
+    return any(isinstance(each, Tensor) and each.storage is tensor.storage for each in leaves)

@@ -43,6 +43,7 @@ def plan_backward(
         "errors": both.errors,
         "is_compact": is_compact,
         "links": links,
+        "asks": both.asks,
         "memory": both.memory,
         "new_leaves": both.new_leaves,
         "lent": lent,

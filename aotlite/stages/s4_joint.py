@@ -113,6 +113,7 @@ class _Recording:
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[SourceRole]] = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
+        self.asks: set[ResultRole] = set()
         self.user_code = False  # users' Python runs in the backward
         self.inner: list[Edge | None] = []  # where gradients of leaves made inside end
         self.run: NotedRun | None = None
@@ -170,6 +171,7 @@ class _Recording:
             self.user_code,
             happens,
             self._order(),
+            frozenset(self.asks),
         )
 
     def _drop_backward(self, start: int) -> tuple[list[Node], list[tuple[Role, Any]]]:
@@ -282,6 +284,7 @@ class _Recording:
         sinks = sinks | self.hooks.ends()
         for node, bits in way.items():
             saved = node.kept_tensors()
+            self.asks.update(these_of(results, bits) if saved else ())
             if node in sinks:
                 for result in these_of(results, bits):
                     reach[result].add(sinks[node])
@@ -311,8 +314,7 @@ class _Recording:
     def _backward(
         self, edges: dict[ResultRole, Edge | None]
     ) -> tuple[list[Node], list[tuple[Role, Any]]]:
-        nodes: list[Node] = []
-        roots: Roots = []
+        nodes, roots = list[Node](), Roots()
         for result, edge in edges.items():
             like = self._wrapper_of(result) if self.wrapped else None
             tangent = fake_tangent(self.recorder, result, self._meta_of(result), like)

@@ -27,6 +27,10 @@ from tests.rules.tok_programs import (
 
 NONE = "none"
 """The type of no effect: a custom function whose forward is quiet."""
+UNUSED = Program(
+    (*[Compute("add", 0, 0)] * 3, Loudly(0, NONE, "log", materialize=False)), (0, 6), 2
+)
+"""What it saves nobody needs, but its backward asks for it."""
 ONE = Program((Loudly(0, NONE, "log", of_saved=True), Compute("mul", 3, 1)), (4,))
 
 
@@ -61,20 +65,42 @@ def in_region(f: Any) -> Any:
     return lambda *args: al.checkpoint(f, *args)
 
 
+def own_buffer(f: Any) -> Any:
+    """With memory of its own for the buffer: the caller's later write of it is no error."""
+    return lambda x, w, buffer, index: f(x, w, buffer * 1, index)
+
+
 @pytest.mark.rules("CKP-7", "CKP-9", "TOK-6")
 @settings(max_examples=80)
-@given(late_programs(), st.sampled_from(("default", "min_cut")), st.booleans())
-@example(ONE, "default", False)
-@example(attrs.evolve(ONE, again=True), "min_cut", True)
+@given(late_programs(), st.sampled_from(("default", "min_cut")), st.booleans(), st.booleans())
+@example(ONE, "default", False, True)
+@example(attrs.evolve(ONE, again=True), "min_cut", True, True)
+@example(UNUSED, "default", False, False)
+@example(UNUSED, "min_cut", True, False)
 def test_a_region_may_call_what_has_effects_in_its_backward(
-    program: Program, partition: str, nested: bool
+    program: Program, partition: str, nested: bool, alone: bool
 ) -> None:
-    """What the region does again is the forward; the backward, compiled or not, runs once."""
+    """What the region does again is the forward; the backward, compiled or not, runs once.
+
+    Where the region is not `alone` with the buffer, the caller has written it by then; all results
+    arrive there, since a compiled backward unpacks all that it has saved.
+    """
+    program = program if alone else attrs.evolve(program, arriving=7)
     f = function(program)
     compiled = al.compile(f, backend="reference", partition=partition)
-    around = (lambda f: in_region(in_region(f))) if nested else in_region
+    regions = (lambda f: in_region(in_region(f))) if nested else in_region
+    around = (lambda f: own_buffer(regions(f))) if alone else regions
     expected, seen = story(program, around(f)), story(program, around(compiled))
     assert alike(expected, seen)
+
+
+@pytest.mark.rules("CKP-7")
+@pytest.mark.parametrize("around", [in_region, lambda f: in_region(in_region(f))])
+def test_the_effects_of_a_region_are_seen_in_its_stories(around: Any) -> None:
+    """A guard of the law above: programs that only raise would be alike whatever happens."""
+    seen = story(ONE, own_buffer(around(function(ONE))))
+    assert (None, story(ONE)["log"]) == (seen["error"], seen["log"])
+    assert seen["log"]
 
 
 @pytest.mark.rules("CKP-7", "TOK-6")
