@@ -345,6 +345,8 @@ def _attribute(owner: Any, name: str) -> Any:
         found = next((vars(c)[name] for c in mro if name in vars(c)), NOTHING)
     if isinstance(found, property):
         found = found.fget
+    if isinstance(found, classmethod) and isinstance(owner, Called):
+        return found  # it is given the class, whose attributes nothing guards: left as it is
     found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
     of_tensors = is_class or isinstance(owner, Tensor)
     return NOTHING if of_tensors and isinstance(found, types.FunctionType) else found

@@ -380,6 +380,36 @@ def test_what_a_backward_reads_of_a_module_is_compared_at_each_call(
     assert story(False) == story(True)
 
 
+class Classed(al.nn.Module):
+    """A method of the class reads what belongs to the class."""
+
+    factor = 1.0
+
+    @classmethod
+    def scaled(cls, grad: Any) -> Any:
+        return grad * cls.factor
+
+
+@pytest.mark.rules("HOOK-2", "HOOK-3")
+def test_what_a_hook_reads_of_a_class_by_a_classmethod_is_read_each_time(monkeypatch: Any) -> None:
+    module = Classed()
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(lambda grad: module.scaled(grad))
+        return (y * y).sum()
+
+    compiled = al.compile(function, backend="reference")
+    for factor in (1.0, 3.0, 5.0):
+        monkeypatch.setattr(Classed, "factor", factor)
+        found = []
+        for run in (function, compiled):
+            x = leaf(1.0, 2.0)
+            run(x).backward()
+            found.append(x.grad.tolist())
+        assert [8.0 * factor, 16.0 * factor] == found[0] == found[1]
+
+
 @pytest.mark.rules("HOOK-2")
 @pytest.mark.parametrize("how", ["reads", "asks whether", "sets", "steps"])
 def test_a_hook_that_asks_for_the_gradient_of_an_input_is_refused(how: str) -> None:
