@@ -7,12 +7,11 @@ follows from what is decided without looking at the machine, so that every way c
 from __future__ import annotations
 
 import json
-import os
 from importlib.metadata import distributions
 
 import attrs
 
-from aotlite.cli import doctor_probes
+from aotlite.cli import doctor_environment, doctor_probes
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
 
@@ -228,7 +227,7 @@ def facts() -> Facts:
     found = Facts(
         wheels=_installed("cupy"),
         cupy=_imported(),
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        visible=doctor_environment.visible_devices(),
         nvrtc=_found_nvrtc(),
         nvrtc_wheels={n: v for n, v in _installed("nvidia-cuda-nvrtc").items() if n in NVRTC},
     )

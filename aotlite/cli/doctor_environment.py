@@ -32,6 +32,11 @@ def c_compiler() -> str | None:
     return os.environ.get("CC", "").strip() or None
 
 
+def visible_devices() -> str | None:
+    """The devices that CUDA shows to programs, as $CUDA_VISIBLE_DEVICES says; None: all."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
 def without_ours() -> dict[str, str]:
     """The environment for a child: as it is, without our four variables."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
