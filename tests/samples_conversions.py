@@ -73,6 +73,12 @@ def _cpu(name: str) -> Iterable[Sample]:
     yield Sample((array(IMAGE),), {"memory_format": al.channels_last})
 
 
+@register("cuda")
+def _cuda(name: str) -> Iterable[Sample]:
+    """To where the law runs; devices have tests of their own, in tests/cuda."""
+    yield Sample((gapped(array((2, 3))), "cpu"), smooth=True)
+
+
 @register("clone()", "contiguous")
 def _in_format(name: str) -> Iterable[Sample]:
     yield from (Sample((a,)) for a in layouts("float32"))

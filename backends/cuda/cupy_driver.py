@@ -7,6 +7,7 @@ C call of plain numbers: arguments are prepared by `tables`. Spec: `specs/cuda_b
 from __future__ import annotations
 
 import ctypes
+import importlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -158,8 +159,7 @@ class CupyDriver:
             ) from error
 
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
-        from cupy_backends.cuda.libs import cublas  # type: ignore[import-untyped]
-
+        cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         return product(self.cupy, cublas, gemm, dtype, tf32=tf32)
 
     # --- graphs

@@ -21,6 +21,8 @@ WITHOUT_TWIN = {
     "strided_accumulate": "inside PyTorch's as_strided_backward",
     "conv2d_input": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
     "conv2d_weight": "compared in tests/ir/test_ops_nn.py, through convolution_backward",
+    "to_device": "PyTorch's `_to_copy` takes dtype and layout as well",
+    "cuda": "PyTorch's CPU build has no CUDA device; compared with `to` in tests/cuda",
 }
 """Ops that PyTorch has no counterpart of, and why."""
 

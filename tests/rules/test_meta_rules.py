@@ -158,7 +158,7 @@ def test_reach_of_each_result_is_where_eagers_gradient_goes() -> None:
             given = {id(x) for x, g in zip(leaves, grads, strict=True) if g is not None}
             assert given == {id(inputs[of.index]) for of in reach[role]}
             seen += 1
-    assert seen > ENOUGH / 2
+    assert seen > ENOUGH / 3
 
 
 def reach_of(journey: Any) -> dict[Any, Any]:
