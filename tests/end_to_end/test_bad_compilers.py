@@ -131,7 +131,7 @@ def test_an_error_of_ours_in_a_compiler_says_whose_it_is():
         (lambda: None, "fw_compiler '<lambda>' requires 0 arguments, expected a graph, or a graph"),
         (lambda a, b, c: a, "fw_compiler '<lambda>' requires 3 arguments, expected a graph, or"),
         (lambda a, *, b: a, "fw_compiler '<lambda>' requires 2 arguments, expected a graph, or"),
-        ("nonsense", "fw_compiler is 'nonsense', expected 'auto', 'cpu', 'cuda', 'loops', 'reference'"),
+        ("nonsense", "fw_compiler is 'nonsense', expected 'auto', 'cpu', 'cuda', 'loops'"),
         (3, "fw_compiler is 3, expected a name, a Backend or a function"),
     ],
 )
