@@ -255,8 +255,9 @@ def prepared(stores: Sequence[Store], facts: Facts) -> list[Store]:
 
 
 def _plain(store: Store) -> Store:
-    """A store that combines as one of what it loads and combines."""
-    if store.combine is None or store.address.dynamic:
+    """A store that combines as one of what it loads and combines: no two points store at one
+    address, where positions are read either (K-7)."""
+    if store.combine is None:
         return store
     old = load(store.buffer, store.address, store.value.dtype)
     (value,) = combiner(store.combine).combine((old,), (store.value,))

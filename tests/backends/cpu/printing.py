@@ -13,7 +13,7 @@ from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.printed import Printed
 from aotlite.backends.loops.interpreter import allocated, run_step
 from aotlite.backends.loops.memory import planned
-from aotlite.backends.loops.program import Kind, Program
+from aotlite.backends.loops.program import Buffer, Kind, Program
 
 Memory = dict[int, Any]
 
@@ -78,8 +78,8 @@ class Compiled:
         memory: Memory = dict(zip(numbers_of(program), given, strict=True))
         for buffer in program.buffers:
             if buffer.kind is Kind.OUTPUT:
-                zeros = np.zeros(buffer.size, buffer.dtype.numpy)
-                memory[buffer.number] = zeros if shift is None else placed(zeros, shift)
+                old = before(buffer)
+                memory[buffer.number] = old if shift is None else placed(old, shift)
             elif buffer.kind is Kind.CONSTANT:
                 memory[buffer.number] = buffer.value
         arena = np.empty(planned(program).size + 64, np.uint8)
@@ -95,6 +95,12 @@ class Compiled:
         slots = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, arena.ctypes.data)
         run = ctypes.cast(getattr(self.library, segment), ctypes.c_void_p)
         assert self.library.call_with(run, slots, ctypes.c_int32(threads)) == 0
+
+
+def before(buffer: Buffer) -> Any:
+    """What lies in a buffer that nothing was stored to: no zeros, so that a store that forgets to
+    combine is seen."""
+    return np.full(buffer.size, 3, buffer.dtype.numpy)
 
 
 def placed(array: Any, shift: int) -> Any:
@@ -128,11 +134,11 @@ def outputs_of(program: Program) -> list[int]:
 
 
 def interpreted(program: Program, inputs: Sequence[Any]) -> Memory:
-    """The memory after the interpreter has run a program; zeros where nothing is stored."""
+    """The memory after the interpreter has run a program."""
     memory = allocated(program)
     for buffer in program.buffers:
         if buffer.kind is not Kind.CONSTANT and buffer.kind is not Kind.INPUT:
-            memory[buffer.number][...] = 0
+            memory[buffer.number] = before(buffer)
     copies = [array.copy() for array in inputs]
     memory.update(zip(numbers_of(program), copies, strict=True))
     for step in program.steps:

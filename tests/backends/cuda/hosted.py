@@ -21,6 +21,7 @@ from aotlite.backends.cuda.hosting import (
     host_library,
 )
 from aotlite.backends.loops.program import Kernel, Kind, Program, Step, loads_of, writes
+from tests.backends.cpu.printing import before
 
 __all__ = ["FORWARD", "ORDERS", "REVERSED", "SHUFFLED", "Hosted", "build", "call", "compiler"]
 Memory = dict[int, Any]
@@ -69,7 +70,7 @@ class Hosted:
         most_blocks: int = 1 << 30,
         shift: int = 0,
     ) -> Memory:
-        """The memory of all buffers after a program; zeros where nothing is stored.
+        """The memory of all buffers after a program.
 
         Inputs begin `shift` elements behind an aligned address, other buffers at one.
         """
@@ -81,7 +82,7 @@ class Hosted:
             if buffer.kind is Kind.CONSTANT:
                 memory[buffer.number] = placed(np.asarray(buffer.value))
             elif buffer.kind is not Kind.INPUT:
-                memory[buffer.number] = placed(np.zeros(buffer.size, buffer.dtype.numpy))
+                memory[buffer.number] = placed(before(buffer))
         for launch in self.launches[name]:
             arrays = [memory[number] for number in launch.buffers]
             both = in_place(program.steps[int(launch.name.rpartition("_")[2])])

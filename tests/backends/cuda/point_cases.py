@@ -179,6 +179,13 @@ def scattered(rows: int, n: int, *, combine: str | None = "sum") -> Program:
     return program(((rows, n), 1, 0), body, inputs, {2: (float32, 7 * rows)})
 
 
+def at_one_place(n: int, *, combine: str = "sum") -> Program:
+    """A row that is combined with the one whose position is read."""
+    address = Affine((1,), 0, ((load(1, Affine((0,)), int64) + 3, n),))
+    body: list[Statement] = [Store(2, address, at(0, 1) * 2.0, combine=combine)]
+    return program(((n,), 1, 0), body, {0: (float32, n), 1: (int64, 1)}, {2: (float32, 7 * n)})
+
+
 def counted(n: int, m: int) -> Program:
     """Numbers of two axes that are added up at what is read and where it lies."""
     place = load(1, Affine((m, 1)), int64) + 3
@@ -225,6 +232,8 @@ PROGRAMS: dict[str, Program] = {
     "last_put": scattered(9, 60, combine=None),
     "largest": scattered(5, 60, combine="max"),
     "counted": counted(7, 11),
+    "at_one_place": at_one_place(64),
+    "at_one_place_odd": at_one_place(67, combine="max"),
     "many": flat(1 << 16, float32),
 }
 

@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from aotlite.backends.cuda import nvrtc
@@ -18,7 +17,7 @@ from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.program import Kind, Program
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.printing import interpreted, same_bits
+from tests.backends.cpu.printing import before, interpreted, same_bits
 from tests.backends.cuda import point_cases
 from tests.backends.cuda.cuda_cases import Cases, written
 from tests.backends.cuda.hosted import FORWARD, REVERSED, SHUFFLED, build, call, compiler, placed
@@ -63,7 +62,7 @@ class Built:
         memory = {k: placed(each, moved) for k, each in zip(numbers, inputs, strict=True)}
         for buffer in program.buffers:
             if buffer.kind is not Kind.INPUT:
-                memory[buffer.number] = placed(np.zeros(buffer.size, buffer.dtype.numpy))
+                memory[buffer.number] = placed(before(buffer))
         for launch in self.launches[key]:
             arrays = [memory[number] for number in launch.buffers]
             call(self.library, launch, arrays, order, min(launch.blocks, most))
