@@ -38,12 +38,19 @@ def test_a_row_counts_what_it_reads_and_writes(name: str) -> None:
 
 @needs_nvrtc
 def test_modules_are_measured_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    names = "chain,softmax backward"
-    code = cuda_modules.main(["--rows", names, "--dtypes", "float32", "--size", "16"])
+    code = cuda_modules.main(["--rows", "chain", "--dtypes", "bfloat16", "--size", "16"])
     printed = capsys.readouterr().out
     assert code == 0
-    for text in ("| chain, float32 ", "| softmax backward, float32 ", "sm_80", "sm_90"):
+    for text in ("| chain, bfloat16 ", "sm_80", "sm_90"):
         assert text in printed
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ROWS)
+def test_the_modules_of_each_row_compile_and_spill_nothing(name: str) -> None:
+    found = list(cuda_modules.every([name], ["float32"], 16))
+    assert ["sm_80", "sm_90"] == [each.architecture for each in found]
+    assert [0, 0] == [each.spills for each in found]
 
 
 @needs_nvrtc
