@@ -239,9 +239,9 @@ def _is_of_cpu(graph: Graph) -> bool:
 def _elsewhere(graph: Graph, backend: Any) -> Run:
     """The callable of a graph with values on another device: a CUDA device's kernels, or ops."""
     from aotlite.backends.cuda.backend import CUDA, or_reference
-    from aotlite.backends.cuda.drivers import device_of
+    from aotlite.backends.cuda.drivers import devices_of
 
-    if device_of(graph) is None:
+    if not devices_of(graph):
         return REFERENCE.compile(graph)
     return or_reference(graph, backend or CUDA)
 

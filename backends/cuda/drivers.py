@@ -46,14 +46,19 @@ def device_of(graph: Graph) -> Device | None:
 
     Raises BackendError where there are two.
     """
-    found = {meta.device for node in graph.nodes for meta in _metas(node.meta)}
-    devices = sorted(filter(is_cuda, found), key=str)
+    devices = devices_of(graph)
     if len(devices) > 1:
         raise BackendError(
             f"cuda: graph {graph.name} has values on {' and '.join(map(str, devices))}, expected "
             "one device"
         )
     return devices[0] if devices else None
+
+
+def devices_of(graph: Graph) -> list[Device]:
+    """The CUDA devices on which a graph has values."""
+    found = {meta.device for node in graph.nodes for meta in _metas(node.meta)}
+    return sorted(filter(is_cuda, found), key=str)
 
 
 def _metas(meta: Any) -> list[TensorMeta]:

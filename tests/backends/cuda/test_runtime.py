@@ -183,6 +183,15 @@ def test_two_devices_in_a_graph_are_refused() -> None:
         )
 
 
+def test_two_devices_in_a_graph_run_op_by_op_under_auto() -> None:
+    a, b = device(), device(name="plain:1")
+    run = al.compile(lambda x, y: (x + 3.0, y * 7.0), backend="auto")
+    with pytest.warns(RuntimeWarning, match="expected one device; graph .* runs op by op"):
+        found = run(moved(al.ones(2), a), moved(al.ones(2), b))
+    assert [[4.0, 4.0], [7.0, 7.0]] == [each.tolist() for each in results(found)]
+    assert [a, b] == [each.device for each in found]
+
+
 def test_auto_compiles_for_the_device_of_the_values() -> None:
     on = device()
     run = al.compile(rows, backend="auto")
