@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from aotlite.backends.loops.expr import Affine, Scalar
+from aotlite.backends.loops.facts import varies_along
 from aotlite.backends.loops.program import Store
 
 BYTES = 16
@@ -113,6 +114,8 @@ def _line(address: Affine, spread: Spread) -> tuple[int, int]:
     first points, less the start; 0 where they are no line."""
     if spread.flat:
         return (1, spread.width) if is_flat(address, spread) else (0, 1)
+    if any(varies_along(value, spread.vector) for value, _ in address.dynamic):
+        return 0, 1
     step = address.coefficients[spread.vector]
     others = [c for k, c in enumerate(address.coefficients) if k != spread.vector]
     found = [c for c, k in zip(others, _others(spread), strict=True) if spread.extents[k] > 1]

@@ -16,7 +16,7 @@ import attrs
 
 from aotlite.backends.cuda.emit_common import apart
 from aotlite.backends.loops.expr import Affine
-from aotlite.backends.loops.facts import facts
+from aotlite.backends.loops.facts import varies_along
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -106,10 +106,7 @@ def _step(address: Affine, axis: int) -> int:
 
 def _is_read(address: Affine, axis: int) -> bool:
     """Whether a position that is read may differ between neighbours along the axis."""
-    return any(
-        found.names or axis in found.axes or any(_step(v.args[1], axis) for v in found.loads)
-        for found in [facts(value) for value, _ in address.dynamic]
-    )
+    return any(varies_along(value, axis) for value, _ in address.dynamic)
 
 
 # ---------------------------------------------------------------------------------------- layouts

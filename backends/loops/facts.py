@@ -47,6 +47,13 @@ def facts(root: Scalar) -> Facts:
     return _known(root)
 
 
+def varies_along(root: Scalar, axis: int) -> bool:
+    """Whether a value may differ between neighbours along an axis; of statements' all may."""
+    found = facts(root)
+    steps = [load.args[1].coefficients[axis : axis + 1] for load in found.loads]
+    return bool(found.names) or axis in found.axes or any(map(any, steps))
+
+
 def _is_known(value: Scalar) -> bool:
     """A load's are made anew: kept, they would be a cycle of references."""
     if value.op == "load":

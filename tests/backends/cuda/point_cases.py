@@ -110,6 +110,23 @@ def gathered(rows: int, columns: int) -> Program:
     return program(((rows, columns), 2, 1), body, inputs, {3: size})
 
 
+def gathered_down(rows: int, columns: int) -> Program:
+    """Elements of columns: neighbours are of rows that are read for each, or chosen for each."""
+    row = load(1, Affine((columns, 1)), int64) + 3
+    chosen = where(axis(1) < columns // 2, const(0, int64), const(2, int64))
+    read, found = (
+        load(0, Affine((0, 1), 0, ((place, columns),)), float32) for place in (row, chosen)
+    )
+    body: list[Statement] = [
+        Store(2, Affine((columns, 1)), read),
+        Store(3, Affine((columns, 1)), found),
+        Store(4, Affine((columns, 1)), row),
+    ]
+    size, places = (float32, rows * columns), (int64, rows * columns)
+    outputs = {2: size, 3: size, 4: places}
+    return program(((rows, columns), 2, 1), body, {0: size, 1: places}, outputs)
+
+
 def in_place(n: int) -> Program:
     """What lies there is added to, halved, and overwritten in turn."""
     body: list[Statement] = [
@@ -216,6 +233,8 @@ PROGRAMS: dict[str, Program] = {
     "turned": turned(5, COLUMNS),
     "turned_odd": turned(5, 39),
     "gathered": gathered(7, COLUMNS),
+    "gathered_down": gathered_down(7, COLUMNS),
+    "gathered_down_odd": gathered_down(7, 75),
     "in_place": in_place(203),
     "triangle": triangle(45),
     "strided": strided(37),
