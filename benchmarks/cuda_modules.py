@@ -24,7 +24,7 @@ from rich.table import Table
 
 import aotlite as al
 from aotlite.backends.cuda.emit import print_program
-from aotlite.backends.cuda.resources import compile_with_resources
+from aotlite.backends.cuda.resources import compile_without_spills
 from aotlite.backends.cuda.schedule import improved_for
 from aotlite.backends.cuda.target import A100, H100, Target
 from aotlite.backends.cuda.traffic import traffic
@@ -82,7 +82,7 @@ def measured(name: str, program: Program, target: Target) -> Measured:
     """Compiles the program for the target."""
     printed = print_program(program, target=target)
     start = time.perf_counter()
-    _, found = compile_with_resources(printed.text, target.architecture)
+    _, found = compile_without_spills(printed.text, target)
     seconds = time.perf_counter() - start
     used = [(found[each.name], each) for each in printed.launches]
     return Measured(

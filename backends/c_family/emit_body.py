@@ -16,7 +16,7 @@ from aotlite.backends.c_family.emit_scalar import Facts, Library, Place, Scope, 
 from aotlite.backends.c_family.emit_types import from_memory, to_memory, value_type
 from aotlite.backends.loops.combiners import Combiner, combiner
 from aotlite.backends.loops.expr import Scalar, name, parameter
-from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
+from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, rows_of, values_of
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
@@ -140,11 +140,21 @@ class Body:
             if store.combine is not None:
                 inside = Scope(None)
                 kind = combiner(store.combine)
-                old = from_memory(dtype, place)
+                old = self._old(store, kind, from_memory(dtype, place), scope)
                 (value,) = self.combined(kind, [dtype], [old], [value], inside)
                 lines += inside.lines
             lines.append(f"{place} = {to_memory(dtype, value)};")
         scope.lines += lines
+
+    def _old(self, store: Store, kind: Combiner, old: str, scope: Scope) -> str:
+        """What a store combines with: what lies there, or nothing yet."""
+        if not store.from_identity or store.buffer in self.lines:
+            return old
+        (start,) = kind.identity([store.value.dtype])
+        space = rows_of(store, self.facts.space)
+        rows = [scope.position(k) for k in space if self.facts.extents[k] > 1]
+        first = self.writer.value(start, scope)
+        return f"(({' | '.join(rows)}) == 0 ? {first} : {old})" if rows else first
 
     # --- local arrays
     def array(self, text: str, dtype: DType, count: int) -> None:

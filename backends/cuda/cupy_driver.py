@@ -20,6 +20,7 @@ from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.cupy_products import product
 from aotlite.backends.cuda.driver import MOST_PUT, Launcher, Product
 from aotlite.backends.cuda.emit import Launch, Printed
+from aotlite.backends.cuda.resources import compile_without_spills
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.program import Gemm, Program
 from aotlite.ir.dtypes import DType
@@ -146,7 +147,10 @@ class CupyDriver:
     def _loaded(self, name: str, printed: Printed, flags: tuple[str, ...]) -> CupyModule:
         architecture = self.target.architecture
         identity = (printed.text, " ".join(flags), architecture, nvrtc.version())
-        make = partial(nvrtc.compile_cubin, printed.text, architecture, flags)
+
+        def make() -> bytes:
+            return compile_without_spills(printed.text, self.target, flags)[0]
+
         return loaded(("cupy", self.index), identity, name, ".cubin", make, self._load)
 
     def _load(self, path: str) -> CupyModule:

@@ -47,8 +47,9 @@ def body_of(
     layout, axis = layout_of(kernel, target.multiprocessors)
     rows = Rows(geometry, body, hands_over(kernel, layout), layout, axis)
     code = rows.printed(facts, kinds, library, target)
-    kept = rows.steps.keeping.loads
-    sweeps = of_passes(rows.passes, rows.body.facts, kept, _fast(kernel, layout, axis))
+    keeping, fast = rows.steps.keeping, _fast(kernel, layout, axis)
+    fresh = [each for each in keeping.sums if each.from_identity]
+    sweeps = of_passes(rows.passes, rows.body.facts, keeping.loads, fast, fresh)
     return attrs.evolve(code, sweeps=tuple(sweeps))
 
 

@@ -260,5 +260,7 @@ def _plain(store: Store) -> Store:
     if store.combine is None:
         return store
     old = load(store.buffer, store.address, store.value.dtype)
-    (value,) = combiner(store.combine).combine((old,), (store.value,))
-    return attrs.evolve(store, value=value, combine=None)
+    kind = combiner(store.combine)
+    before = kind.identity([old.dtype]) if store.from_identity else (old,)
+    (value,) = kind.combine(before, (store.value,))
+    return attrs.evolve(store, value=value, combine=None, from_identity=False)

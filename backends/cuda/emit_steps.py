@@ -15,10 +15,11 @@ import attrs
 from aotlite.backends.c_family.emit_body import Body, Partial, Work
 from aotlite.backends.c_family.emit_geometry import Geometry
 from aotlite.backends.c_family.emit_scalar import Place, Scope
-from aotlite.backends.c_family.emit_types import from_memory, memory_type
+from aotlite.backends.c_family.emit_types import from_memory, memory_type, to_memory
 from aotlite.backends.cuda.emit_vectors import copied, unrolled
 from aotlite.backends.cuda.kept import Keeping, steps_at_once
 from aotlite.backends.cuda.layout import ACCESS, Layout, is_stored_once, is_vector
+from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Reduce, Store
 from aotlite.ir.dtypes import DType
@@ -313,20 +314,28 @@ class Steps:
     def sums(self, *, back: bool) -> list[str]:
         """Takes what stores combine with to registers, before the first row, or back to memory
         behind the last one: at each point of a row it is the same thread's."""
-        width, kinds = self.layout.width, self.body.kinds
-        first, found = self._first(""), list[Access]()
+        kinds, first = self.body.kinds, self._first("")
+        found, lines = list[Access](), list[str]()
         for store in self.keeping.sums:
             k = store.buffer
-            found.append(Access(f"q{k}", first, k, store.address, kinds[k], back=back))
-        count = self.keeping.steps * width
-        lines = (
-            []
-            if back
-            else [f"alignas(16) {memory_type(each.dtype)} {each.local}[{count}];" for each in found]
-        )
+            lines += [] if back else self._new_sum(store)
+            if back or not store.from_identity:
+                found.append(Access(f"q{k}", first, k, store.address, kinds[k], back=back))
         for part in self._parts():
             lines += self._moves(part, found, self.layout.team)
         return lines
+
+    def _new_sum(self, store: Store) -> list[str]:
+        """The array of what a store combines with, of its identity where that is what it is."""
+        dtype, local = self.body.kinds[store.buffer], f"q{store.buffer}"
+        count = self.keeping.steps * self.layout.width
+        lines = [f"alignas(16) {memory_type(dtype)} {local}[{count}];"]
+        if not store.from_identity:
+            return lines
+        (start,) = combiner(str(store.combine)).identity([dtype])
+        text = to_memory(dtype, self.body.writer.value(start, self.body.row))
+        head = f"for (i32 k = 0; k < {count}; ++k)"
+        return [*lines, *unrolled(head, [f"{local}[k] = {text};"])]
 
     # --- points
     def _scope(self, stem: str) -> Scope:

@@ -7,6 +7,7 @@ driver is needed. Output: a frozen `Resources` for each kernel. Spec: `specs/cud
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import attrs
 
@@ -19,6 +20,8 @@ BLOCKS = 32
 """Most blocks that a multiprocessor holds, of compute capability 8.0 and 9.0."""
 REGISTER_UNIT, SHARED_UNIT, RESERVED = 256, 1024, 1024
 """Registers are given to warps in units; shared memory to blocks, which take 1 KiB more each."""
+MOST_REGISTERS = 255
+"""Of a thread."""
 _VERBOSE = "--ptxas-options=-v"
 
 
@@ -72,6 +75,36 @@ def compile_with_resources(
     """The cubin of a text, and what its kernels use, by name. Raises as `nvrtc.compile_cubin`."""
     cubin, log = nvrtc.compile_with_log(text, architecture, (*flags, _VERBOSE))
     return cubin, parsed(log)
+
+
+def compile_without_spills(
+    text: str, target: Target, flags: tuple[str, ...] = nvrtc.FLAGS
+) -> tuple[bytes, dict[str, Resources]]:
+    """As `compile_with_resources`, but that kernels which spill are compiled again, with bounds for
+    fewer blocks at once: the assembler then gives their threads more registers, as long as a block
+    leaves any. Without such bounds it spills a few words where that makes room for a block more.
+    """
+    cubin, found = compile_with_resources(text, target.architecture, flags)
+    while (more := _with_more_registers(text, found.values(), target)) != text:
+        text = more
+        cubin, found = compile_with_resources(text, target.architecture, flags)
+    return cubin, found
+
+
+def _with_more_registers(text: str, found: Iterable[Resources], target: Target) -> str:
+    """The text with bounds for fewer blocks of each kernel that spills."""
+    for each in found:
+        head = re.search(rf"__launch_bounds__\((\d+)(?:, (\d+))?\) {each.name}\(", text)
+        if head is None or not each.spill_stores + each.spill_loads:
+            continue
+        threads = int(head[1])
+        held = target.registers // (-(-threads // WARP) * _up(each.registers * WARP, REGISTER_UNIT))
+        held = min(held, int(head[2] or held))
+        fewer = min(held - 1, held * 7 // 8)
+        if fewer > 0 and each.registers < MOST_REGISTERS:
+            bounds = f"__launch_bounds__({threads}, {fewer}) {each.name}("
+            text = text.replace(head[0], bounds)
+    return text
 
 
 def parsed(log: str) -> dict[str, Resources]:

@@ -12,6 +12,7 @@ from functools import partial
 
 import attrs
 
+from aotlite.backends.cuda.chunks import Division, best_chunks
 from aotlite.backends.cuda.layout import (
     BLOCK,
     MOST_THREADS,
@@ -25,7 +26,7 @@ from aotlite.backends.cuda.layout import (
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.columns import with_columns_beside
-from aotlite.backends.loops.cost import inner_points, points, rows
+from aotlite.backends.loops.cost import inner_points, points, row_bytes, rows
 from aotlite.backends.loops.filled import with_fills
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.online import with_online
@@ -33,7 +34,7 @@ from aotlite.backends.loops.order import ordered
 from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, in_order
 from aotlite.backends.loops.schedule import axis_of_memory
 from aotlite.backends.loops.signs import with_signs
-from aotlite.backends.loops.split import chunks_for, divided, is_divisible
+from aotlite.backends.loops.split import divided, is_divisible, reduces_of
 
 SHARE, SMALL_SHARE = 32, 8
 """Points of a row that a thread should have: in registers, and some accesses under way at once; the
@@ -41,12 +42,13 @@ second where rows are few, or go one after the other."""
 SEGMENT = 64
 """Bytes that the threads of a row should read side by side."""
 FEW_WAVES, WAVES = 4, 8
-"""Blocks that each multiprocessor finds: fewer than the first are divided, so that there are the
-second, and none waits long for the last ones."""
+"""Blocks that each multiprocessor finds: fewer than the first are divided, so that there are about
+as many as the second, which are there at once."""
 SMALL = 1 << 14
 """Points that are not worth a second kernel."""
-CHUNK, CHUNK_DOWN = 1 << 11, 64
-"""Points of a chunk at least: of a row, and of a column."""
+CHUNK, CHUNK_DOWN, LEAST_ROWS = 1 << 11, 64, 8
+"""Points of a chunk at least: of a row, of a column, and of a column beside rows if there are so
+many chunks that each multiprocessor has one."""
 LONGEST_KEPT = 1 << 15
 """Points of a row of which values stay in the registers of a block."""
 ROWS_BESIDE = 1 << 13
@@ -70,14 +72,21 @@ def improved_for(program: Program, target: Target) -> Program:
 
 
 # ----------------------------------------------------------------------------------------- chunks
-def _chunks_beside(kernel: Kernel, target: Target) -> int:
+def _chunks_beside(kernel: Kernel, columns: Kernel, target: Target) -> int:
     """How many chunks the rows are divided into that columns are added up beside: one is a block's,
-    and has partial results of all columns, which cost memory."""
-    count, columns = kernel.extents
-    threads = power_above(-(-columns // SMALL_SHARE))
-    blocks = max(target.threads // 4 // threads, 1)
-    wanted = min(blocks * target.multiprocessors, max(count // CHUNK_DOWN, target.multiprocessors))
-    return chunks_for(count, min(wanted, count))
+    and has partial results of all columns."""
+    count, width = kernel.extents
+    threads = power_above(-(-width // SMALL_SHARE))
+    room = max(target.threads // 2 // threads, 1)
+    most = max(count // LEAST_ROWS, min(count, target.multiprocessors))
+    sizes = count * row_bytes(kernel), _partial_bytes(columns)
+    return best_chunks(Division(count, 1, room, *sizes, most), target)
+
+
+def _partial_bytes(kernel: Kernel) -> int:
+    """What storing and loading the partial results of a chunk moves."""
+    sizes = [v.dtype.itemsize for each in reduces_of(kernel) for v in each.values]
+    return 2 * rows(kernel) * sum(sizes)
 
 
 def _chunks(kernel: Kernel, target: Target) -> int:
@@ -92,8 +101,11 @@ def _chunks(kernel: Kernel, target: Target) -> int:
         units = units // extent * -(-extent // (threads_beside(extent, width, WARP) * width))
     if units >= FEW_WAVES * target.multiprocessors:
         return 1
-    wanted = min(-(-WAVES * target.multiprocessors // units), inner_points(kernel) // least)
-    return 1 if wanted <= 1 else chunks_for(kernel.extents[kernel.space], wanted)
+    count, most = kernel.extents[kernel.space], inner_points(kernel) // least
+    if most <= 1:
+        return 1
+    sizes = rows(kernel) * row_bytes(kernel), _partial_bytes(kernel)
+    return best_chunks(Division(count, units, WAVES, *sizes, most), target)
 
 
 # ------------------------------------------------------------------------------------------ lanes

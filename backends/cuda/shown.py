@@ -27,9 +27,9 @@ class CudaKernels(Kernels):
 
         Compiles the text anew. Raises MissingExtraError where NVRTC is not installed.
         """
-        from aotlite.backends.cuda.resources import compile_with_resources
+        from aotlite.backends.cuda.resources import compile_without_spills
 
-        return compile_with_resources(self.text, self.target.architecture, self.flags)[1]
+        return compile_without_spills(self.text, self.target, self.flags)[1]
 
     def __str__(self) -> str:
         plan = self.plan

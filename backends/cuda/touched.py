@@ -56,11 +56,13 @@ def swept(
     *,
     ready: Collection[Scalar] = (),
     turned: Collection[Scalar] = (),
+    fresh: Collection[Store] = (),
 ) -> Sweep:
     """What a sweep for these values and stores touches.
 
     `fast` is the axis along which neighbouring threads have neighbouring points; `ready` what an
-    earlier sweep has left in registers; `turned` are loads that are transposed through tiles.
+    earlier sweep has left in registers; `turned` are loads that are transposed through tiles;
+    `fresh` are stores that combine with nothing that is in memory.
     """
     values = [*roots, *[value for each in stores for value in values_of(each)]]
     needed = _needed(values, ready)
@@ -71,7 +73,11 @@ def swept(
         if each.op == "load" and bounds is not None and each in needed
     ]
     stored = [touch(each.value, each.buffer, each.address, everywhere, fast) for each in stores]
-    combined = [each for each, store in zip(stored, stores, strict=True) if store.combine]
+    combined = [
+        each
+        for each, store in zip(stored, stores, strict=True)
+        if store.combine and store not in fresh
+    ]
     return Sweep((*loads, *combined), tuple(stored))
 
 
@@ -98,15 +104,20 @@ def touch(value: Scalar, number: int, address: Affine, bounds: Bounds, fast: int
 
 
 def of_passes(
-    found: Passes, facts: Facts, kept: Collection[Scalar], fast: int | None
+    found: Passes,
+    facts: Facts,
+    kept: Collection[Scalar],
+    fast: int | None,
+    fresh: Collection[Store],
 ) -> list[Sweep]:
-    """The sweeps of a kernel of rows: one for each pass; what stays is loaded once."""
+    """The sweeps of a kernel of rows: one for each pass; what stays is loaded once, and `fresh`
+    sums are in no memory before."""
     sweeps: list[Sweep] = []
     ready: set[Scalar] = set()
     for stage in found.stages:
         work = [((), stage.rows), *[(each.roots, each.stores) for each in stage.passes]]
         for roots, stores in work:
-            sweep = swept(roots, stores, facts, fast, ready=ready)
+            sweep = swept(roots, stores, facts, fast, ready=ready, fresh=fresh)
             sweeps += [sweep] if sweep.loads or sweep.stores else []
             values = [*roots, *[value for each in stores for value in values_of(each)]]
             ready |= {x for x in _needed(values, ready) if _stays(x, found, facts, kept)}

@@ -3,7 +3,7 @@
 Input: a program of canonical kernels; output: one in which a kernel of rows (i | j) and a kernel
 that reduces the columns of the same data (j | i) are one kernel over (chunk, row | j): it combines
 what goes to column j into a partial result of the chunk, in ascending order of its rows. A small
-kernel before fills the partial results, another one after combines those of all chunks.
+kernel after combines those of all chunks.
 This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
 """
 
@@ -43,6 +43,8 @@ from aotlite.backends.loops.split import (
     reduces_of,
 )
 
+ChunksOf = Callable[[Kernel, Kernel], int]
+"""How many chunks a kernel of rows has beside which one of columns reduces."""
 LONGEST = 4096
 """Columns whose partial results stay in the nearest cache while rows go by."""
 
@@ -50,14 +52,14 @@ LONGEST = 4096
 def with_columns(program: Program, threads: int) -> Program:
     """The program with reductions of columns in the kernels of the rows that load the same."""
 
-    def chunks_of(row: Kernel) -> int:
+    def chunks_of(row: Kernel, columns: Kernel) -> int:
         wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
         return chunks_for(row.extents[0], wanted)
 
     return with_columns_beside(program, chunks_of, LONGEST)
 
 
-def with_columns_beside(program: Program, chunks_of: Callable[[Kernel], int], most: int) -> Program:
+def with_columns_beside(program: Program, chunks_of: ChunksOf, most: int) -> Program:
     """The same, the rows of each kernel in so many chunks, of at most so many columns."""
     found = _families(program, most)
     if not found:
@@ -128,18 +130,18 @@ class _Parts:
         row: Step,
         column: Step,
         buffers: list[Buffer],
-        chunks_of: Callable[[Kernel], int],
+        chunks_of: ChunksOf,
     ) -> None:
         assert type(row) is Kernel
         assert type(column) is Kernel
         self.row, self.column = row, column
         self.buffers = buffers
-        self.chunks = chunks_of(row)
+        self.chunks = chunks_of(row, column)
         self.left = row.extents[0] % self.chunks
         self.even = row.extents[0] - self.left
 
     def steps(self) -> Replacement | None:
-        """What fills, what computes, and what combines; None if nothing is shared."""
+        """What computes, and what combines; None if nothing is shared."""
         inner = self.row.extents[1]
         if self.chunks < 2 or any(store.combine for store in stores_of(self.row)):
             return None
@@ -156,7 +158,7 @@ class _Parts:
             return None
         numbers = [self._buffer(reduce.values[0]) for reduce in reduces_of(self.column)]
         done = [self._combining(kernel, numbers) for kernel in done]
-        return Replacement(self._filled(numbers), tuple(done), self._rest(numbers))
+        return Replacement(tuple(done), self._rest(numbers))
 
     def _joined(self, first: Kernel, row: Affine, into: Affine) -> Kernel | None:
         """The kernel of rows with stores of what the columns reduce, to buffers below 0."""
@@ -174,7 +176,9 @@ class _Parts:
         for statement in kernel.body:
             if isinstance(statement, Store) and statement.buffer < 0:
                 k = -1 - statement.buffer
-                statement = attrs.evolve(statement, buffer=numbers[k], combine=kinds[k])
+                statement = attrs.evolve(
+                    statement, buffer=numbers[k], combine=kinds[k], from_identity=True
+                )
             body.append(statement)
         return Kernel(kernel.name, kernel.extents, kernel.space, tuple(body))
 
@@ -186,15 +190,6 @@ class _Parts:
         size = self._parts() * self.column.extents[0]
         self.buffers.append(Buffer(number, value.dtype, size, Kind.TEMPORARY))
         return number
-
-    def _filled(self, numbers: list[int]) -> Kernel:
-        """Partial results of no rows."""
-        stores = []
-        for number, reduce in zip(numbers, reduces_of(self.column), strict=True):
-            (nothing,) = combiner(reduce.kind).identity([reduce.values[0].dtype])
-            stores.append(Store(number, Affine((1,)), nothing))
-        size = self._parts() * self.column.extents[0]
-        return Kernel(f"{self.column.name}_none", (size,), 1, tuple(stores))
 
     def _rest(self, numbers: list[int]) -> Kernel:
         """Axes (column | chunk)."""

@@ -43,9 +43,8 @@ def fused(program: Program) -> Program:
 
 @attrs.frozen
 class Replacement:
-    """Kernels that do what two did: what comes before, what computes, and what comes after."""
+    """Kernels that do what two did: what computes, and what comes after."""
 
-    before: Kernel
     kernels: tuple[Kernel, ...]
     after: Kernel
 
@@ -170,10 +169,9 @@ class Steps:
         users = set(self.after[second])
         self.put(first, second, parts.kernels[0])
         sources = set(self.before[second])
-        before = self._added(parts.before, (), (second,))
         after = self._added(parts.after, (second,), users)
         for kernel in parts.kernels[1:]:
-            self._added(kernel, (before, *sources), (after, *self.after[second]))
+            self._added(kernel, sources, (after, *self.after[second]))
 
     def _added(self, step: Kernel, sources: Iterable[int], users: Iterable[int]) -> int:
         k = 1 + max(self.steps)

@@ -289,6 +289,8 @@ class KernelRun:
 
 def _combine_at(flat: Array, addresses: Array, values: Array, store: Store) -> None:
     kind = combiner(str(store.combine))
+    if store.from_identity:
+        flat[addresses] = kind.identity([store.value.dtype])[0].args[0]
     if kind.ufunc is not None:
         getattr(np, kind.ufunc).at(flat, addresses, values)
         return

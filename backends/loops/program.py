@@ -92,6 +92,9 @@ class Store:
     combine: str | None = attrs.field(default=None, kw_only=True)
     each_row: bool = attrs.field(default=False, kw_only=True)
     """At points of the space axes only: address and value use no inner axis."""
+    from_identity: bool = attrs.field(default=False, kw_only=True)
+    """What is combined first is combined with the combiner's identity: what lies there before the
+    kernel is not read. Inner points of one row then have different addresses."""
 
 
 Statement: TypeAlias = Let | Reduce | Scan | Store
@@ -251,16 +254,22 @@ def in_order(kernel: Kernel) -> int:
     most = 0
     for store in stores_of(kernel):
         if store.combine is not None and not store.address.dynamic:
-            used = [k for k in range(kernel.space) if store.address.coefficients[k]]
-            most = max(most, kernel.space - 1 - max(used, default=-1))
+            most = max(most, len(rows_of(store, kernel.space)))
     return most
+
+
+def rows_of(store: Store, space: int) -> list[int]:
+    """The last space axes, along which a combining store stays at one address: in order (K-7)."""
+    used = [k for k in range(space) if store.address.coefficients[k]]
+    return list(range(max(used, default=-1) + 1, space))
 
 
 def reads(step: Step) -> set[int]:
     """The buffers that a step reads."""
     match step:
         case Kernel():
-            combined = {store.buffer for store in stores_of(step) if store.combine}
+            stores = [each for each in stores_of(step) if each.combine and not each.from_identity]
+            combined = {store.buffer for store in stores}
             return {value.args[0] for value in loads_of(step)} | combined
         case Gemm():
             return {step.a.buffer, step.b.buffer}
@@ -314,7 +323,8 @@ def _statement_text(statement: Statement) -> str:
             return f"v{name} = {value}"
         case Store(buffer=buffer, address=address, value=value, combine=combine, each_row=row):
             how = f" {combine}=" if combine else " ="
-            return f"{'each row: ' if row else ''}b{buffer}[{address}]{how} {value}"
+            start = "from identity: " if statement.from_identity else ""
+            return f"{'each row: ' if row else ''}{start}b{buffer}[{address}]{how} {value}"
         case _:
             names = ", ".join([f"v{k}" for k in statement.names])
             values = ", ".join(map(str, statement.values))

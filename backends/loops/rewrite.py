@@ -112,6 +112,7 @@ def on_statement(statement: Statement, scalar: OnScalar, address: OnAddress) -> 
         scalar(statement.value),
         combine=statement.combine,
         each_row=statement.each_row,
+        from_identity=statement.from_identity,
     )
 
 

@@ -243,6 +243,8 @@ class _Check:
             self.fail("K-2", f"stores {store.value.dtype}", f"{self.buffers[store.buffer].dtype}")
         if store.each_row:
             self._row_level(store)
+        if store.from_identity:
+            self._from_identity(store, text)
         if 0 in kernel.extents:
             return
         if address.dynamic:
@@ -250,6 +252,17 @@ class _Check:
         self._range(store.buffer, *reach(address, whole(kernel.extents)), text)
         if not self._distinct(address.coefficients[: kernel.space - in_order(kernel)]):
             self.fail("K-7", f"stores twice at {text}", "one store of each address")
+
+    def _from_identity(self, store: Store, text: str) -> None:
+        """K-7: nothing else than this store uses the memory, and each row uses it once."""
+        kernel, inner = self.kernel, self.kernel.extents[self.kernel.space :]
+        used = [each for each in stores_of(kernel) if each.buffer == store.buffer]
+        if len(used) > 1 or any(x.args[0] == store.buffer for x in loads_of(kernel)):
+            self.fail("K-7", f"begins anew at {text}", "no other use of the buffer")
+        steps, is_known = store.address.coefficients[kernel.space :], not store.address.dynamic
+        once = is_known and (store.each_row or is_injective(steps, inner))
+        if store.combine is None or not once:
+            self.fail("K-7", f"begins anew at {text}", "one combination of a row at each address")
 
     def _row_level(self, store: Store) -> None:
         kernel = self.kernel

@@ -177,13 +177,22 @@ def whole(n: int, kind: str, dtype: DType, lanes: int) -> Program:
     return program(((n,), 0, 0), body, {0: (dtype, n)}, {1: (dtype, 1)})
 
 
-def summed_beside(parts: int, rows: int, n: int, vector: int | None) -> Program:
-    """Columns of each part added up in one place while rows are computed (K-7)."""
+def summed_beside(
+    parts: int, rows: int, n: int, vector: int | None, kind: str | None = None
+) -> Program:
+    """Columns of each part added up in one place while rows are computed (K-7); of a `kind`: what
+    lies there before does not count."""
     x = load(0, Affine((rows * n, n, 1)), float32)
     body: list[Statement] = [
         Reduce((0,), "max", (x,), 1 if vector == 0 else 8),
         Store(1, Affine((rows * n, n, 1)), x - name(0, float32)),
-        Store(2, Affine((n, 0, 1)), x * name(0, float32), combine="sum"),
+        Store(
+            2,
+            Affine((n, 0, 1)),
+            x * name(0, float32),
+            combine=kind or "sum",
+            from_identity=kind is not None,
+        ),
     ]
     size = (float32, parts * rows * n)
     outputs = {1: size, 2: (float32, parts * n)}
@@ -239,6 +248,10 @@ CHOSEN = {
     "summed_beside": summed_beside(4, 9, 130, 2),
     "summed_beside_rows": summed_beside(3, 150, 40, 0),
     "summed_beside_parts": summed_beside(3, 150, 40, 1),
+    "begun_beside": summed_beside(4, 9, 130, 2, "sum"),
+    "begun_beside_rows": summed_beside(3, 150, 40, 0, "max"),
+    "begun_beside_parts": summed_beside(3, 150, 40, 1, "prod"),
+    "begun_beside_one_row": summed_beside(3, 1, 40, 2, "sum"),
     "single": single(),
     "empty_space": empty(2),
     "empty_inner": empty(1),

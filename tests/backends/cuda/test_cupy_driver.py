@@ -39,11 +39,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> list[tuple[Any, 
     """What NVRTC is asked for; it gives other bytes each time."""
     asked: list[tuple[Any, ...]] = []
 
-    def compile_cubin(*args: Any) -> bytes:
-        asked.append(args)
-        return f"cubin {len(asked)}".encode()
+    def compile_text(text: str, target: Any, flags: Any) -> tuple[bytes, dict[str, Any]]:
+        asked.append((text, target.architecture, flags))
+        return f"cubin {len(asked)}".encode(), {}
 
-    monkeypatch.setattr(nvrtc, "compile_cubin", compile_cubin)
+    monkeypatch.setattr(cupy_driver, "compile_without_spills", compile_text)
     monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
     return asked
@@ -97,7 +97,9 @@ def test_a_cubin_that_does_not_load_is_compiled_again(compiled: Any) -> None:
 def test_a_cubin_that_never_loads_is_an_error(
     compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *_: b"always the same")
+    monkeypatch.setattr(
+        cupy_driver, "compile_without_spills", lambda *_: (b"always the same", {})
+    )
     fake = FakeCupy()
     driver_on(fake).module(PROGRAM, Printed("text 4", ()), ())
     fake.refused.append(fake.calls[-1][1])
@@ -112,7 +114,7 @@ def test_a_text_that_does_not_compile_is_named_with_its_file(
     def refuse(*_: Any) -> bytes:
         raise BackendError("cuda: NVRTC gives 6, expected a text that compiles")
 
-    monkeypatch.setattr(nvrtc, "compile_cubin", refuse)
+    monkeypatch.setattr(cupy_driver, "compile_without_spills", refuse)
     with pytest.raises(BackendError, match="the text is in ") as caught:
         driver_on(FakeCupy()).module(PROGRAM, Printed("text 5", ()), ())
     path = str(caught.value).rpartition("the text is in ")[2]

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aotlite.backends.cuda import nvrtc
-from aotlite.backends.cuda.resources import Resources, compile_with_resources, parsed
-from aotlite.backends.cuda.target import A100, H100
+from aotlite.backends.cuda.resources import (
+    Resources,
+    compile_with_resources,
+    compile_without_spills,
+    parsed,
+)
+from aotlite.backends.cuda.target import A100, H100, Target
 from aotlite.ir.errors import BackendError
 
 needs_nvrtc = pytest.mark.skipif(
@@ -54,6 +59,21 @@ def test_what_kernels_use_is_told(architecture: str) -> None:
     assert heavy.registers == 32 and heavy.spill_stores and heavy.spill_loads and heavy.stack
     assert (384, 1) == (heavy.shared, heavy.barriers)
     assert indexed.stack >= 160 and not indexed.spill_stores
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("target", [A100, H100], ids=["sm_80", "sm_90"])
+def test_what_spills_gets_registers_as_long_as_a_block_leaves_any(target: Target) -> None:
+    """64 values need more registers than 1024 threads can have, and than 256 do four times."""
+    few = HEAVY.replace("(1024, 2)", "(256, 8)").replace("1024", "256")
+    _, spilled = compile_with_resources(few, target.architecture)
+    assert spilled["heavy"].spill_loads and 32 == spilled["heavy"].registers
+    _, found = compile_without_spills(few, target)
+    assert (0, 0) == (found["heavy"].spill_stores, found["heavy"].spill_loads)
+    assert 64 < found["heavy"].registers <= 128
+    assert spilled["indexed"] == found["indexed"]
+    _, found = compile_without_spills(HEAVY, target)
+    assert 64 == found["heavy"].registers and found["heavy"].spill_loads
 
 
 def used(registers: int = 32, shared: int = 0) -> Resources:

@@ -160,7 +160,7 @@ def test_real_functions_become_few_kernels(expected: tuple, function: Any, args:
     assert expected == kernels(function, *args)
 
 
-@pytest.mark.parametrize(("rows", "steps"), [(16, 3), (19, 4)])
+@pytest.mark.parametrize(("rows", "steps"), [(16, 2), (19, 3)])
 @pytest.mark.parametrize(
     "function",
     [
@@ -181,7 +181,8 @@ def test_columns_are_summed_while_rows_are_computed(
     after = columns.with_columns(before, 1)
     verify(after)
     assert steps == len(after.steps)
-    assert "sum=" in str(after.steps[1])
+    assert "from identity" in str(after.steps[0])
+    assert "from identity" in str(after.steps[-2])
     inputs = inputs_of(before)
     for first, second in zip(memories(before, inputs), memories(after, inputs), strict=True):
         # Sums of up to 19 values of magnitude up to 20, in float32.

@@ -48,6 +48,7 @@ def loaded(at: Affine) -> Scalar:
 GOOD = Store(1, AT, X)
 SUM = Reduce((0,), "sum", (X,))
 V0 = name(0, float32)
+BEGUN = Store(1, Affine((0, 1)), X, combine="sum", from_identity=True)
 BROKEN = {
     "K-1: uses v0": program(Store(1, AT, V0)),
     "K-1: uses v0 of float64": program(SUM, Store(1, AT, cast(name(0, float64), float32))),
@@ -69,6 +70,12 @@ BROKEN = {
         Store(1, Affine((4, -1), 3), load(1, AT, float32)), space=2),
     "K-7: stores twice at b1[i1]": program(Store(1, Affine((0, 1)), X), space=2),
     "K-7: stores twice at b1[2*i0 + i1]": program(Store(1, Affine((2, 1)), X), space=2),
+    "K-7: begins anew at b1[i1], expected no other use": program(
+        BEGUN, Store(2, AT, load(1, Affine((0, 1)), float32)), space=1),
+    "K-7: begins anew at b1[0], expected one combination": program(
+        attrs.evolve(BEGUN, address=Affine((0, 0)))),
+    "K-7: begins anew at b1[i1], expected one combination": program(
+        attrs.evolve(BEGUN, combine=None)),
     "K-8: has 3 lanes": program(attrs.evolve(SUM, lanes=3), GOOD),
     "K-9: reads b2": program(Store(1, AT, load(2, AT, float32))),
     "K-9: returns b1": program(Store(2, AT, X)),
