@@ -170,15 +170,24 @@ class CupyDriver:
     def capture(self, work: Callable[[], Any]) -> CupyGraph:
         # CUDA records no default stream, and one of our own that waits for no other.
         stream = self.guarded(partial(self.cupy.cuda.Stream, non_blocking=True))
-        with stream:
-            stream.begin_capture()
-            try:
-                work()
-            except BaseException:
-                with suppress(Exception):  # a capture that broke off says so, too
-                    stream.end_capture()
-                raise
-            return CupyGraph(self.runtime, stream.end_capture())
+        try:
+            return CupyGraph(self.runtime, _captured(stream, work))
+        except Exception as error:
+            self.explain(error)  # what cannot be recorded runs without (CUG-5)
+            raise
+
+
+def _captured(stream: Any, work: Callable[[], Any]) -> Any:
+    """CuPy's graph of the work on a stream."""
+    with stream:
+        stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            with suppress(Exception):  # a capture that broke off says so, too
+                stream.end_capture()
+            raise
+        return stream.end_capture()
 
 
 class CupyModule:

@@ -84,3 +84,6 @@ class Driver(Protocol):
 
 
 MOST_PUT = 2048
+"""Bytes of the host that come with one launch."""
+PER_THREAD = 2
+"""CUDA's handle of the default stream of each thread: one number, as many streams as threads."""

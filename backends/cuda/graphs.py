@@ -9,6 +9,7 @@ Spec: `specs/cuda_backend.md`.
 from __future__ import annotations
 
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import compress
@@ -17,7 +18,7 @@ from typing import Any
 import attrs
 
 from aotlite.backends.cpu.once import tell_once
-from aotlite.backends.cuda.driver import DeviceGraph, Driver
+from aotlite.backends.cuda.driver import PER_THREAD, DeviceGraph, Driver
 from aotlite.backends.cuda.leases import lent
 from aotlite.backends.cuda.plan import LINE
 from aotlite.backends.cuda.running import CudaRun
@@ -74,8 +75,20 @@ class Pool:
 _POOLS: weakref.WeakKeyDictionary[Driver, dict[int, Pool]] = weakref.WeakKeyDictionary()
 
 
+class _OwnPools(threading.local):
+    """Of each thread, the pools of its own default stream."""
+
+    def __init__(self) -> None:
+        self.of: weakref.WeakKeyDictionary[Driver, Pool] = weakref.WeakKeyDictionary()
+
+
+_OWN = _OwnPools()
+
+
 def pool_of(driver: Driver, stream: int) -> Pool:
-    """The pool of a stream."""
+    """The pool of a stream. The default streams of threads have one handle, and are not one."""
+    if stream == PER_THREAD:
+        return _OWN.of.setdefault(driver, Pool())
     return _POOLS.setdefault(driver, {}).setdefault(stream, Pool())
 
 
@@ -121,6 +134,13 @@ class Recording:
         return [buffer for buffer, _ in found]
 
 
+class _OwnRecordings(threading.local):
+    """Of each thread, the recordings on its own default stream."""
+
+    def __init__(self) -> None:
+        self.known: list[Recording] = []
+
+
 class DeviceGraphRun:
     """A compiled graph that is recorded: called as it is, with the same results."""
 
@@ -138,10 +158,12 @@ class DeviceGraphRun:
         """Why nothing is recorded; empty where it is."""
         self.inputs = _inputs(run)
         self.recordings: dict[int, list[Recording]] = {}
-        """By stream."""
+        """By stream, but for the default streams of threads."""
+        self._own = _OwnRecordings()
         self._seen: list[set[int]] = [set() for _ in self.inputs]
         """For each input the addresses that it has had."""
         self._calls = 0
+        self._is_counted = False
         writer = run.writer
         self._prepare, self._finish = writer.prepare(), writer.finish()
         self._host_values = writer.host_values()
@@ -165,11 +187,7 @@ class DeviceGraphRun:
             return self._compact(box, stream)
 
     def _compact(self, box: list[Value], stream: int) -> list[Value]:
-        address = self.driver.address
-        addresses = []
-        for each in self.inputs:
-            buffer, start = box[each.place]
-            addresses.append(address(buffer) + start * each.itemsize)
+        addresses = self._addresses(box)
         recording = self._recording(box, addresses, stream)
         for seen, place in zip(self._seen, addresses, strict=True):
             if len(seen) < 2 * MOST:
@@ -179,26 +197,48 @@ class DeviceGraphRun:
             return self.run.compact(box)
         return self._replayed(recording, box, addresses, stream)
 
+    def _addresses(self, box: Sequence[Value]) -> list[int]:
+        """Of the inputs on the device. No frame above keeps their memory."""
+        address, found = self.driver.address, []
+        for each in self.inputs:
+            buffer, start = box[each.place]
+            found.append(address(buffer) + start * each.itemsize)
+        return found
+
     def _replayed(
         self, recording: Recording, box: list[Value], addresses: Sequence[int], stream: int
     ) -> list[Value]:
         values = list(box)
         box.clear()
+        try:
+            self._launch(recording, values, addresses, stream)
+        except BaseException as error:
+            values.clear()  # an error's trace keeps none of the memory
+            self.driver.explain(error)
+            raise
+        found: list[Value] = self._finish(values, recording.results())
+        return found
+
+    def _launch(
+        self,
+        recording: Recording,
+        values: list[Value],
+        addresses: Sequence[int],
+        stream: int,
+    ) -> None:
         for number, to in recording.copied:
             self.driver.move(stream, to, addresses[number], self.inputs[number].nbytes)
         if self._host_values is not None:
             at = recording.arena + self.plan.hosted_at
             self.driver.put(stream, at, self._host_values(values))
         recording.graph.launch(stream)
-        found: list[Value] = self._finish(values, recording.results())
-        return found
 
     # --- recording
     def _recording(
         self, values: Sequence[Value], addresses: Sequence[int], stream: int
     ) -> Recording | None:
         """The recording for a call, made now if need be; None for a call that goes without."""
-        known = self.recordings.setdefault(stream, [])
+        known = self._recordings_on(stream)
         room = pool_of(self.driver, stream).known()
         known[:] = [each for each in known if each.room is room]  # others were too small
         for each in known:
@@ -221,6 +261,9 @@ class DeviceGraphRun:
             return None
         known.append(made)
         return made
+
+    def _recordings_on(self, stream: int) -> list[Recording]:
+        return self._own.known if stream == PER_THREAD else self.recordings.setdefault(stream, [])
 
     def _known(self, addresses: Sequence[int]) -> Any:
         return zip(self.inputs, addresses, self._seen, strict=True)
@@ -248,7 +291,8 @@ class DeviceGraphRun:
             given[each.place] = (room.buffer, start // each.itemsize)
         outputs = [self.arrays.allocate(nbytes, uint8) for nbytes in self._sizes]
         graph, table = self._prepare(given, outputs, room.buffer, self.driver.capture)
-        if not any(self.recordings.values()):
+        if not self._is_counted:
+            self._is_counted = True
             _count(self.graph.name)
         return Recording(
             graph,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
+import traceback
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,11 @@ import pytest
 import aotlite as al
 from aotlite.backends.cuda import graphs
 from aotlite.backends.cuda.backend import CudaBackend
+from aotlite.backends.cuda.driver import PER_THREAD
 from aotlite.backends.cuda.graphs import MOST, pool_of
 from aotlite.backends.cuda.host_driver import DEFAULT_STREAM
 from aotlite.ir.dtypes import float32
-from aotlite.ir.errors import ArgumentError, BackendError
+from aotlite.ir.errors import ArgumentError, BackendError, DeviceError
 from aotlite.testing import check_program, draw
 from tests.backends.cuda.devices import Relabelled, device, moved, results
 
@@ -104,6 +107,28 @@ def test_recordings_share_memory_as_large_as_the_largest_needs(on: Counted) -> N
 def _find(entry: Any) -> Any:
     found = [o for o in gc.get_objects() if isinstance(o, graphs.DeviceGraphRun)]
     return next(o for o in found if o.graph is entry.partition.forward)
+
+
+@pytest.mark.rules("CUG-1")
+def test_default_streams_of_threads_share_nothing(on: Counted) -> None:
+    """They have one handle; what two threads record there may be done at the same time."""
+    recorded = on.driver.current_stream
+    on.driver.current_stream = lambda: recorded() if on.driver.is_recording else PER_THREAD
+    run, x, rooms, together = recording(scaled), on.random(2, 3), [], threading.Barrier(2)
+
+    def calls() -> None:
+        for _ in range(3):
+            np.testing.assert_allclose(value(run(x)), value(scaled(x)), 1e-6)
+        rooms.append(pool_of(on.driver, PER_THREAD).known())
+        together.wait(10)
+
+    threads = [threading.Thread(target=calls) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert on.recorded == 2
+    assert rooms[0] is not rooms[1]
 
 
 # ------------------------------------------------------------------------------------------- CUG-2
@@ -305,6 +330,36 @@ def test_inputs_that_are_written_must_stay(on: Counted, caplog: pytest.LogCaptur
             run(kept[-1])
     assert [value(each).tolist() for each in kept] == [[2.0] * 3] * 3
     assert "an input that is written is somewhere else at each call (CUG-5)" in caplog.text
+
+
+@pytest.mark.rules("CUG-5")
+def test_faults_of_the_device_are_told_and_keep_nothing(on: Counted) -> None:
+    """Where recorded work is launched; a fault while it is recorded only ends recording."""
+
+    class Fault(RuntimeError):
+        pass
+
+    def explain(error: BaseException) -> None:
+        if type(error) is Fault:
+            raise DeviceError("cuda: the device says no") from error
+
+    def launch(stream: int) -> None:
+        raise Fault
+
+    run, x = recording(scaled), on.random(2, 3)
+    for _ in range(2):
+        run(x)
+    on.driver.explain = explain
+    (only,) = _find(run.entries[0]).recordings[DEFAULT_STREAM]
+    only.graph.launch = launch
+    with pytest.raises(DeviceError, match="the device says no") as caught:
+        run(x)
+    assert caught.value.__cause__ is not None
+    frames = [each[0] for each in traceback.walk_tb(caught.value.__cause__.__traceback__)]
+    own = [frame for frame in frames if frame.f_code.co_filename == graphs.__file__]
+    assert ["_replayed", "_launch"] == [frame.f_code.co_name for frame in own]
+    assert [[], []] == [frame.f_locals["values"] for frame in own]
+    assert [] == own[0].f_locals["box"]
 
 
 # ------------------------------------------------------------------------------------------- CUG-6

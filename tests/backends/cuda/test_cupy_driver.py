@@ -189,6 +189,20 @@ def test_a_capture_that_breaks_off_ends_and_raises_what_broke_it() -> None:
     assert [call[0] for call in fake.calls] == ["begin_capture", "end_capture"]
 
 
+def test_what_cuda_does_not_record_is_an_error_of_ours() -> None:
+    """Which a device graph takes as a reason to run without (CUG-5)."""
+
+    def refused() -> None:
+        raise CUDADriverError("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
+
+    fake = FakeCupy()
+    with pytest.raises(DeviceError, match="CAPTURE_UNSUPPORTED"):
+        driver_on(fake).capture(refused)
+    fake.cuda.Stream.end_capture = lambda self: refused()
+    with pytest.raises(DeviceError, match="CAPTURE_UNSUPPORTED"):
+        driver_on(fake).capture(lambda: None)
+
+
 def test_errors_of_cuda_are_ours() -> None:
     driver = driver_on(FakeCupy())
     with pytest.raises(DeviceError, match="CUDA_LAUNCH_BLOCKING=1"):
