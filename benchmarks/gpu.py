@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import platform
@@ -29,7 +30,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import optree_stand_in
+if not __package__:  # run by its path
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+NEEDED = ("attrs", "ml_dtypes", "networkx", "numpy", "rich", "sympy")
+"""What comes with CuPy, PyTorch or JAX on most machines; optree has a stand-in."""
+
+
+def _is_absent(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is None
+    except ValueError:  # None in the place of the module
+        return True
+
+
+if absent := [name for name in NEEDED if _is_absent(name)]:
+    sys.exit(f"benchmarks.gpu needs {', '.join(absent)}: pip install {' '.join(absent)}")
+
+from benchmarks import optree_stand_in  # noqa: E402
 
 # JAX would take most of the memory for itself.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -45,6 +63,7 @@ from aotlite.testing import emulating_cuda  # noqa: E402
 from benchmarks.gpu_clocks import Timed, medians  # noqa: E402
 from benchmarks.gpu_libraries import SETS, Ours, libraries, random_arrays  # noqa: E402
 from benchmarks.gpu_programs import FULL, ROWS, TINY, Row  # noqa: E402
+from benchmarks.gpu_tests import tested  # noqa: E402
 from benchmarks.gpu_training import models  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
@@ -120,37 +139,13 @@ def bandwidth(session: Session) -> None:
     session.note("bandwidth", "bytes a second", 2 * source.nbytes / seconds)
 
 
-_TESTS = """\
-import sys
-from benchmarks import optree_stand_in
-optree_stand_in.install()
-import pytest
-sys.exit(pytest.main(sys.argv[1:]))
-"""
-
-
 def numerics(session: Session) -> None:
     """Rows against float64 of the CPU, then the tests that are for devices: the whole op table."""
     for row in ROWS.values():
         session.attempt("numerics", row.name, partial(_compared, session, row))
     if session.dry:
         return
-    command = [sys.executable, "-c", _TESTS, "-q", "-m", "gpu", "-p", "no:cacheprovider"]
-    tests = ["tests/cuda", "tests/backends/cuda"]
-    try:
-        done = subprocess.run(
-            [*command, *tests],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=max(session.left, 1),
-        )
-        lines = done.stdout.strip().splitlines()
-        failed = [line for line in lines if line.startswith("FAILED")]
-        session.note("numerics", "tests", {"result": lines[-1:], "failed": failed[:50]})
-    except subprocess.TimeoutExpired:
-        session.note("numerics", "tests", {"left out": "out of time"})
+    session.note("numerics", "tests", tested(session.left))
 
 
 def _compared(session: Session, row: Row) -> None:
@@ -200,10 +195,16 @@ def _row(session: Session, row: Row, others: Sequence[Any], seconds: float) -> N
     times = medians(actions, min(seconds / 2, 10))
     moved = row.bytes(session.size, 4)
     found: dict[str, Any] = {"seconds": times, "bytes": moved, "missing": missing}
+    found |= _without_ours(missing)
     copied = session.found.get("bandwidth", {}).get("bytes a second")
     if "ours" in times and copied:
         found["share of a copy"] = moved / times["ours"] / copied
     session.note("rows", row.name, found)
+
+
+def _without_ours(missing: dict[str, str]) -> dict[str, str]:
+    """An error where it is ours that is missing; others may be."""
+    return {"error": f"ours: {missing['ours']}"} if "ours" in missing else {}
 
 
 def training(session: Session) -> None:
@@ -223,7 +224,8 @@ def training(session: Session) -> None:
                     actions.pop(library.name, None)
                     missing[library.name] = f"{type(error).__name__}: {error}"[:200]
             times = medians(actions, min(seconds / 2, 10))
-            session.note("training", f"{model.name}, {dtype}", {"seconds": times, **missing})
+            found = {"seconds": times, "missing": missing, **_without_ours(missing)}
+            session.note("training", f"{model.name}, {dtype}", found)
 
         session.attempt("training", name, work)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import OrderedDict, namedtuple
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,14 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.cuda import nvrtc
-from benchmarks import cuda_modules, gpu, gpu_clocks, optree_stand_in
+from benchmarks import (
+    cuda_modules,
+    gpu,
+    gpu_clocks,
+    gpu_libraries,
+    gpu_tests,
+    optree_stand_in,
+)
 from benchmarks.gpu_programs import ROWS, TINY
 
 needs_nvrtc = pytest.mark.skipif(
@@ -140,6 +149,54 @@ def test_wrong_numbers_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gpu, "TOLERANCE", 1e-12)
     code, found = dry(tmp_path, "--sections", "numerics")
     assert code == 1 and found["numerics"]["chain"]["right"] is False
+
+
+def test_what_ours_cannot_do_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another library cannot is none."""
+    monkeypatch.setattr(gpu, "ROWS", {"chain": ROWS["chain"]})
+    whole = gpu.models
+    monkeypatch.setattr(gpu, "models", lambda dry: whole(dry)[:1])
+
+    def refused(*_: Any) -> Any:
+        raise al.BackendError("no kernels")
+
+    for way, section, name in (("row", "rows", "chain"), ("step", "training", "MLP, float32")):
+        monkeypatch.setattr(gpu_libraries.Ours, way, refused)
+        code, found = dry(tmp_path, "--sections", section)
+        assert (1, "ours: BackendError: no kernels") == (code, found[section][name]["error"])
+    assert {} == gpu._without_ours({"jax": "ImportError: none"})
+
+
+def said(code: int, out: str, err: str = "") -> Any:
+    return lambda *_, **__: subprocess.CompletedProcess([], code, out, err)
+
+
+def test_tests_that_do_not_start_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pytest itself, as of its tests, it is the exit that says so."""
+    monkeypatch.setattr(subprocess, "run", said(0, "5 passed in 1s\n"))
+    assert {"result": ["5 passed in 1s"], "failed": []} == gpu_tests.tested(1)
+    monkeypatch.setattr(subprocess, "run", said(4, "", "E   No module named 'hypothesis'\n"))
+    assert "pytest gives 4: E   No module named 'hypothesis'" == gpu_tests.tested(1)["error"]
+    monkeypatch.setattr(subprocess, "run", said(1, "FAILED a::b\n1 failed in 1s\n"))
+    found = gpu_tests.tested(1)
+    assert ["FAILED a::b"] == found["failed"] and "pytest gives 1" in found["error"]
+
+
+def test_the_tests_of_devices_run_in_a_process_of_their_own() -> None:
+    """With the plugin, which pytest imports first; none of these has the marker. Seconds."""
+    found = gpu_tests.tested(300, ["tests/test_names.py"])
+    assert found["error"].startswith("pytest gives 5: no tests ran")
+
+
+def test_the_script_runs_by_its_path_and_says_what_it_needs(tmp_path: Path) -> None:
+    script = [sys.executable, str(Path(gpu.__file__)), "--dry-run", "--sections", "waits"]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "cwd": tmp_path}
+    done = subprocess.run([*script, "--out", str(tmp_path)], check=False, **options)
+    assert (0, "") == (done.returncode, done.stderr)
+    hidden = "import sys; sys.modules['rich'] = None; import benchmarks.gpu"
+    options |= {"cwd": Path(gpu.__file__).parents[1]}
+    done = subprocess.run([sys.executable, "-c", hidden], check=False, **options)
+    assert "benchmarks.gpu needs rich: pip install rich" in done.stderr
 
 
 def test_without_time_nothing_is_begun(tmp_path: Path) -> None:
