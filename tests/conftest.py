@@ -80,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # their backend. What a test starts as another process has the default of every user.
     options: Any = importlib.import_module("aotlite.options")
     options.DEFAULT_BACKEND = "reference"
+    config.pluginmanager.register(Freezer(), "aotlite-freezer")
     if not hasattr(config, "workerinput"):
         distributed = config.pluginmanager.hasplugin("xdist")
         config.pluginmanager.register(XdistTally() if distributed else Tally(), "aotlite-tally")
@@ -94,9 +95,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests with the marker `long` run only where it is asked for: `pytest -m long`."""
     if "long" in config.option.markexpr:
         return
-    long = [item for item in items if item.get_closest_marker("long")]
+    kept: list[pytest.Item] = []
+    long: list[pytest.Item] = []
+    for item in items:
+        (long if item.get_closest_marker("long") else kept).append(item)
     if long:
-        items[:] = [item for item in items if item not in long]
+        items[:] = kept
         config.hook.pytest_deselected(items=long)
 
 
@@ -105,6 +109,35 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # themselves above all, is not looked through each time.
     gc.collect()
     gc.freeze()
+
+
+class Freezer:
+    """What outlives a test, caches above all, is looked through once and not by each collection.
+
+    Processes that run ten thousand tests have millions of objects, and tests collect garbage often.
+    """
+
+    def __init__(self) -> None:
+        self.was_full = False
+        """Whether all objects have been looked through since the last test."""
+
+    def collected(self, phase: str, info: dict[str, int]) -> None:
+        self.was_full |= phase == "stop" and info["generation"] == 2
+
+    def pytest_sessionstart(self) -> None:
+        gc.callbacks.append(self.collected)
+
+    def pytest_sessionfinish(self) -> None:
+        gc.callbacks.remove(self.collected)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self):
+        result = yield
+        if self.was_full:
+            gc.collect()
+            gc.freeze()
+            self.was_full = False
+        return result
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,10 @@ def _imported(name: str) -> bool:
     return found is not None
 
 
-KNOWN = Known()
+@cache
+def known() -> Known:
+    """Read once, and only by the process that runs these tests: it takes seconds."""
+    return Known()
 
 
 def here(row: list[str]) -> list[str]:
@@ -107,9 +111,9 @@ def test_what_a_name_is_called_here_exists(row: list[str]) -> None:
             assert (PACKAGE / code).exists() or (ROOT / code).exists(), code
         else:
             found = NAME.match(code)
-            assert found is not None and found[0] in KNOWN, f"{code} is nowhere"
+            assert found is not None and found[0] in known(), f"{code} is nowhere"
     if row[1].startswith("the same"):
-        missing = [code for code in CODE.findall(row[0]) if code not in KNOWN]
+        missing = [code for code in CODE.findall(row[0]) if code not in known()]
         assert [] == [code for code in missing if not _is_hook(code)]
 
 
@@ -121,7 +125,7 @@ def _is_hook(name: str) -> bool:
 
 def test_what_does_not_exist_is_found_out() -> None:
     for name in ("no_such_function", "aotlite.no_such", "CreationRecord.no_such", ".no_such"):
-        assert name not in KNOWN
+        assert name not in known()
 
 
 WANTED = """
