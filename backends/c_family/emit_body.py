@@ -51,6 +51,8 @@ class Work:
         )
 
 
+Settled = Callable[[Store, str, str], list[str]]
+"""The lines of a store in any order: of a place, as C text, and of a value."""
 Partial = Callable[[Reduce], str]
 """The index of the partial result of a reduction, at a point of the innermost loop."""
 
@@ -70,6 +72,8 @@ class Body:
         self.lines: dict[int, str] = {}
         """For stores that go to a local line first: the element of the line, by buffer."""
         self.declared: set[int] = set()
+        self.settled: Settled | None = None
+        """How it is stored in any order, where points are not in one; None: as in order."""
         self.count = 0
 
     # --- points
@@ -137,6 +141,9 @@ class Body:
             place = self.lines.get(store.buffer)
             if place is None:
                 place = f"b{store.buffer}[{self.writer.address(store.address, scope)}]"
+            if store.unordered and self.settled is not None:
+                lines += self.settled(store, place, value)
+                continue
             if store.combine is not None:
                 inside = Scope(None)
                 kind = combiner(store.combine)

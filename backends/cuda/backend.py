@@ -46,11 +46,14 @@ class CudaBackend:
 
     `contract`: whether kernels round a product and a sum once; without it results are the
     interpreter's, bit for bit. `tf32`: whether products of float32 matrices may round their
-    operands to 10 bits. `graphs`: whether launches are recorded, and of which sizes (CUG-3).
+    operands to 10 bits. `deterministic`: whether results are the same bits at each call; without it
+    what is stored at positions that are read is combined as threads come, in atomic operations.
+    `graphs`: whether launches are recorded, and of which sizes (CUG-3).
     """
 
     contract: bool = attrs.field(default=True, kw_only=True)
     tf32: bool = attrs.field(default=False, kw_only=True)
+    deterministic: bool = attrs.field(default=True, kw_only=True)
     graphs: DeviceGraphs | None = attrs.field(default=None, kw_only=True)
 
     name = "cuda"
@@ -90,7 +93,8 @@ class CudaBackend:
         target = driver.target
         program = _timed(seconds, "lowering", _lowered, graph)
         program, refuses = without_host_checks(narrowed(program), graph)
-        program = _timed(seconds, "fusing", improved_for, program, target)
+        improved = partial(improved_for, deterministic=self.deterministic)
+        program = _timed(seconds, "fusing", improved, program, target)
         plan = _timed(seconds, "printing", plan_of, program, graph, target, refuses)
         flags = CONTRACTED if self.contract else FLAGS
         given = (graph, plan, device, driver, flags)

@@ -76,4 +76,9 @@ def _is_by_points(body: Sequence[Statement], geometry: Geometry) -> bool:
     if geometry.ordered or len(stores) < len(body):
         return False
     every = range(len(geometry.extents))
-    return not geometry.inner or not geometry.points or apart(stores, geometry.extents, every)
+    if not geometry.inner or not geometry.points:
+        return True
+    if len({store.buffer for store in stores}) < len(stores):
+        return False
+    ordered = [store for store in stores if not store.unordered]
+    return apart(ordered, geometry.extents, every)

@@ -15,6 +15,7 @@ from aotlite.backends.c_family.emit_scalar import Place, Scope
 from aotlite.backends.c_family.emit_types import from_memory, memory_type, to_memory
 from aotlite.backends.cuda.emit_common import Index
 from aotlite.backends.cuda.emit_runs import BYTES, Run, Spread, moves, run_of, runs_of_stores
+from aotlite.backends.cuda.emit_settle import Settling
 from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Store, values_of
 from aotlite.ir import dtypes
@@ -36,8 +37,10 @@ Chunk = tuple[int, Affine, int]
 class Vector:
     """Prints vectors of points into scopes."""
 
-    def __init__(self, spread: Spread, body: Body, index: Index) -> None:
+    def __init__(self, spread: Spread, body: Body, index: Index, settling: Settling) -> None:
         self.spread, self.body, self.index = spread, body, index
+        self.settling = settling
+        body.settled = settling.lines
         self.facts = body.facts
         self.masks: dict[int, int] = {}
         """For each buffer the bits that are 0 in the address of its first element."""
@@ -155,10 +158,15 @@ class Vector:
             scope.lines.append(f"{place} = {kept};")
         self.body.stores([store for k, store in enumerate(stores) if k not in runs], scope)
         parent.lines += self._loop(scope.lines)
-        whole = {(run.buffer, run.address): run for run in runs.values()}
-        for key, run in whole.items():
+        whole = {(run.buffer, run.address): (k, run) for k, run in runs.items()}
+        for key, (k, run) in whole.items():
             for number, chunk in enumerate(_chunks(run)):
-                parent.lines.append(f"put({self._place(chunk, parent)}, {names[key]}[{number}]);")
+                place, made = self._place(chunk, parent), f"{names[key]}[{number}]"
+                if stores[k].unordered:
+                    kind = self._type(self.body.kinds[chunk[0]], chunk[2])
+                    parent.lines.append(self.settling.run(kind, place, made))
+                else:
+                    parent.lines.append(f"put({place}, {made});")
 
     def _loop(self, lines: Sequence[str]) -> list[str]:
         """The loop over the points of a vector; as many texts once it is unrolled."""

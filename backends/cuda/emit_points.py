@@ -19,6 +19,7 @@ from aotlite.backends.c_family.emit_segments import with_chosen_addresses
 from aotlite.backends.c_family.emit_words import Words
 from aotlite.backends.cuda.emit_common import Code, Index
 from aotlite.backends.cuda.emit_neighbours import Phase, Vector
+from aotlite.backends.cuda.emit_settle import Settling
 from aotlite.backends.cuda.emit_spread import PATCH_ROWS, PATCH_VECTORS, spread_of, vector_axis
 from aotlite.backends.cuda.emit_tiles import Tiles, across
 from aotlite.backends.cuda.emit_versions import Versions
@@ -63,7 +64,7 @@ class Points:
         kinds = {number: buffer.dtype for number, buffer in buffers.items()}
         self.body = Body(geometry, facts, kinds, library, self.constants)
         self.body.writer.special = Words().text
-        self.vector = Vector(self.spread, self.body, self.index)
+        self.vector = Vector(self.spread, self.body, self.index, Settling(self.body, library))
         self.versions = Versions(self.spread, facts, self.body, self.vector)
         roots = [value for store in self.stores for value in values_of(store)]
         self.operations = self.vector.operations = sum(map(cost, walk(roots)))
@@ -257,7 +258,7 @@ def prepared(stores: Sequence[Store], facts: Facts) -> list[Store]:
 def _plain(store: Store) -> Store:
     """A store that combines as one of what it loads and combines: no two points store at one
     address, where positions are read either (K-7)."""
-    if store.combine is None:
+    if store.combine is None or store.unordered:
         return store
     old = load(store.buffer, store.address, store.value.dtype)
     kind = combiner(store.combine)

@@ -175,6 +175,8 @@ def runs_of_stores(
         places = [k for k, store in enumerate(stores) if store.buffer == number]
         addresses = [stores[k].address for k in places]
         step = 1 if spread.flat else addresses[0].coefficients[spread.vector]
+        if any(stores[k].unordered and stores[k].combine for k in places):
+            continue
         if len(places) == 1 and abs(step) == 1:
             run = run_of(number, addresses[0], spread, sizes[number], exact=True)
             found |= {} if run is None else {places[0]: run}

@@ -101,10 +101,25 @@ class Stripes:
 
     def _grain(self) -> int:
         """Neighbouring addresses that are of one stripe: those of neighbouring rows."""
-        return max(min(abs(step) for _, step in self.store.address.dynamic), 1)
+        return _grain(self.store)
 
     def _stripes(self, target: Target) -> int:
-        """As many as make looking and updating take the same time; no more than there are."""
-        ready = target.multiprocessors * ISSUED * 32
-        wanted = math.isqrt(UPDATE * ready // (LOOK * max(self.rows, 1)))
-        return max(1, min(wanted, -(-self.size // self._grain()), self.geometry.points))
+        return _stripes(self.rows, self.geometry.points, -(-self.size // self._grain()), target)
+
+
+def cycles(rows: int, points: int, store: Store, size: int, target: Target) -> int:
+    """What the loops of all threads take, roughly: looking at all points, updating their own."""
+    stripes = _stripes(rows, points, -(-size // _grain(store)), target)
+    waves = -(-rows * stripes // (target.multiprocessors * ISSUED * 32))
+    return points * LOOK * waves + points * UPDATE // stripes
+
+
+def _grain(store: Store) -> int:
+    return max(min(abs(step) for _, step in store.address.dynamic), 1)
+
+
+def _stripes(rows: int, points: int, places: int, target: Target) -> int:
+    """As many as make looking and updating take the same time; no more than there are."""
+    ready = target.multiprocessors * ISSUED * 32
+    wanted = math.isqrt(UPDATE * ready // (LOOK * max(rows, 1)))
+    return max(1, min(wanted, places, points))

@@ -226,6 +226,19 @@ CUDA_HOST_CAS(int)
 CUDA_HOST_CAS(unsigned)
 CUDA_HOST_CAS(unsigned long long)
 CUDA_HOST_CAS(unsigned short)
+/* What the printed text has for a device: of bytes, and plain accesses that others may make at the
+ * same time. */
+CUDA_HOST_CAS(unsigned char)
+template <class T> UNCHECKED static inline void settle(T *place, T value)
+{
+    CUDA_HOST_TOUCH(place);
+    *place = value;
+}
+template <class T> UNCHECKED static inline T glance(const T *place)
+{
+    CUDA_HOST_TOUCH(place);
+    return *place;
+}
 
 /* --- numbers. 16 bits: rounded to even once, whatever the source's width; a NaN stays one. */
 unsigned short cvt_f16_f32(float x);

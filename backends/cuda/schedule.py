@@ -24,6 +24,7 @@ from aotlite.backends.cuda.layout import (
     width_along,
 )
 from aotlite.backends.cuda.target import Target
+from aotlite.backends.cuda.unordered import with_unordered
 from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.columns import with_columns_beside
 from aotlite.backends.loops.cost import inner_points, points, row_bytes, rows
@@ -55,8 +56,9 @@ ROWS_BESIDE = 1 << 13
 """Columns that are added up beside their rows, each in a register, at most."""
 
 
-def improved_for(program: Program, target: Target) -> Program:
-    """The program with its work divided for a GPU's multiprocessors."""
+def improved_for(program: Program, target: Target, *, deterministic: bool = True) -> Program:
+    """The program with its work divided for a GPU's multiprocessors. `deterministic`: whether it
+    computes the same bits at each call (K-12)."""
     program = fused(program)
     online = with_online(program, LONGEST_KEPT)
     program = program if online is program else fused(online)
@@ -64,6 +66,7 @@ def improved_for(program: Program, target: Target) -> Program:
     chunks = partial(_chunks_beside, target=target)
     program = with_signs(with_fills(with_columns_beside(program, chunks, ROWS_BESIDE)))
     program = divided(program, partial(_chunks, target=target))
+    program = with_unordered(program, target, deterministic=deterministic)
     steps = [
         scheduled_kernel(step, target) if type(step) is Kernel and step.extents else step
         for step in program.steps

@@ -95,6 +95,8 @@ class Store:
     from_identity: bool = attrs.field(default=False, kw_only=True)
     """What is combined first is combined with the combiner's identity: what lies there before the
     kernel is not read. Inner points of one row then have different addresses."""
+    unordered: bool = attrs.field(default=False, kw_only=True)
+    """Points may store in any order, and at once, instead (K-12)."""
 
 
 Statement: TypeAlias = Let | Reduce | Scan | Store
@@ -321,10 +323,12 @@ def _statement_text(statement: Statement) -> str:
     match statement:
         case Let(name=name, value=value):
             return f"v{name} = {value}"
-        case Store(buffer=buffer, address=address, value=value, combine=combine, each_row=row):
+        case Store(buffer=buffer, address=address, value=value, combine=combine):
             how = f" {combine}=" if combine else " ="
-            start = "from identity: " if statement.from_identity else ""
-            return f"{'each row: ' if row else ''}{start}b{buffer}[{address}]{how} {value}"
+            when = "each row: " if statement.each_row else ""
+            when = "in any order: " if statement.unordered else when
+            when += "from identity: " if statement.from_identity else ""
+            return f"{when}b{buffer}[{address}]{how} {value}"
         case _:
             names = ", ".join([f"v{k}" for k in statement.names])
             values = ", ".join(map(str, statement.values))

@@ -113,6 +113,7 @@ def on_statement(statement: Statement, scalar: OnScalar, address: OnAddress) -> 
         combine=statement.combine,
         each_row=statement.each_row,
         from_identity=statement.from_identity,
+        unordered=statement.unordered,
     )
 
 

@@ -6,7 +6,6 @@ import itertools
 import operator
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,76 +14,16 @@ from aotlite.backends.cuda.emit import print_program, print_units
 from aotlite.backends.cuda.emit_runs import Run, Spread, run_of, together
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.expr import Affine
-from aotlite.backends.loops.program import Kind, Program
-from aotlite.ir.errors import BackendError
-from tests.backends.cpu.printing import before, interpreted, same_bits
+from aotlite.backends.loops.program import Program
 from tests.backends.cuda import point_cases
-from tests.backends.cuda.cuda_cases import Cases, written
-from tests.backends.cuda.hosted import FORWARD, REVERSED, SHUFFLED, build, call, compiler, placed
+from tests.backends.cuda.anywhere import SMALL, Built
+from tests.backends.cuda.hosted import compiler
 from tests.backends.cuda.point_cases import PROGRAMS
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 needs_nvrtc = pytest.mark.skipif(
     not nvrtc.is_installed(), reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
 )
-SMALL = Target("sm_80", 1, threads=256)
-"""A GPU that a few thousand points fill, so that a thread takes several vectors."""
-
-
-Changes = dict[str, tuple[str, str]]
-"""For kernels by name, what of their text becomes what."""
-
-
-def _changed(text: str, changes: Changes) -> str:
-    head, *kernels = text.split("/* kernel")
-    for key, (old, new) in changes.items():
-        (place,) = [k for k, each in enumerate(kernels) if f" {key}_0(" in each]
-        assert old in kernels[place]
-        kernels[place] = kernels[place].replace(old, new)
-    return "/* kernel".join([head, *kernels])
-
-
-class Built:
-    """Programs printed for a small GPU, and run with inputs that lie anywhere."""
-
-    def __init__(self, cases: Cases, folder: Path, changes: Changes | None = None) -> None:
-        self.cases = cases
-        programs = {key: program for key, (program, _) in cases.items()}
-        text, self.launches = print_units(programs, SMALL)
-        text = _changed(text, changes or {})
-        every = [launch for found in self.launches.values() for launch in found]
-        self.library = build(text, every, folder)
-
-    def memory(self, key: str, order: int, most: int, *, moved: bool) -> dict[int, Any]:
-        """The memory of all buffers after a program."""
-        program, inputs = self.cases[key]
-        numbers = [number for number in program.inputs if number is not None]
-        memory = {k: placed(each, moved) for k, each in zip(numbers, inputs, strict=True)}
-        for buffer in program.buffers:
-            if buffer.kind is not Kind.INPUT:
-                memory[buffer.number] = placed(before(buffer))
-        for launch in self.launches[key]:
-            arrays = [memory[number] for number in launch.buffers]
-            call(self.library, launch, arrays, order, min(launch.blocks, most))
-        return memory
-
-    def differences(self) -> list[str]:
-        """What does not leave the bits of the interpreter, where and how."""
-        found = []
-        for key, (program, inputs) in self.cases.items():
-            expected = interpreted(program, inputs)
-            for order, moved in itertools.product((FORWARD, REVERSED, SHUFFLED), (False, True)):
-                most = 2 if order == REVERSED else 1 << 30
-                try:
-                    memory = self.memory(key, order, most, moved=moved)
-                    same = all(same_bits(expected[k], memory[k]) for k in written(program))
-                    error = "" if same else "other bits"
-                except BackendError as raised:
-                    error = str(raised)
-                found += [f"{key}, order {order}, moved {moved}: {error}"] if error else []
-        return found
-
-
 @needs_compiler
 def test_points_are_the_interpreters_wherever_inputs_begin(tmp_path: Path) -> None:
     assert [] == Built(point_cases.cases(), tmp_path).differences()
