@@ -19,7 +19,7 @@ from aotlite.backends.cuda.emit_stripes import cycles
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.affine import Forms, fixed, unit
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make
-from aotlite.backends.loops.facts import facts
+from aotlite.backends.loops.facts import facts, varies_along
 from aotlite.backends.loops.program import (
     Buffer,
     Kernel,
@@ -103,7 +103,7 @@ class _Scatter:
 
     def _varies(self, value: Scalar, k: int) -> bool:
         """Whether points along an axis may have other values."""
-        return self.kernel.extents[k] > 1 and is_along(value, k)
+        return self.kernel.extents[k] > 1 and varies_along(value, k)
 
     # --- the last one stays
     def _is_worth(self, store: Store) -> bool:
@@ -140,7 +140,7 @@ class _Scatter:
         forms where no space axis has a say: rows beside each other have the same last point."""
         address, space = store.address, self.kernel.space
         size = self._size(store.buffer)
-        if any(is_along(v, k) for v, _ in address.dynamic for k in range(space)):
+        if any(varies_along(v, k) for v, _ in address.dynamic for k in range(space)):
             return size, address, None
         count, inner = len(self.inner), address.coefficients[space:]
         grain = math.gcd(*inner, *[step for _, step in address.dynamic]) or 1
@@ -176,9 +176,3 @@ class _Scatter:
     def _size(self, number: int) -> int:
         (found,) = [buffer.size for buffer in self.buffers if buffer.number == number]
         return found
-
-
-def is_along(value: Scalar, k: int) -> bool:
-    """Whether an expression may differ along an axis."""
-    found = facts(value)
-    return k in found.axes or any(each.args[1].coefficients[k] for each in found.loads)

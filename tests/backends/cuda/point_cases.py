@@ -252,6 +252,7 @@ PROGRAMS: dict[str, Program] = {
     "largest": scattered(5, 60, combine="max"),
     "counted": counted(7, 11),
     "at_one_place": at_one_place(64),
+    "at_one_place_one": at_one_place(1),
     "at_one_place_odd": at_one_place(67, combine="max"),
     "many": flat(1 << 16, float32),
 }

@@ -94,7 +94,7 @@ def every(*, numbered: bool = True) -> Iterator[tuple[str, Program]]:
                 name, more = f"{dtype.name}_{combine}", {"numbered": numbered}
                 yield f"{name}_one", scattered(1, (700,), dtype, combine, **more)
                 yield f"{name}_rows", scattered(8, (5, 60), dtype, combine, **more)
-                yield f"{name}_own", scattered(3, (130,), dtype, combine, along=True, **more)
+                yield f"{name}_own", scattered(4, (130,), dtype, combine, along=True, **more)
 
 
 def some(found: Cases, share: int) -> Cases:
