@@ -4,7 +4,8 @@ Input: a program whose passes are done; output: the same, bit for bit, where sto
 order changes are marked (K-12), so that all points are computed at once: whole numbers that are
 added up, and what all points store alike. Where the last of several numbers stays, a kernel before
 finds which point is the last one at each address, and all store what that one has. Other stores
-are marked only if whoever compiles does not ask for the same bits at each call.
+are marked only if whoever compiles does not ask for the same bits at each call. Sums of many
+floats are sums of whole numbers instead (`exact_sums.py`): other bits, but the same at each call.
 Spec: `specs/cuda_printer.md`.
 """
 
@@ -16,6 +17,7 @@ import attrs
 
 from aotlite.backends.cuda.emit_common import apart
 from aotlite.backends.cuda.emit_stripes import cycles
+from aotlite.backends.cuda.exact_sums import MOST, ExactSum
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.affine import Forms, fixed, unit
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make
@@ -33,6 +35,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import Memo, moved, moved_body, without_lets
 from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
 
 EXACT = frozenset(("sum", "prod", "max", "min", "any", "all"))
 """Combinations of which whole numbers have the same result in any order."""
@@ -88,8 +91,11 @@ class _Scatter:
         ordered = [store for store in body if not store.unordered]
         if apart(ordered, self.kernel.extents, range(len(self.kernel.extents))):
             return [attrs.evolve(self.kernel, body=tuple(body))]
-        if len(body) == 1 and body[0].combine is None and self._is_worth(body[0]):
-            return self._by_last(body[0])
+        if len(body) == 1 and self.points <= MOST:
+            if body[0].combine is None and self._is_worth(body[0]):
+                return self._by_last(body[0])
+            if body[0].combine == "sum" and self._is_worth_exactly(body[0]):
+                return self._by_exact_sums(body[0])
         return [self.kernel]
 
     def _marked(self, store: Store, *, deterministic: bool) -> Store:
@@ -105,6 +111,42 @@ class _Scatter:
         """Whether points along an axis may have other values."""
         return self.kernel.extents[k] > 1 and varies_along(value, k)
 
+    # --- sums of floats
+    def _is_worth_exactly(self, store: Store) -> bool:
+        """Whether sums of whole numbers take less time than stripes, by a model of both."""
+        rows = math.prod(self.kernel.extents[: self.kernel.space])
+        size, itemsize = self._size(store.buffer), store.value.dtype.itemsize
+        places = 4 + 8 * ExactSum(store.value.dtype, self.points).parts
+        units = self.points * rows
+        moved_bytes = size * 2 * (places + itemsize) + units * 2 * (SECTOR + itemsize)
+        return self._time(moved_bytes, 3) < self._stripes(store)
+
+    def _by_exact_sums(self, store: Store) -> list[Step]:
+        """What empties sums and exponents, what finds the largest ones, what adds, what stores."""
+        kernel, dtype = self.kernel, store.value.dtype
+        exact, size = ExactSum(dtype, self.points), self._size(store.buffer)
+        codes = self._temporary(dtypes.int32, size)
+        sums = [self._temporary(dtypes.int64, size) for _ in range(exact.parts)]
+        each = Affine((1,))
+        nothing = [Store(codes, each, const(0, dtypes.int32))]
+        nothing += [Store(number, each, const(0, dtypes.int64)) for number in sums]
+        code = exact.code(store.value)
+        find = Store(codes, store.address, code, combine="max", unordered=True)
+        largest = load(codes, store.address, dtypes.int32)
+        add = [
+            Store(number, store.address, term, combine="sum", unordered=True)
+            for number, term in zip(sums, exact.terms(store.value, largest), strict=True)
+        ]
+        found = [load(number, each, dtypes.int64) for number in sums]
+        old = load(store.buffer, each, dtype)
+        total = exact.added(old, found, load(codes, each, dtypes.int32))
+        return [
+            Kernel(f"{kernel.name}_none", (size,), 1, tuple(nothing)),
+            attrs.evolve(kernel, name=f"{kernel.name}_largest", body=(find,), vector=None),
+            attrs.evolve(kernel, name=f"{kernel.name}_sums", body=tuple(add), vector=None),
+            Kernel(kernel.name, (size,), 1, (Store(store.buffer, each, total),)),
+        ]
+
     # --- the last one stays
     def _is_worth(self, store: Store) -> bool:
         """Whether it takes less time than stripes, by a model of both."""
@@ -112,16 +154,14 @@ class _Scatter:
         places, _, forms = self._places(store)
         units = self.points if forms is not None else self.points * rows
         moved_bytes = places * 4 + units * 2 * SECTOR + self.points * rows * SECTOR
-        mine = moved_bytes / (BYTES * self.target.multiprocessors) + 2 * LAUNCH
-        return mine < cycles(rows, self.points, store, self._size(store.buffer), self.target)
+        return self._time(moved_bytes, 2) < self._stripes(store)
 
     def _by_last(self, store: Store) -> list[Step]:
         """What empties a place for each address, what finds the last point there, what stores."""
         kernel = self.kernel
         size, address, forms = self._places(store)
-        dtype = dtypes.int32 if self.points < 1 << 31 else dtypes.int64
-        number = 1 + max([buffer.number for buffer in self.buffers])
-        self.buffers.append(Buffer(number, dtype, size, Kind.TEMPORARY))
+        dtype = dtypes.int32
+        number = self._temporary(dtype, size)
         nothing = Store(number, Affine((1,)), const(-1, dtype))
         first = Kernel(f"{kernel.name}_none", (size,), 1, (nothing,))
         find = Store(number, address, cast(self._point(), dtype), combine="max", unordered=True)
@@ -172,6 +212,21 @@ class _Scatter:
             step *= kernel.extents[k]
         memo: Memo = {}
         return moved(value, tuple(forms), count, memo)
+
+    # --- both
+    def _time(self, moved_bytes: int, launches: int) -> float:
+        """Cycles that more kernels take."""
+        return moved_bytes / (BYTES * self.target.multiprocessors) + launches * LAUNCH
+
+    def _stripes(self, store: Store) -> int:
+        """Cycles that stripes take."""
+        rows = math.prod(self.kernel.extents[: self.kernel.space])
+        return cycles(rows, self.points, store, self._size(store.buffer), self.target)
+
+    def _temporary(self, dtype: DType, size: int) -> int:
+        number = 1 + max([buffer.number for buffer in self.buffers])
+        self.buffers.append(Buffer(number, dtype, size, Kind.TEMPORARY))
+        return number
 
     def _size(self, number: int) -> int:
         (found,) = [buffer.size for buffer in self.buffers if buffer.number == number]

@@ -134,6 +134,8 @@ def changed_by(share: int) -> list[str]:
         inputs = inputs_of(name, each)
         expected = interpreted(each, inputs)[2]
         made = with_unordered(each, TARGET)
+        if "float" in name and "sum" in name:
+            continue  # other bits: test_exact_sums
         wrong += [] if same_bits(expected, interpreted(made, inputs)[2]) else [name]
     return wrong
 
@@ -152,13 +154,14 @@ def test_what_no_order_changes_is_in_any_order() -> None:
     for name in PROGRAMS:
         _, combine, _ = name.split("_")
         made, _ = prepared(name, deterministic=True)
-        is_float = "float" in name and combine != "None"
-        assert all(marks(made)) is not is_float, name
-        assert len(made.steps) == (3 if combine == "None" else 1), name
-        counts[is_float] += 1
+        needs_order = "float" in name and combine in ("max", "min", "prod")
+        assert all(marks(made)) is not needs_order, name
+        steps = {"None": 3, "sum": 4 if "float" in name else 1}.get(combine, 1)
+        assert len(made.steps) == steps, name
+        counts[needs_order] += 1
         made, _ = prepared(name, deterministic=False)
         assert all(marks(made)) and len(made.steps) == 1, name
-    assert counts[True] >= 40 and counts[False] >= 100
+    assert counts[True] >= 30 and counts[False] >= 100
 
 
 def test_the_last_is_looked_for_where_that_is_worth_it() -> None:
