@@ -222,6 +222,15 @@ def check_devices(name: str, key: tuple[Any, ...]) -> None:
                 )
 
 
+def check_device(what: str, found: Device, expected: Device) -> None:
+    """Raises MixedDevicesError for a tensor that is not where it has to be (DEV-8)."""
+    if found is not expected:
+        raise noted(
+            MixedDevicesError(f"{what} is on {found}, expected {expected}"),
+            f"Move it: x.to({str(expected)!r}). (DEV-8)",
+        )
+
+
 def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (args[0].meta,)
 

@@ -165,6 +165,8 @@ def _nvrtc(facts: Facts) -> Finding:
 
 
 def _other_nvrtc(facts: Facts, major: int) -> str:
+    if major < OLDEST:
+        return UPDATE
     installed = " ".join(facts.nvrtc_wheels) or "nvidia-cuda-nvrtc"
     return f"pip uninstall {installed}; pip install 'aotlite[cuda{major}]'"
 

@@ -14,7 +14,7 @@ from aotlite.eager.refusals import forbid_capture
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
-from aotlite.ir.cuda_devices import library
+from aotlite.ir.cuda_devices import cuda_device, library
 from aotlite.ir.cupy_arrays import Memory
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import (
@@ -99,7 +99,7 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tens
     if kind == _HOST:
         made = from_numpy(np.from_dlpack(x))
     elif kind == _CUDA:
-        arrays: Any = library().device(index).arrays
+        arrays: Any = cuda_device(index, op="from_dlpack").arrays
         made = on_memory_of(arrays.quiet(arrays.cupy.from_dlpack, x))
     else:
         raise DeviceError(
@@ -133,12 +133,23 @@ def shared(data: Any) -> Tensor:
     if isinstance(data, cupy.ndarray):
         return on_memory_of(data)
     interface = data.__cuda_array_interface__
+    absent = sorted({"shape", "typestr", "data", "version"} - {*interface})
+    if absent:
+        what = f"as_tensor: __cuda_array_interface__ has no {absent[0]!r}"
+        raise ArgumentError(f"{what}, expected one")
+    if any(step < 0 for step in interface.get("strides") or ()):
+        raise _misplaced(interface["strides"], interface["data"][0])
     if interface.get("mask") is not None:
         raise ArgumentError("as_tensor: the array has a mask, expected one without")
     address = interface["data"][0]
     runtime = cupy.cuda.runtime
     index = runtime.pointerGetAttributes(address).device if address else runtime.getDevice()
-    arrays: Any = library().device(index).arrays
+    if index < 0:
+        raise DeviceError(
+            f"as_tensor: the memory at {address:#x} is of no CUDA device, expected one's memory; "
+            "memory of the host is taken by from_numpy"
+        )
+    arrays: Any = cuda_device(index, op="as_tensor").arrays
     made = on_memory_of(arrays.quiet(cupy.asarray, data))
     made.storage.writable = not interface["data"][1]
     return made
@@ -152,15 +163,19 @@ def on_memory_of(array: Any) -> Tensor:
     if any(step < 0 or step % dtype.itemsize for step in array.strides) or (
         array.data.ptr % dtype.itemsize
     ):
-        raise noted(
-            ArgumentError(
-                f"as_tensor: the array has strides {array.strides} at address {array.data.ptr}, "
-                "expected aligned elements, and strides that are not negative"
-            ),
-            "Pass array.copy().",
-        )
+        raise _misplaced(array.strides, array.data.ptr)
     stride = tuple([step // dtype.itemsize for step in array.strides])
     meta = tensor_meta(array.shape, stride, dtype, device)
     storage = Storage(Memory(arrays, array.data, meta.span * dtype.itemsize))
     storage.exported = True
     return Tensor(storage, meta)
+
+
+def _misplaced(strides: Any, address: int) -> ArgumentError:
+    return noted(
+        ArgumentError(
+            f"as_tensor: the array has strides {strides} at address {address}, expected aligned "
+            "elements, and strides that are not negative"
+        ),
+        "Pass array.copy().",
+    )

@@ -26,7 +26,7 @@ from aotlite.ir.errors import (
     ShapeError,
     noted,
 )
-from aotlite.ir.op import OPS
+from aotlite.ir.op import OPS, check_device
 from aotlite.ir.operand import Operand
 from aotlite.ir.overlap import overlaps_bytes
 from aotlite.ir.results import results_of
@@ -137,6 +137,7 @@ def _check_no_history(name: str, tensors: list[Tensor]) -> None:
 
 
 def _check_target(name: str, target: Tensor, result: Tensor, operands: list[Tensor]) -> None:
+    check_device(f"{name}: argument 'out'", target.device, result.device)
     if target.shape != result.shape and target.numel():
         raise noted(
             ShapeError(f"{name}: argument 'out' has shape {target.shape}, expected {result.shape}"),

@@ -125,6 +125,10 @@ MISSING: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         NVRTC, "broken", "13.0, whose code a driver of CUDA 12.4 refuses",
         "pip uninstall nvidia-cuda-nvrtc; pip install 'aotlite[cuda12]'",
     ),
+    "NVRTC and a driver that is too old": (
+        {"driver": 11080, "runtime": 11080, "kernel": None},
+        NVRTC, "broken", "13.0, whose code a driver of CUDA 11.8 refuses", "install a newer NVIDIA",
+    ),
     "NVRTC of another CUDA than CuPy": (
         {"nvrtc": Outcome(True, "12.8"), "nvrtc_wheels": {"nvidia-cuda-nvrtc-cu12": "12.8"}},
         NVRTC, "broken", "12.8, and CuPy is for CUDA 13.2",

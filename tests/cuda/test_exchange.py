@@ -154,6 +154,32 @@ def test_what_cannot_be_shared_is_told(device):
         al.as_tensor(peer(device, [1, 2])[::-1])
 
 
+def test_interfaces_that_say_something_false_are_told():
+    """Before CuPy makes an array of them: it would ask for memory that is not there."""
+    with emulating_cuda() as device:
+        array, host = peer(device, [1, 2]), np.ones(2, np.float32)
+        for facts, error, text in (
+            ({"data": (host.ctypes.data, False)}, al.DeviceError, "is of no CUDA device"),
+            ({"strides": (-4,)}, al.ArgumentError, r"has strides \(-4,\) at address"),
+        ):
+            with pytest.raises(error, match=f"^as_tensor: .*{text}"):
+                al.as_tensor(Peer(array, **facts))
+        bare = Peer(array)
+        del bare.__cuda_array_interface__["data"]
+        with pytest.raises(al.ArgumentError, match="__cuda_array_interface__ has no 'data'"):
+            al.as_tensor(bare)
+        with pytest.raises(al.DeviceError, match=r"^from_dlpack: device is 'cuda:9'"):
+            al.from_dlpack(OnDevice9())
+
+
+class OnDevice9:
+    def __dlpack_device__(self):
+        return 2, 9
+
+    def __dlpack__(self, **options):
+        raise AssertionError("not asked for")
+
+
 def test_writes_of_others_are_not_hidden_from_a_backward(device):
     """Shared memory is exported: what is saved of it is copied, as of an ndarray's."""
     x = al.tensor([1.0, 2.0], device=device)

@@ -112,3 +112,56 @@ def test_a_captured_function_mixes_as_the_eager_one_does(device):
     assert function(x, number).tolist() == compiled(x, number).tolist()
     with pytest.raises(al.DeviceError, match=r"^mul: operands are on"):
         al.compile(function, backend="reference")(x, al.ones(2))
+
+
+class Doubled(al.autograd.Function):
+    """Whose backward gives a gradient on the CPU."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.cpu() * 2
+
+
+def compiled(x):
+    return al.compile(lambda x: x * 2, backend="reference")(x)
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda grad: grad.cpu())
+    return y
+
+
+PLAIN = (lambda x: x * 2, compiled, Doubled.apply, hooked)
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=["eager", "compiled", "Function", "hook"])
+def test_gradients_are_where_the_results_are(way, device):
+    """A kernel would be given memory of another device."""
+    x = al.ones(3, device=device).requires_grad_()
+    if way in PLAIN[:2]:
+        for gradient in (lambda y: y.backward(al.ones(3)), lambda y: grad_of(y, x, al.ones(3))):
+            with pytest.raises(al.DeviceError, match="^backward: the gradient is on cpu, expected"):
+                gradient(way(x))
+        way(x).sum().backward(al.tensor(3.0))  # a number is copied, as PyTorch does
+        assert ([6.0] * 3, device) == (x.grad.tolist(), x.grad.device)
+    else:
+        with pytest.raises(al.DeviceError, match=rf" returned is on cpu, expected {device}"):
+            way(x).sum().backward()
+        assert x.grad is None
+
+
+grad_of = al.autograd.grad
+
+
+def test_places_for_results_are_on_the_results_device(device):
+    x, there = al.ones(3, device=device), al.zeros(3)
+    with pytest.raises(al.DeviceError, match=rf"^add: argument 'out' is on cpu, expected {device}"):
+        al.add(x, x, out=there)
+    with pytest.raises(al.DeviceError, match="^grad: the value is on cpu, expected"):
+        x.grad = there
+    assert [0.0] * 3 == there.tolist() and x.grad is None

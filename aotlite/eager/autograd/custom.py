@@ -15,6 +15,7 @@ from aotlite.eager.autograd.tape import fitted, zeros_of
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import check_device
 
 
 class CustomNode(TapeNode):
@@ -114,6 +115,8 @@ class CustomNode(TapeNode):
                 f"{self.name()}: gradient {index} that the backward returned is {grad.dtype}, "
                 f"expected a real one for an argument of {meta.dtype}"
             )
+        what = f"{self.name()}: gradient {index} that the backward returned"
+        check_device(what, grad.device, meta.device)
         return fitted(grad, meta)
 
     def kept_records(self) -> list[SavedTensor]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, noted
+from aotlite.ir.op import check_device
 from aotlite.ir.operand import Operand
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Differentiable(Operand):
             raise AutogradError(
                 f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
             )
+        if value is not None:
+            check_device("grad: the value", value.device, self.device)
         if recorder is not None and recorder.is_outside(_tensor(self)):
             recorder.grads.write(_tensor(self), value)
         else:

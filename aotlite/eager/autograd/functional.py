@@ -19,6 +19,7 @@ from aotlite.eager.storage import no_data
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import coerced, formed
 from aotlite.ir.errors import ArgumentError, AutogradError
+from aotlite.ir.op import check_device
 
 Gradients = Sequence[Tensor | None] | Tensor | None
 
@@ -236,7 +237,9 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             f"backward: the gradient of a {tensor.dtype} tensor is {gradient.dtype}, expected a "
             "real one"
         )
-    return gradient.to(tensor.dtype)
+    if gradient.dim():
+        check_device("backward: the gradient", gradient.device, tensor.device)
+    return gradient.to(tensor.device, tensor.dtype)
 
 
 def _backward(

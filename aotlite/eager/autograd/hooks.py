@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aotlite.eager.autograd.locks import gradient_lock
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
+from aotlite.ir.op import check_device
 
 if TYPE_CHECKING:
     from aotlite.eager.autograd.anomaly import Made
@@ -162,6 +163,8 @@ def alike(hook: Hook, given: Any, before: Any) -> Any:
             f"hook: what {_named(hook)} returned is {given.meta}, expected the shape and dtype of "
             f"the gradient, {before.meta}"
         )
+    if before is not None:
+        check_device(f"hook: what {_named(hook)} returned", given.device, before.device)
     return given
 
 

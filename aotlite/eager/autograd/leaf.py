@@ -26,6 +26,7 @@ from aotlite.eager.wrappers import (
     unflatten,
 )
 from aotlite.ir.errors import AutogradError
+from aotlite.ir.op import check_device
 
 
 class AccumulateGrad(TapeNode):
@@ -108,6 +109,7 @@ def accumulate(leaf: Tensor, grads: Gradients) -> None:
             f"backward: the gradient is {meta}, expected the shape and dtype of the leaf, "
             f"{leaf.meta}"
         )
+    check_device("backward: the gradient of a leaf", meta.device, leaf.meta.device)
     if recorder is not None and recorder.is_outside(leaf):
         recorder.grads.add(leaf, grads)
         return

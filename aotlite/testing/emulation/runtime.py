@@ -175,12 +175,16 @@ class Device:
         return _mem_get_info()
 
 
+NO_DEVICE = -2
+"""What CUDA gives of memory that it does not know."""
+
+
 def _attributes(address: int) -> Any:
     """On which device the memory at an address is."""
     for memory in list(MEMORIES):
         if memory.ptr <= address < memory.ptr + memory.size:
             return SimpleNamespace(device=memory.device_id)
-    return SimpleNamespace(device=CURRENT.device)
+    return SimpleNamespace(device=NO_DEVICE)
 
 
 def _mem_get_info() -> tuple[int, int]:
