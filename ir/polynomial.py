@@ -9,7 +9,6 @@ Every function gives new dicts and leaves its operands as they are.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -99,7 +98,12 @@ def multiply(a: Terms, b: Terms) -> dict[Monomial, int]:
 
 def evaluate(terms: Terms, value: Callable[[Any], int]) -> int:
     """The value where each atom has `value(atom)`."""
-    return sum(c * math.prod(map(value, monomial)) for monomial, c in terms.items())
+    total = 0
+    for monomial, c in terms.items():
+        for atom in monomial:
+            c *= value(atom)
+        total += c
+    return total
 
 
 def substitute(terms: Terms, values: Mapping[Atom, Terms]) -> Terms:

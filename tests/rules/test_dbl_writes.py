@@ -151,9 +151,9 @@ def _is_refused(found: list[Any]) -> bool:
 @pytest.mark.rules("DBL-2", "META-2", "SAV-2")
 def test_derivatives_of_random_functions_that_write_are_eagers() -> None:
     """Values, layouts, versions, aliases and identities of all that is seen, before and after."""
-    seen = check_programs(range(690, 880))
+    seen = check_programs(range(690, 785))
     assert seen["refused"] + seen["DBL-1"] == 0
-    assert seen["derived"] >= 55, seen
+    assert seen["derived"] >= 27, seen
 
 
 @pytest.mark.rules("DBL-2", "HOOK-3")
@@ -167,9 +167,9 @@ def test_derivatives_of_random_functions_that_write_and_have_hooks_are_eagers() 
 @pytest.mark.rules("DBL-2")
 def test_derivatives_of_random_functions_of_values_of_several_sizes_are_eagers() -> None:
     """Repeated, spread and joined values of which parts are written, derived in two ways."""
-    seen = check_programs(range(230, 340), drawn_larger)
+    seen = check_programs(range(230, 285), drawn_larger)
     assert seen["refused"] + seen["DBL-1"] == 0
-    assert seen["derived"] >= 66, seen
+    assert seen["derived"] >= 33, seen
 
 
 @pytest.mark.long

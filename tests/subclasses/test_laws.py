@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -44,13 +45,31 @@ MASKED_KNOWS = (
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.name)
 @pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
 def test_the_classes_that_ship_obey_the_laws(kind: SubclassKind) -> None:
-    """Over the whole op table, by the samples that the ops' own laws are tried on."""
-    knows = MASKED_KNOWS if kind.name == "MaskedTensor" else ()
-    found = subclass_laws(kind, samples=samples_of, knows=knows, most=3, programs=12, compiled=4)
-    assert found.laws == ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8")
+    """Over the whole op table, by one of the samples that the ops' own laws are tried on."""
+    found = check_shipped(kind, most=1, programs=6, compiled=2)
+    assert found.cases > 500
+    if kind.name in UNKNOWN:
+        assert set(found.refused) <= UNKNOWN[kind.name]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.name)
+@pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
+def test_the_classes_that_ship_obey_the_laws_on_many_samples(kind: SubclassKind) -> None:
+    found = check_shipped(kind, most=3, programs=12, compiled=4)
     assert found.cases > 1500
     if kind.name in UNKNOWN:
         assert set(found.refused) == UNKNOWN[kind.name]
+
+
+def check_shipped(kind: SubclassKind, *, most: int, programs: int, compiled: int) -> Any:
+    """What was found, by `most` samples of each op."""
+    knows = MASKED_KNOWS if kind.name == "MaskedTensor" else ()
+    found = subclass_laws(
+        kind, samples=samples_of, knows=knows, most=most, programs=programs, compiled=compiled
+    )
+    assert found.laws == ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8")
+    return found
 
 
 @pytest.mark.parametrize("form", [form for form in QUANTIZED_FORMS if form != "quantized"])
@@ -105,8 +124,8 @@ def check_nestings(seeds: range) -> Counter[str]:
 @pytest.mark.rules("SUB-9")
 def test_random_programs_on_random_nestings_do_what_they_mean() -> None:
     """seed by seed"""
-    found = check_nestings(range(100))
-    assert found["ran"] > 90
+    found = check_nestings(range(40))
+    assert found["ran"] > 35
 
 
 @pytest.mark.long
@@ -139,8 +158,8 @@ def check_compiled(seeds: range) -> Counter[str]:
 @pytest.mark.rules("SUB-9", "SUB-15", "SUB-20")
 def test_random_programs_on_random_nestings_compile() -> None:
     """seed by seed"""
-    found = check_compiled(range(30))
-    assert found["ran"] >= 27
+    found = check_compiled(range(12))
+    assert found["ran"] >= 10
 
 
 @pytest.mark.long
