@@ -169,7 +169,7 @@ class DeviceGraphRun:
         self._host_values = writer.host_values()
         self._sizes = [nbytes for _, nbytes in writer.outputs()]
         if self.reason:
-            LOG.info("%s: not recorded: %s (CUG-5)", self.graph.name, self.reason)
+            self._tell_never()
 
     def __call__(self, given: list[Window]) -> list[Window | None]:
         return self.run.called(given, self.compact)
@@ -257,7 +257,7 @@ class DeviceGraphRun:
             made = self._recorded(values, addresses, stream, careful=len(known) < MOST // 2)
         except (AotliteError, MemoryError) as error:
             self.reason = f"recording fails: {error}"
-            self._tell(self.reason)
+            self._tell_never()
             return None
         known.append(made)
         return made
@@ -267,6 +267,10 @@ class DeviceGraphRun:
 
     def _known(self, addresses: Sequence[int]) -> Any:
         return zip(self.inputs, addresses, self._seen, strict=True)
+
+    def _tell_never(self) -> None:
+        """Loud: whoever asked for recordings has none."""
+        LOG.warning("aotlite: graph %s is not recorded: %s (CUG-5)", self.graph.name, self.reason)
 
     def _tell(self, why: str) -> None:
         LOG.info("%s: a call runs without a recording: %s (CUG-5)", self.graph.name, why)
