@@ -96,7 +96,7 @@ class Rows:
     def _lines(self, units: int) -> list[str]:
         """The whole body: constants, shared memory, loops."""
         unit, aligned = self._unit(units), self.steps.aligned
-        room = ["extern __shared__ block16 room[];"] * bool(self.steps.keeping.shared)
+        room = ["extern __shared__ block16 room[];"] * bool(self.steps.keeping.shared_bytes)
         first = [*room, *self.combining.shared.values(), *self._threads(), *constants_of(self.row)]
         if aligned:
             first.append(f"const bool aligned = {are_aligned(sorted(aligned), ACCESS)};")

@@ -56,6 +56,8 @@ class Access:
     dtype: DType
     back: bool = False
     """To memory."""
+    pace: int = 1
+    """From one neighbour to the next in the local array."""
 
 
 class Steps:
@@ -275,7 +277,9 @@ class Steps:
         between two."""
         width = self.layout.width
         vectors = [
-            each for each in found if width > 1 and is_vector(each.address, self.axis, width)
+            each
+            for each in found
+            if each.pace == 1 and width > 1 and is_vector(each.address, self.axis, width)
         ]
         if not found:
             return []
@@ -306,7 +310,7 @@ class Steps:
         if is_vector:
             return [copied(each.dtype.itemsize * width, *ends)]
         pace = each.address.coefficients[self.axis : self.axis + 1]
-        steps = {local: 1, place: pace[0] if pace else 0}
+        steps = {local: each.pace, place: pace[0] if pace else 0}
         to, source = [f"({end})[v * {steps[end]}]" for end in ends]
         return unrolled(f"for (i32 v = 0; v < {width}; ++v)", [f"{to} = {source};"])
 
@@ -314,13 +318,14 @@ class Steps:
     def sums(self, *, back: bool) -> list[str]:
         """Takes what stores combine with to registers, before the first row, or back to memory
         behind the last one: at each point of a row it is the same thread's."""
-        kinds, first = self.body.kinds, self._first("")
+        kinds = self.body.kinds
         found, lines = list[Access](), list[str]()
         for store in self.keeping.sums:
-            k = store.buffer
+            k, pace = store.buffer, self._pace(store)
+            first = f"s * {self.layout.width * pace}"
             lines += [] if back else self._new_sum(store)
             if back or not store.from_identity:
-                found.append(Access(f"q{k}", first, k, store.address, kinds[k], back=back))
+                found.append(Access(f"q{k}", first, k, store.address, kinds[k], back, pace))
         for part in self._parts():
             lines += self._moves(part, found, self.layout.team)
         return lines
@@ -328,14 +333,23 @@ class Steps:
     def _new_sum(self, store: Store) -> list[str]:
         """The array of what a store combines with, of its identity where that is what it is."""
         dtype, local = self.body.kinds[store.buffer], f"q{store.buffer}"
-        count = self.keeping.steps * self.layout.width
-        lines = [f"alignas(16) {memory_type(dtype)} {local}[{count}];"]
+        count, pace = self.keeping.steps * self.layout.width, self._pace(store)
+        kind = memory_type(dtype)
+        lines = [f"alignas(16) {kind} {local}[{count}];"]
+        if pace > 1:
+            place = self.keeping.shared_sums[store.buffer] // ACCESS
+            lines = [f"{kind} *const {local} = ({kind} *)(room + {place}) + threadIdx.x;"]
         if not store.from_identity:
             return lines
         (start,) = combiner(str(store.combine)).identity([dtype])
         text = to_memory(dtype, self.body.writer.value(start, self.body.row))
         head = f"for (i32 k = 0; k < {count}; ++k)"
-        return [*lines, *unrolled(head, [f"{local}[k] = {text};"])]
+        return [*lines, *unrolled(head, [f"{local}[k * {pace}] = {text};"])]
+
+    def _pace(self, store: Store) -> int:
+        """From one of a thread's elements of a sum to the next one: in shared memory those of the
+        other threads lie between, so that a warp's are in different banks."""
+        return self.layout.threads if store.buffer in self.keeping.shared_sums else 1
 
     # --- points
     def _scope(self, stem: str) -> Scope:
@@ -351,7 +365,11 @@ class Steps:
         """What is computed at one point, and the vectors that are stored behind a step."""
         vectors = [each for each in work.stores if self._is_vector(each, work.stores)]
         self.body.lines = {each.buffer: f"y{each.buffer}[v]" for each in vectors}
-        sums = {each.buffer: f"q{each.buffer}[{self.element}]" for each in self.keeping.sums}
+        width = self.layout.width
+        sums = {
+            each.buffer: f"q{each.buffer}[(s * {width} + v) * {self._pace(each)}]"
+            for each in self.keeping.sums
+        }
         self.body.lines |= sums
         scope = self._scope("i")
         self.body.point(work, scope, self._partial(workers))

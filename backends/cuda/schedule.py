@@ -13,9 +13,11 @@ from functools import partial
 import attrs
 
 from aotlite.backends.cuda.chunks import Division, best_chunks
+from aotlite.backends.cuda.kept import MOST_KEPT, computes_wide, registers_of_others
 from aotlite.backends.cuda.layout import (
     BLOCK,
     MOST_THREADS,
+    STATIC_SHARED,
     WARP,
     is_in_order,
     most_team,
@@ -32,7 +34,14 @@ from aotlite.backends.loops.filled import with_fills
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.online import with_online
 from aotlite.backends.loops.order import ordered
-from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, in_order
+from aotlite.backends.loops.program import (
+    Kernel,
+    Program,
+    Reduce,
+    Statement,
+    in_order,
+    loads_of,
+)
 from aotlite.backends.loops.schedule import axis_of_memory
 from aotlite.backends.loops.signs import with_signs
 from aotlite.backends.loops.split import divided, is_divisible, reduces_of
@@ -50,18 +59,22 @@ SMALL = 1 << 14
 CHUNK, CHUNK_DOWN, LEAST_ROWS = 1 << 11, 64, 8
 """Points of a chunk at least: of a row, of a column, and of a column beside rows if there are so
 many chunks that each multiprocessor has one."""
-LONGEST_KEPT = 1 << 15
-"""Points of a row of which values stay in the registers of a block."""
-ROWS_BESIDE = 1 << 13
-"""Columns that are added up beside their rows, each in a register, at most."""
+KEPT_BYTES, KEPT_DOWN = 1 << 17, 1 << 7
+"""Of one value of all points of a row, which a block's registers hold; the points of a column of
+which a thread has room for its part."""
+SWEPT_BYTES = 1 << 19
+"""What a row may load and store that is gone over several times by one kernel: about what a block
+keeps, if each value is loaded once."""
+ROWS_BESIDE = 1 << 15
+"""Columns that are added up beside their rows, each in a place of its own thread, at most."""
 
 
 def improved_for(program: Program, target: Target, *, deterministic: bool = True) -> Program:
     """The program with its work divided for a GPU's multiprocessors. `deterministic`: whether it
     computes the same bits at each call (K-12)."""
-    program = fused(program)
-    online = with_online(program, LONGEST_KEPT)
-    program = program if online is program else fused(online)
+    program = fused(program, SWEPT_BYTES)
+    online = with_online(program, _is_long)
+    program = program if online is program else fused(online, SWEPT_BYTES)
     program = canonical(ordered(program))
     chunks = partial(_chunks_beside, target=target)
     program = with_signs(with_fills(with_columns_beside(program, chunks, ROWS_BESIDE)))
@@ -74,16 +87,43 @@ def improved_for(program: Program, target: Target, *, deterministic: bool = True
     return attrs.evolve(program, steps=tuple(steps))
 
 
+def _is_long(kernel: Kernel) -> bool:
+    """Whether a block does not keep a value of all points of a row."""
+    if 0 in kernel.extents or kernel.space == len(kernel.extents):
+        return False
+    count = inner_points(kernel)
+    if axis_of_memory(kernel) < kernel.space:
+        return count > KEPT_DOWN
+    sizes = [value.dtype.itemsize for each in reduces_of(kernel) for value in each.values]
+    return count * max(sizes, default=0) > KEPT_BYTES
+
+
 # ----------------------------------------------------------------------------------------- chunks
 def _chunks_beside(kernel: Kernel, columns: Kernel, target: Target) -> int:
     """How many chunks the rows are divided into that columns are added up beside: one is a block's,
     and has partial results of all columns."""
     count, width = kernel.extents
-    threads = power_above(-(-width // SMALL_SHARE))
+    threads = min(power_above(-(-width // SMALL_SHARE)), _most_threads(kernel))
+    if width * _kept_bytes(kernel, columns) > _room_of_block(kernel, threads, target):
+        return 1
     room = max(target.threads // 2 // threads, 1)
     most = max(count // LEAST_ROWS, min(count, target.multiprocessors))
     sizes = count * row_bytes(kernel), _partial_bytes(columns)
     return best_chunks(Division(count, 1, room, *sizes, most), target)
+
+
+def _kept_bytes(kernel: Kernel, columns: Kernel) -> int:
+    """What a block keeps of a row's point while it adds up columns: sums, and what it loads."""
+    loads = {v.args[0]: v.dtype.itemsize for v in loads_of(kernel) if all(v.args[1].coefficients)}
+    sizes = [v.dtype.itemsize for each in reduces_of(columns) for v in each.values]
+    return sum(loads.values()) + sum(sizes)
+
+
+def _room_of_block(kernel: Kernel, threads: int, target: Target) -> int:
+    """Bytes that a block which has a multiprocessor alone may keep."""
+    others = registers_of_others(kernel.body, width_along(kernel, len(kernel.extents) - 1))
+    registers = max(min(target.registers // threads - others, MOST_KEPT), 0)
+    return 4 * registers * threads + max(target.shared - STATIC_SHARED, 0)
 
 
 def _partial_bytes(kernel: Kernel) -> int:
@@ -145,8 +185,13 @@ def _team(kernel: Kernel, width: int, target: Target) -> int:
     is_alone = in_order(kernel) or rows(kernel) < target.multiprocessors
     wanted = power_above(-(-count // (SMALL_SHARE if is_alone else SHARE)))
     least = max(SEGMENT // (width * size), 1)
-    most = min(power_above(-(-count // width)), MOST_THREADS, most_team(kernel, width))
+    most = min(power_above(-(-count // width)), _most_threads(kernel), most_team(kernel, width))
     return min(max(wanted, least), most)
+
+
+def _most_threads(kernel: Kernel) -> int:
+    """Of a row: so many that each has registers for what is not kept, and some more."""
+    return MOST_THREADS // 2 if computes_wide(kernel.body) else MOST_THREADS
 
 
 def _lanes_down(kernel: Kernel, axis: int) -> int:

@@ -6,6 +6,7 @@ The model by which fusion decides; all of its numbers are here. Spec: `specs/fus
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
 from aotlite.backends.loops.program import (
@@ -17,6 +18,7 @@ from aotlite.backends.loops.program import (
     stores_of,
     values_of,
 )
+from aotlite.ir.dtypes import bfloat16, float16, float32
 
 FLOP = 0.4
 """Bytes that memory moves while one simple operation is computed."""
@@ -48,11 +50,17 @@ def operations(kernel: Kernel) -> float:
 
 
 def _own(value: Scalar) -> float:
-    if value.op in FREE:
+    if value.op in FREE or _widens(value):
         return 0.0
     if value.op not in PRIMITIVES:
         return FUNCTION
     return DEAR.get(value.op, 1.0)
+
+
+def _widens(value: Scalar) -> bool:
+    """Whether a float of 16 bits becomes one of 32: less is loaded for it, which is as good."""
+    short = (float16, bfloat16)
+    return value.op == "cast" and value.dtype is float32 and value.args[0].dtype in short
 
 
 def points(kernel: Kernel) -> int:
@@ -80,6 +88,18 @@ def row_bytes(kernel: Kernel) -> int:
     }
     sizes |= {s.buffer: s.value.dtype.itemsize for s in stores_of(kernel) if not s.each_row}
     return count * sum(sizes.values())
+
+
+def bytes_of(loads: Iterable[Scalar], extents: Sequence[int]) -> dict[int, int]:
+    """The bytes of each buffer that are loaded at points of these extents, each element once."""
+    found: dict[int, int] = {}
+    for value in loads:
+        number, address = value.args
+        steps = zip(address.coefficients, extents, strict=False)
+        moving = [n for c, n in steps if c or address.dynamic]
+        nbytes = math.prod(moving) * value.dtype.itemsize
+        found[number] = max(found.get(number, 0), nbytes)
+    return found
 
 
 def has_one_pass(kernel: Kernel) -> bool:

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 import attrs
 
+from aotlite.backends.loops.cost import KEPT_BYTES
 from aotlite.backends.loops.dead import with_stores, without_dead
 from aotlite.backends.loops.inline import inlined
 from aotlite.backends.loops.merge import merged
@@ -31,10 +32,11 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.schedule import vector_axis
 
 
-def fused(program: Program) -> Program:
-    """The program with as few and as good kernels as the cost model finds."""
+def fused(program: Program, kept_bytes: int = KEPT_BYTES) -> Program:
+    """The program with as few and as good kernels as the cost model finds; rows that load and store
+    more than `kept_bytes` are not gone over several times where two kernels would do."""
     program = without_dead(inlined(program))
-    steps = Steps(program)
+    steps = Steps(program, kept_bytes)
     steps.merge_producers(of_columns=False)
     steps.merge_producers(of_columns=True)
     steps.merge_neighbours()
@@ -52,7 +54,8 @@ class Replacement:
 class Steps:
     """The steps of a program with what must come before what."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, kept_bytes: int = KEPT_BYTES) -> None:
+        self.kept_bytes = kept_bytes
         self.temporaries = {b.number for b in program.buffers if b.kind is Kind.TEMPORARY}
         self.temporaries -= {placed.buffer for placed in program.outputs if placed is not None}
         self.inputs = {b.number for b in program.buffers if b.kind is Kind.INPUT}
@@ -152,7 +155,7 @@ class Steps:
         one, two = self.steps[first], self.steps[second]
         if not (type(one) is Kernel and type(two) is Kernel and self.may_be_one(first, second)):
             return False
-        kernel = merged(one, two)
+        kernel = merged(one, two, self.kept_bytes)
         if kernel is None:
             return False
         self.put(first, second, self._without_dead(kernel, first, second))

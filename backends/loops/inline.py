@@ -19,6 +19,7 @@ from aotlite.backends.loops.cost import (
     LONG_ROW,
     MOST_BUFFERS,
     MOST_OPERATIONS,
+    bytes_of,
     operations,
     points,
 )
@@ -59,7 +60,8 @@ class Definition:
     place: int
     """Of the storing step in the program."""
     operations: float
-    loads: frozenset[int]
+    loads: dict[int, int]
+    """The bytes that it loads of each buffer, each element once."""
     moved: dict[tuple[Forms, int], Scalar] = attrs.field(factory=dict)
 
     def at(self, forms: Forms, count: int) -> Scalar:
@@ -143,10 +145,11 @@ class _Inliner:
             buffers = [value.args[0] for value in loads_of(step)]
             own, sites = set(buffers), buffers.count(found.buffer)
             evaluations = sites * points(step)
-            loaded += min(evaluations, stored) * size
+            part = min(evaluations / stored, 1.0)
+            loaded += part * stored * size
             again += FLOP * found.operations * evaluations
-            again += len(found.loads - own) * min(evaluations, stored) * size
-        once = (FLOP * found.operations + size * len(found.loads) + size) * stored
+            again += part * sum([n for number, n in found.loads.items() if number not in own])
+        once = (FLOP * found.operations + size) * stored + sum(found.loads.values())
         return again <= (loaded if stays else once + loaded)
 
     # --- consumers
@@ -195,7 +198,7 @@ class _Inliner:
         if inside is None:
             return const(0, value.dtype)
         found = self.chosen[value.args[0]]
-        if len(pull.streams | found.loads) > MOST_BUFFERS:
+        if len(pull.streams | found.loads.keys()) > MOST_BUFFERS:
             return value
         if pull.own + sum(pull.operations.values()) + found.operations > MOST_OPERATIONS:
             return value
@@ -205,7 +208,7 @@ class _Inliner:
         new = found.at(forms, len(kernel.extents))
         if _jumps(value, new, kernel) or not self._is_unchanged(found, new, kernel, pull.place):
             return value
-        pull.streams |= found.loads
+        pull.streams |= found.loads.keys()
         pull.operations[found.buffer] = found.operations
         return new
 
@@ -276,7 +279,7 @@ def is_plain(store: Store) -> bool:
 
 
 def _definition(store: Store, kernel: Kernel, place: int, cost: float) -> Definition:
-    loads = frozenset([value.args[0] for value in facts(store.value).loads])
+    loads = bytes_of(facts(store.value).loads, kernel.extents)
     return Definition(
         store.buffer,
         kernel.extents,

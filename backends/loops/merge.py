@@ -49,12 +49,12 @@ from aotlite.backends.loops.schedule import across, vector_axis
 from aotlite.backends.loops.split import is_inexact
 
 
-def merged(first: Kernel, second: Kernel) -> Kernel | None:
+def merged(first: Kernel, second: Kernel, kept_bytes: int = KEPT_BYTES) -> Kernel | None:
     """One kernel for both, or None."""
     if not (_is_mergeable(first) and _is_mergeable(second)):
         return None
     for _ in range(4):
-        result = _merged(first, second)
+        result = _merged(first, second, kept_bytes)
         if not isinstance(result, Split):
             return result
         second = split_axis(second, result.axis, result.inner)
@@ -65,7 +65,7 @@ def _is_mergeable(kernel: Kernel) -> bool:
     return 0 not in kernel.extents and all(map(is_plain, stores_of(kernel)))
 
 
-def _merged(first: Kernel, second: Kernel) -> Kernel | Split | None:
+def _merged(first: Kernel, second: Kernel, kept_bytes: int) -> Kernel | Split | None:
     wanted: Split | None = None
     for link in _links(first, second):
         pair = aligned(first, second, link)
@@ -75,7 +75,7 @@ def _merged(first: Kernel, second: Kernel) -> Kernel | Split | None:
             kernel = joined(*pair)
             if kernel is None or is_too_big(kernel):
                 continue
-            if not _is_slower((first, second), kernel):
+            if not _is_slower((first, second), kernel, kept_bytes):
                 return kernel
     return wanted
 
@@ -154,7 +154,7 @@ def _keeps_memory(kernel: Kernel) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- cost
-def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
+def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel, kept_bytes: int) -> bool:
     """Whether the one kernel has to go over its rows again where that is dear."""
     if is_flexible(kernel):
         return False
@@ -168,7 +168,7 @@ def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
     together = min(kernel.extents[vector], ABREAST) if of_columns else 1
     if of_columns and is_inexact(kernel):
         return True
-    return few or row_bytes(kernel) * together > KEPT_BYTES
+    return few or row_bytes(kernel) * together > kept_bytes
 
 
 def _lies_across_now(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:

@@ -93,12 +93,12 @@ _RULES = (
 )
 
 
-def with_online(program: Program, longest: int) -> Program:
-    """The program with such reductions in one, of rows of more points than `longest`; of several
-    kernels' rows, which are longer than what fusion takes together, however long they are."""
+def with_online(program: Program, is_long: Callable[[Kernel], bool]) -> Program:
+    """The program with such reductions in one, of kernels whose rows are too long to be kept; of
+    several kernels' rows, which are longer than what fusion takes together, whatever they are."""
     buffers = list(program.buffers)
     steps = [
-        _in_kernel(step) if type(step) is Kernel and inner_points(step) > longest else step
+        _in_kernel(step) if type(step) is Kernel and is_long(step) else step
         for step in program.steps
     ]
     for place in range(len(steps)):

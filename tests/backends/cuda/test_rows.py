@@ -54,6 +54,8 @@ def test_what_registers_have_no_room_for_stays_in_shared_memory(
         assert ("extern __shared__" in printed.text) == any(x.shared for x in printed.launches)
     program = cases["softmax_blocks_back_f32"][0]
     assert [2048 * 4] == [launch.shared for launch in print_program(program).launches]
+    beside = print_program(cases["norm_beside_back_f32"][0]).text
+    assert "+ threadIdx.x;" in beside, "sums are there, too"
     assert [] == differences(cases, tmp_path)
 
 

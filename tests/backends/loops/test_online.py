@@ -10,6 +10,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
+from aotlite.backends.loops.cost import inner_points
 from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.interpreter import run_program
 from aotlite.backends.loops.online import with_online
@@ -44,17 +45,22 @@ def log_softmax(x: Any) -> Any:
     return al.log_softmax(x, -1)
 
 
+def longer_than(points: int) -> Callable[[Kernel], bool]:
+    """Whether a kernel's rows have more points."""
+    return lambda kernel: inner_points(kernel) > points
+
+
 @pytest.mark.parametrize("function", [softmax, log_softmax])
 @pytest.mark.parametrize("shape", [(3, LONG), (9, 50)])
 def test_both_reductions_become_one(function: Callable[[Any], Any], shape: tuple[int, int]) -> None:
     """Of two kernels, and of one whose rows are longer than what is said; else nothing changes."""
     before = program(function, shape)
-    after = with_online(before, 40)
+    after = with_online(before, longer_than(40))
     verify(after)
     assert ["max", "sum"] == kinds(before)
     assert ["sum_exp"] == kinds(after)
     if shape[1] < LONG:
-        assert before is with_online(before, 50)
+        assert before is with_online(before, longer_than(50))
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 4
     expected, found = outputs(before, x), outputs(after, x)
     # The sums are of the same numbers in other orders.
@@ -65,7 +71,7 @@ def test_both_reductions_become_one(function: Callable[[Any], Any], shape: tuple
 def test_a_variance_is_made_in_one_pass(shape: tuple[int, int]) -> None:
     """As accurate as in two passes, of numbers far from 0 too."""
     before = program(lambda x: x.var(-1), shape)
-    after = with_online(before, 40)
+    after = with_online(before, longer_than(40))
     verify(after)
     assert ["sum", "sum"] == kinds(before)
     assert ["moments"] == kinds(after)
@@ -78,7 +84,7 @@ def test_a_variance_is_made_in_one_pass(shape: tuple[int, int]) -> None:
 def test_what_a_mean_is_needed_for_stays() -> None:
     """The mean, and the sum that it is made of, where those are stored too."""
     before = program(lambda x: (x.sum(-1), x.mean(-1), x.var(-1)), (3, LONG))
-    after = with_online(before, 40)
+    after = with_online(before, longer_than(40))
     verify(after)
     assert "moments" in kinds(after)
     x = np.random.default_rng(0).standard_normal((3, LONG)).astype(np.float32) + 1
@@ -97,7 +103,7 @@ def test_rows_of_numbers_without_an_exponential_stay_what_they_were(
     x[2, :] = -np.inf if value == -np.inf else value
     before = program(softmax, (3, n))
     with np.errstate(all="ignore"):
-        (expected,), (found,) = outputs(before, x), outputs(with_online(before, 40), x)
+        (expected,), (found,) = outputs(before, x), outputs(with_online(before, longer_than(40)), x)
     # As above.
     np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-30)
 
@@ -105,9 +111,9 @@ def test_rows_of_numbers_without_an_exponential_stay_what_they_were(
 def test_a_maximum_of_other_numbers_is_left_alone() -> None:
     """The greatest of -x is not what exp(x - ...) is to have; nor is one of other rows."""
     before = program(lambda x: al.exp(x - (-x).amax(-1, keepdim=True)).sum(-1), (3, LONG))
-    assert before is with_online(before, 40)
+    assert before is with_online(before, longer_than(40))
     turned = program(lambda x: al.exp(x - x.amax(0)).sum(-1), (LONG, LONG // 1000))
-    assert "sum_exp" not in kinds(with_online(turned, 4))
+    assert "sum_exp" not in kinds(with_online(turned, longer_than(4)))
 
 
 def test_what_is_overwritten_between_is_left_alone() -> None:
@@ -121,4 +127,4 @@ def test_what_is_overwritten_between_is_left_alone() -> None:
     graph = al.compile(function, backend="reference")
     graph(al.zeros((3, LONG)))
     before = fused(program_of(graph.forward_graph))
-    assert "sum_exp" not in kinds(with_online(before, 4))
+    assert "sum_exp" not in kinds(with_online(before, longer_than(4)))
