@@ -88,8 +88,17 @@ def named(findings, name):
 
 
 # -------------------------------------------------------------------------------------- the command
-def test_a_sound_installation_ends_with_status_0():
-    done = run_doctor()
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A run where nothing is broken but what is never imported, and takes seconds elsewhere."""
+    folder = tmp_path_factory.mktemp("slow")
+    for name in doctor_findings.NEVER_IMPORTED:
+        write_package(folder, name, "raise RuntimeError('was imported')")
+    return run_doctor(path=[folder])
+
+
+def test_a_sound_installation_ends_with_status_0(sound):
+    done = sound
     assert (0, "") == (done.returncode, done.stderr)
     for text in (
         "compiles, runs and equals eager mode",
@@ -144,12 +153,9 @@ def test_a_broken_required_package_breaks_aotlite_and_not_the_doctor(tmp_path, p
     assert ("reference" in verdict) is (package != "rich")  # compiling needs no rich
 
 
-def test_packages_that_take_seconds_are_not_imported(tmp_path):
-    for name in doctor_findings.NEVER_IMPORTED:
-        write_package(tmp_path, name, "raise RuntimeError('was imported')")
-    done = run_doctor(path=[tmp_path])
-    assert 0 == done.returncode
-    assert "looked up, not imported" in done.stdout and "was imported" not in done.stdout
+def test_packages_that_take_seconds_are_not_imported(sound):
+    assert 0 == sound.returncode
+    assert "looked up, not imported" in sound.stdout and "was imported" not in sound.stdout
 
 
 def test_status_reaches_the_caller_of_main(monkeypatch, capsys):
