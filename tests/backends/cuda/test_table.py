@@ -129,14 +129,14 @@ def right(found: Graphs, folder: Path, *, share: int = 1, target: Any = TARGETS[
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_share_of_the_kernels_of_the_op_table_is_right(part: int, tmp_path: Path) -> None:
-    assert 30 < right(of_table(NAMES[part::4]), tmp_path, share=30)
+def test_a_tenth_of_the_kernels_of_the_op_table_is_right(part: int, tmp_path: Path) -> None:
+    assert 30 < right(of_table(NAMES[part::4]), tmp_path, share=10)
 
 
-def test_kernels_of_random_graphs_are_right(tmp_path: Path) -> None:
+def test_kernels_of_a_hundred_random_graphs_are_right(tmp_path: Path) -> None:
     """Fused and divided as if they were large."""
     found = chain(of_random(60), of_drawn(range(100)))
-    assert 30 < right(found, tmp_path, share=5, target=TARGETS[1])
+    assert 30 < right(found, tmp_path, share=2, target=TARGETS[1])
 
 
 def test_kernels_that_were_wrong_are_right(tmp_path: Path) -> None:
