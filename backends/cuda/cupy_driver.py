@@ -7,16 +7,16 @@ C call of plain numbers: arguments are prepared by `tables`. Spec: `specs/cuda_b
 from __future__ import annotations
 
 import ctypes
-import importlib
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.cubins import loaded
+from aotlite.backends.cuda.cublas import Cublas, opened, workspace_of
 from aotlite.backends.cuda.cupy_products import product
 from aotlite.backends.cuda.driver import MOST_PUT, Launcher, Product
 from aotlite.backends.cuda.emit import Launch, Printed
@@ -70,6 +70,7 @@ class CupyDriver:
         self._threads = _Threads()
         self.is_current: Callable[[], bool] | None = self._asks()
         self.target = self.guarded(_target, cuda.Device(self.index))
+        self.workspace = workspace_of(self.target)
 
     def _asks(self) -> Callable[[], bool]:
         """What tells whether this thread's launches go to the device."""
@@ -163,15 +164,21 @@ class CupyDriver:
             ) from error
 
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
-        cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
-        return product(self.cupy, cublas, gemm, dtype, tf32=tf32)
+        return product(self.runtime, self._cublas, gemm, dtype, tf32=tf32)
+
+    @cached_property
+    def _cublas(self) -> Cublas:
+        return opened(self.cupy)
 
     # --- graphs
-    def capture(self, work: Callable[[], Any]) -> CupyGraph:
+    def capture(
+        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+    ) -> CupyGraph:
         # CUDA records no default stream, and one of our own that waits for no other.
         stream = self.guarded(partial(self.cupy.cuda.Stream, non_blocking=True))
         try:
-            return CupyGraph(self.runtime, _captured(stream, work))
+            with self._cublas.using(products) if products else nullcontext():
+                return CupyGraph(self.runtime, _captured(stream, work))
         except Exception as error:
             self.explain(error)  # what cannot be recorded runs without (CUG-5)
             raise

@@ -12,6 +12,13 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.cuda.cublas import (
+    COMPUTE_32F,
+    COMPUTE_32F_TF32,
+    COMPUTE_64F,
+    DEFAULT,
+    Cublas,
+)
 from aotlite.backends.cuda.driver import Product
 from aotlite.backends.loops.program import Gemm, Window
 from aotlite.ir import dtypes
@@ -24,6 +31,8 @@ _KINDS = {
     dtypes.float32: "CUDA_R_32F",
     dtypes.float64: "CUDA_R_64F",
 }
+MOST = 2**31 - 1
+"""Sizes that cuBLAS takes."""
 PLAIN, TURNED = 0, 1
 """What cuBLAS calls a matrix as it lies in columns, and its transpose."""
 
@@ -108,36 +117,44 @@ def _at(place: Sequence[int], strides: Sequence[int]) -> int:
     return sum([k * step for k, step in zip(place, strides, strict=False)])
 
 
-def product(cupy: Any, cublas: Any, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
-    """What computes the product on CuPy's current stream, by its module of cuBLAS."""
+def product(runtime: Any, cublas: Cublas, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
+    """What computes the product; `runtime` is CuPy's and names dtypes. Raises BackendError."""
     if dtype not in _KINDS:
         raise BackendError(f"cuda: a product is of {dtype}, expected {', '.join(map(str, _KINDS))}")
     call, size = arranged(gemm), dtype.itemsize
-    kind = getattr(cupy.cuda.runtime, _KINDS[dtype])
-    one, zero, computed = _numbers(cublas, dtype, tf32=tf32)
-    first, other = ctypes.addressof(one), ctypes.addressof(zero)
     count, (step_x, step_y, step_d) = call.batch
-    starts = [tuple([size * k for k in start]) for start in call.starts]
-    handle, batched = cupy.cuda.get_cublas_handle, cublas.gemmStridedBatchedEx
+    leading_x, leading_y = call.x.leading, call.y.leading
     shape = (call.x.turned, call.y.turned, call.m, call.n, call.k)
-    ending = (kind, call.leading, step_d, count, computed, cublas.CUBLAS_GEMM_DEFAULT)
+    most = max(*shape, leading_x, leading_y, call.leading, count)
+    if most > MOST:
+        raise BackendError(
+            f"cuda: a product has a size or a stride of {most}, expected at most {MOST}"
+        )
+    kind = getattr(runtime, _KINDS[dtype])
+    unit, zero, computed = _numbers(dtype, tf32=tf32)
+    first, other = ctypes.addressof(unit), ctypes.addressof(zero)
+    starts = [tuple([size * k for k in start]) for start in call.starts]
 
     def launch(stream: int, a: int, b: int, c: int) -> None:
         x, y = (b, a) if call.swapped else (a, b)
-        own = handle()
+        own = cublas.begin(stream)
         for at_x, at_y, at_d in starts:
-            of_x = (x + at_x, kind, call.x.leading, step_x)
-            of_y = (y + at_y, kind, call.y.leading, step_y)
-            batched(own, *shape, first, *of_x, *of_y, other, c + at_d, *ending)
+            of_x, of_y = (x + at_x, kind, leading_x), (y + at_y, kind, leading_y)
+            of_d = (c + at_d, kind, call.leading)
+            if count == 1:
+                one = (first, *of_x, *of_y, other, *of_d)
+                cublas.check(cublas.one(own, *shape, *one, computed, DEFAULT))
+            else:
+                many = (first, *of_x, step_x, *of_y, step_y, other, *of_d, step_d, count)
+                cublas.check(cublas.batched(own, *shape, *many, computed, DEFAULT))
 
-    launch.numbers = one, zero  # type: ignore[attr-defined]  # cuBLAS is given their addresses
+    launch.numbers = unit, zero  # type: ignore[attr-defined]  # cuBLAS is given their addresses
     return launch
 
 
-def _numbers(cublas: Any, dtype: DType, *, tf32: bool) -> tuple[Any, Any, int]:
+def _numbers(dtype: DType, *, tf32: bool) -> tuple[Any, Any, int]:
     """1 and 0 in the dtype in which a product is formed, and cuBLAS's name of that."""
     if dtype is dtypes.float64:
-        return ctypes.c_double(1), ctypes.c_double(0), cublas.CUBLAS_COMPUTE_64F
+        return ctypes.c_double(1), ctypes.c_double(0), COMPUTE_64F
     fast = tf32 and dtype is dtypes.float32
-    computed = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if fast else cublas.CUBLAS_COMPUTE_32F
-    return ctypes.c_float(1), ctypes.c_float(0), computed
+    return ctypes.c_float(1), ctypes.c_float(0), COMPUTE_32F_TF32 if fast else COMPUTE_32F

@@ -51,6 +51,8 @@ class Driver(Protocol):
     """The handle of the stream that work goes to where none is named."""
     is_current: Callable[[], bool] | None
     """Whether launches of this thread go to this device; None where they always do."""
+    workspace: int
+    """Bytes that products of matrices in recorded work have for what lies between their kernels."""
 
     def explain(self, error: BaseException) -> None:
         """Raises an error of ours for one of the device's; of others nothing is said."""
@@ -79,8 +81,13 @@ class Driver(Protocol):
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
         """What computes a product of matrices by the vendor's library."""
 
-    def capture(self, work: Callable[[], Any]) -> DeviceGraph:
-        """What `work` asks for, recorded and not done; inside, another stream is current."""
+    def capture(
+        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+    ) -> DeviceGraph:
+        """What `work` asks for, recorded and not done; inside, another stream is current.
+
+        `products`: the address and the number of those bytes; None for work without products.
+        """
 
 
 MOST_PUT = 2048

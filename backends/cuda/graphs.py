@@ -12,6 +12,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -22,7 +23,7 @@ from aotlite.backends.cuda.driver import PER_THREAD, DeviceGraph, Driver
 from aotlite.backends.cuda.leases import lent
 from aotlite.backends.cuda.plan import LINE
 from aotlite.backends.cuda.running import CudaRun
-from aotlite.backends.loops.program import Extern, Kind, writes
+from aotlite.backends.loops.program import Extern, Gemm, Kind, writes
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value
 from aotlite.ir.arrays import ArrayBackend
@@ -157,6 +158,7 @@ class DeviceGraphRun:
         self.reason = _reason(run)
         """Why nothing is recorded; empty where it is."""
         self.inputs = _inputs(run)
+        self._multiplies = any(type(action) is Gemm for action in run.plan.actions)
         self.recordings: dict[int, list[Recording]] = {}
         """By stream, but for the default streams of threads."""
         self._own = _OwnRecordings()
@@ -286,15 +288,18 @@ class DeviceGraphRun:
         numbers = range(len(self.inputs))
         moved = [number for number in numbers if not stays[number]]
         starts, size = self._starts(moved)
+        workspace = self.driver.workspace if self._multiplies else 0
         pool = pool_of(self.driver, stream)
-        room = pool.room(self.arrays, max(size, LINE))
+        room = pool.room(self.arrays, max(size + workspace, LINE))
         arena = self.driver.address(room.buffer)
         given = list(values)
         for number, start in zip(moved, starts, strict=True):
             each = self.inputs[number]
             given[each.place] = (room.buffer, start // each.itemsize)
         outputs = [self.arrays.allocate(nbytes, uint8) for nbytes in self._sizes]
-        graph, table = self._prepare(given, outputs, room.buffer, self.driver.capture)
+        products = (arena + size, workspace) if workspace else None
+        capture = partial(self.driver.capture, products=products)
+        graph, table = self._prepare(given, outputs, room.buffer, capture)
         if not self._is_counted:
             self._is_counted = True
             _count(self.graph.name)

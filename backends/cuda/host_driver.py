@@ -58,6 +58,7 @@ class HostDriver:
 
     name = "host"
     is_current: Callable[[], bool] | None = None
+    workspace = 192
 
     def __init__(
         self,
@@ -141,9 +142,15 @@ class HostDriver:
         finally:
             self._streams.current = before
 
-    def capture(self, work: Callable[[], Any]) -> HostGraph:
+    def capture(
+        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+    ) -> HostGraph:
         with self.stream() as stream:
-            return self.captured(stream, work)
+            self._streams.products = products
+            try:
+                return self.captured(stream, work)
+            finally:
+                self._streams.products = None
 
     def captured(self, stream: int, work: Callable[[], Any]) -> HostGraph:
         """What `work` asks for on a stream, recorded and not done."""
@@ -192,11 +199,19 @@ class HostDriver:
 
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
         def launch(stream: int, *places: int) -> None:
-            self._do(stream, partial(self._multiply, gemm, dtype, places))
+            room = self._streams.products
+            if self.is_recording and (room is None or room[1] < self.workspace):
+                raise BackendError(f"cuda: a recorded product has {room}, expected memory for it")
+            self._do(stream, partial(self._multiply, gemm, dtype, places, room))
 
         return launch
 
-    def _multiply(self, gemm: Gemm, dtype: DType, places: Sequence[int]) -> None:
+    def _multiply(
+        self, gemm: Gemm, dtype: DType, places: Sequence[int], room: tuple[int, int] | None
+    ) -> None:
+        if room is not None:  # nobody else may have anything there
+            self.memory.check("product", *room)
+            ctypes.memset(room[0], 0xFF, room[1])
         shapes = ((gemm.m, gemm.k), (gemm.k, gemm.n), (gemm.m, gemm.n))
         windows = (gemm.a, gemm.b, gemm.c)
         a, b, c = (
@@ -304,6 +319,7 @@ class _Streams(threading.local):
 
     current = DEFAULT_STREAM
     recorded: tuple[int, list[Callable[[], Any]]] | None = None
+    products: tuple[int, int] | None = None
 
 
 class _Memory:

@@ -38,8 +38,8 @@ class Counted:
         self.recorded = self.replayed = 0
         capture = self.driver.capture
 
-        def counting(work: Any) -> Any:
-            graph = capture(work)
+        def counting(work: Any, **given: Any) -> Any:
+            graph = capture(work, **given)
             self.recorded += 1
             launch = graph.launch
 

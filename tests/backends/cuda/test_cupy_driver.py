@@ -7,23 +7,18 @@ they do with them, only a GPU shows.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import struct
 import threading
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from aotlite.backends.cuda import cupy_driver, nvrtc
 from aotlite.backends.cuda.cupy_driver import CupyDriver
-from aotlite.backends.cuda.cupy_products import PLAIN, arranged, product
 from aotlite.backends.cuda.emit import Launch, Printed
 from aotlite.backends.cuda.tables import maker
-from aotlite.backends.loops.interpreter import strided
-from aotlite.backends.loops.program import Gemm, Program, Window
-from aotlite.ir import dtypes
+from aotlite.backends.loops.program import Program
 from aotlite.ir.errors import BackendError, DeviceError
 from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
 
@@ -97,9 +92,7 @@ def test_a_cubin_that_does_not_load_is_compiled_again(compiled: Any) -> None:
 def test_a_cubin_that_never_loads_is_an_error(
     compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        cupy_driver, "compile_without_spills", lambda *_: (b"always the same", {})
-    )
+    monkeypatch.setattr(cupy_driver, "compile_without_spills", lambda *_: (b"always the same", {}))
     fake = FakeCupy()
     driver_on(fake).module(PROGRAM, Printed("text 4", ()), ())
     fake.refused.append(fake.calls[-1][1])
@@ -210,128 +203,7 @@ def test_errors_of_cuda_are_ours() -> None:
     driver.explain(ValueError("of the user"))
 
 
-# ------------------------------------------------------------------------------------- products
-class FakeCublas:
-    """Does what cuBLAS's text says of matrices in columns, on memory of this process."""
-
-    CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_64F = 68, 77, 70
-    CUBLAS_GEMM_DEFAULT = -1
-
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
-        self.calls = 0
-        self.computed = 0
-
-    def gemmStridedBatchedEx(self, *args: Any) -> None:
-        (
-            _,
-            turn_x,
-            turn_y,
-            m,
-            n,
-            k,
-            one,
-            x,
-            _,
-            leading_x,
-            step_x,
-            y,
-            _,
-            leading_y,
-            step_y,
-            zero,
-        ) = args[:16]
-        d, _, leading_d, step_d, count, self.computed, _ = args[16:]
-        self.calls += 1
-        kind = ctypes.c_double if self.dtype is dtypes.float64 else ctypes.c_float
-        assert (kind.from_address(one).value, kind.from_address(zero).value) == (1.0, 0.0)
-        for b in range(count):
-            left = self._columns(x, b * step_x, leading_x, (k, m) if turn_x else (m, k))
-            right = self._columns(y, b * step_y, leading_y, (n, k) if turn_y else (k, n))
-            left, right = (left.T if turn_x else left), (right.T if turn_y else right)
-            self._columns(d, b * step_d, leading_d, (m, n))[...] = left @ right
-
-    def _columns(self, place: int, start: int, leading: int, shape: tuple[int, int]) -> Any:
-        assert leading >= max(shape[0], 1), "cuBLAS refuses it"
-        size = self.dtype.itemsize
-        count = max((shape[1] - 1) * leading + shape[0], 1) if 0 not in shape else 1
-        memory = (ctypes.c_char * (size * count)).from_address(place + size * start)
-        flat = np.frombuffer(memory, self.dtype.numpy)
-        return strided(flat, 0, shape, (1, leading))
-
-
-def window(shape: tuple[int, ...], order: str, pad: int) -> tuple[Window, int]:
-    """A window of a matrix of each batch, by rows or by columns, with room behind each line."""
-    *batch, rows, columns = shape
-    line = (columns if order == "C" else rows) + pad
-    whole = line * (rows if order == "C" else columns) + 3 * pad
-    steps, step = [], whole
-    for n in reversed(batch):
-        steps.append(step)
-        step *= n
-        step += 5 * pad
-    strides = (line, 1) if order == "C" else (1, line)
-    return Window(0, 0, tuple(steps[::-1]), *strides), step
-
-
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
-@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 4, 1), (4, 1, 1), (1, 1, 6), (2, 3, 1)])
-@pytest.mark.parametrize("batch", [(), (3,), (2, 3), (1, 3), (2, 1)])
-@pytest.mark.parametrize("pad", [0, 2])
-def test_products_are_right_in_every_layout(
-    dtype: Any, shape: tuple[int, int, int], batch: tuple[int, ...], pad: int
-) -> None:
-    m, n, k = shape
-    generator = np.random.default_rng(1)
-    for orders in itertools.product("CF", repeat=3):
-        shapes = ((*batch, m, k), (*batch, k, n), (*batch, m, n))
-        windows, arrays = [], []
-        for each, order in zip(shapes, orders, strict=True):
-            found, size = window(each, order, pad)
-            windows.append(found)
-            arrays.append(generator.integers(-4, 5, size + 1).astype(dtype.numpy))
-        gemm = Gemm("g", batch, m, n, k, *windows)
-        cublas = FakeCublas(dtype)
-        product(FakeCupy(), cublas, gemm, dtype, tf32=False)(0, *[a.ctypes.data for a in arrays])
-        a, b, c = (
-            strided(array, 0, each, (*w.batch, w.row, w.column))
-            for array, each, w in zip(arrays, shapes, windows, strict=True)
-        )
-        np.testing.assert_array_equal(np.matmul(a, b), c)
-
-
-def test_batch_axes_that_continue_each_other_are_one_call() -> None:
-    def dense(rows: int, columns: int, batch: tuple[int, ...]) -> Window:
-        return Window(0, 0, batch, columns, 1)
-
-    a, b, c = dense(3, 5, (30, 15)), dense(5, 4, (40, 20)), dense(3, 4, (24, 12))
-    call = arranged(Gemm("g", (6, 2), 3, 4, 5, a, b, c))
-    assert call.batch == (12, (20, 15, 12))
-    assert call.starts == ((0, 0, 0),)
-    shared = dense(5, 4, (0, 20))
-    apart = arranged(Gemm("g", (6, 2), 3, 4, 5, a, shared, c))
-    assert apart.batch[0] == 2
-    assert len(apart.starts) == 6
-    assert call.x.turned == call.y.turned == PLAIN
-
-
-@pytest.mark.parametrize(
-    ("dtype", "tf32", "computed"),
-    [
-        (dtypes.float32, False, 68),
-        (dtypes.float32, True, 77),
-        (dtypes.float64, True, 70),
-        (dtypes.bfloat16, True, 68),
-    ],
-)
-def test_only_float32_is_computed_with_fewer_bits_where_that_is_allowed(
-    dtype: Any, tf32: bool, computed: int
-) -> None:
-    from aotlite.backends.cuda.cupy_products import _numbers
-
-    assert _numbers(FakeCublas, dtype, tf32=tf32)[2] == computed
-
-
+# ------------------------------------------------------------------------------------ its texts
 def test_cupys_functions_take_these_arguments() -> None:
     """As their first lines say; needs the package and no GPU."""
     driver = pytest.importorskip("cupy_backends.cuda.api.driver", exc_type=ImportError)
