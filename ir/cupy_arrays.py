@@ -243,6 +243,8 @@ class CupyArrays:
         )
 
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
+        if hasattr(Namespace, name):  # not CuPy's own
+            return None
         function = getattr(self.cupy, name, None)
         return function if isinstance(function, self.cupy.ufunc) else None
 

@@ -66,6 +66,45 @@ class Namespace:
         """The elements in order."""
         return self._cupy.sort(_wide(a), axis=axis).astype(a.dtype, copy=False)
 
+    def argmax(self, a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        """Where the first of the largest elements, or the first nan, lies."""
+        return self._first(self._cupy.argmax, self._cupy.max, a, axis, keepdims)
+
+    def argmin(self, a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        """Where the first of the least elements, or the first nan, lies."""
+        return self._first(self._cupy.argmin, self._cupy.min, a, axis, keepdims)
+
+    def _first(self, position: Any, extreme: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+        """CuPy's own gives the first of equal ones, but any one of several nans."""
+        a = _wide(a)
+        if a.dtype.kind != "f":
+            return position(a, axis=axis, keepdims=keepdims)
+        hits = (a == extreme(a, axis=axis, keepdims=True)) | (a != a)
+        return self._cupy.argmax(hits, axis=axis, keepdims=keepdims)
+
+    def floor_divide(self, a: Any, b: Any) -> Any:
+        """How often the divisor fits in whole; CuPy rounds a quotient of floats first."""
+        cupy = self._cupy
+        dtype = (a if hasattr(a, "dtype") else b).dtype
+        if dtype.kind in "iu":
+            return cupy.floor_divide(a, b)
+        a, b = [v if hasattr(v, "dtype") else cupy.full((), v, dtype=dtype) for v in (a, b)]
+        rest, plain = cupy.fmod(a, b), a / b
+        times = (a - rest) / b - ((rest != 0) & ((rest < 0) != (b < 0)))
+        whole = cupy.floor(times)
+        whole = cupy.where(times - whole > 0.5, whole + 1, whole)
+        whole = cupy.where(times == 0, cupy.copysign(cupy.zeros_like(plain), plain), whole)
+        return cupy.where(b == 0, plain, whole)
+
+    def fmod(self, a: Any, b: Any) -> Any:
+        """The remainder with the dividend's sign; CuPy's of integers goes by way of float64."""
+        cupy = self._cupy
+        dtype = (a if hasattr(a, "dtype") else b).dtype
+        if dtype.kind not in "iu" or dtype.itemsize < 8:
+            return cupy.fmod(a, b)
+        rest = cupy.remainder(a, b)
+        return cupy.where((rest != 0) & ((a < 0) != (b < 0)), rest - b, rest)
+
     def _filling(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
             if dtype is not None and is_float8(np.dtype(dtype)):
@@ -153,7 +192,7 @@ _MOVING = frozenset(
     """.split()
 )
 """Functions that move elements as they are."""
-_WIDENING = frozenset("argmax argmin count_nonzero lexsort".split())
+_WIDENING = frozenset("count_nonzero lexsort".split())
 """Functions of which CuPy has none for 16-bit brain floats, and which any wider dtype answers."""
 _FILLING = frozenset("empty full ones zeros".split())
 

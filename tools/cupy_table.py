@@ -45,9 +45,11 @@ def _plain(default: Any) -> Any:
 def table() -> dict[str, Any]:
     """The entries of all of CuPy's functions that NumPy has, too."""
     import cupy
+    from cupy._core._routines_math import clip
     from cupy._sorting.search import _where_ufunc
 
-    found: dict[str, Any] = {"_where": entry_of(_where_ufunc, cupy.ufunc)}
+    hidden = {"_clip": clip, "_where": _where_ufunc}
+    found: dict[str, Any] = {name: entry_of(of, cupy.ufunc) for name, of in hidden.items()}
     for place, ours, theirs in [("", cupy, np), *_submodules(cupy)]:
         for name in sorted(dir(ours)):
             if not name.startswith("_") and hasattr(theirs, name):

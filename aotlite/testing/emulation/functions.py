@@ -118,6 +118,22 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
     return call
 
 
+def _position(name: str) -> Callable[..., Any]:
+    """Of several nans CuPy finds any one: here the last, which is not NumPy's."""
+    plain: Any = getattr(np, name)
+
+    def found(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        first = plain(a, axis=axis, keepdims=keepdims)
+        if a.dtype.kind != "f":
+            return first
+        missing = np.isnan(a)
+        size = a.size if axis is None else a.shape[axis]
+        last = size - 1 - np.argmax(np.flip(missing, axis=axis), axis=axis, keepdims=keepdims)
+        return np.where(np.any(missing, axis=axis, keepdims=keepdims), last, first)
+
+    return found
+
+
 def _of_interface(peer: Any) -> ndarray:
     """An array on the memory that another library's array says it is on."""
     found = peer.__cuda_array_interface__
@@ -214,6 +230,40 @@ class ufunc:
             _AT.get(self._at, self._own).at(a._held, key, value)
 
 
+def _floor_divide(x: Any, y: Any) -> Any:
+    """Of floats the quotient is rounded before it is rounded down."""
+    return np.floor(np.true_divide(x, y)) if _is_float(x, y) else np.floor_divide(x, y)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    return x - _floor_divide(x, y) * y if _is_float(x, y) else np.remainder(x, y)
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    """Of integers by way of float64."""
+    if _is_float(x, y):
+        return np.fmod(x, y)
+    return np.where(np.equal(y, 0), 0, np.fmod(np.float64(x), np.float64(y)))
+
+
+def _is_float(*operands: Any) -> bool:
+    return any(np.asarray(a).dtype.kind not in "biu" for a in operands)
+
+
+def _clipped(x: Any, low: Any, high: Any) -> Any:
+    return np.where(low > high, high, np.where(x < low, low, np.where(x > high, high, x)))
+
+
+_OWN: dict[str, Callable[..., Any]] = {
+    "floor_divide": _floor_divide,
+    "remainder": _remainder,
+    "mod": _remainder,
+    "fmod": _fmod,
+    "argmax": _position("argmax"),
+    "argmin": _position("argmin"),
+}
+"""Where CuPy's values are not NumPy's."""
+
 _ATOMIC = {
     "add": "i4 i8 f2 f4 f8 u4 u8",
     "sub": "i4 u4",
@@ -259,7 +309,7 @@ def _fits(operand: Any, wanted: np.dtype[Any]) -> bool:
 
 # ---------------------------------------------------------------------------------- the modules
 def _made(name: str, entry: Any, source: Any) -> Any:
-    own = getattr(source, name.rpartition(".")[2])
+    own = _OWN.get(name) or getattr(source, name.rpartition(".")[2])
     if "types" in entry:
         return ufunc(name, own, entry["types"], entry.get("at"))
     return _function(name, own, entry["parameters"])
@@ -276,6 +326,12 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 def _chosen(*operands: Any) -> Any:
     chosen = ufunc("where", np.where, table()["_where"]["types"], None)
     return chosen(*operands)
+
+
+def _clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
+    if a_min is None or a_max is None:
+        raise EmulationError("cupy.clip: a bound is None")
+    return ufunc("clip", _clipped, table()["_clip"]["types"], None)(a, a_min, a_max, out=out)
 
 
 _KINDS = """
@@ -301,6 +357,7 @@ def module() -> Any:
     for kind in _KINDS.split():
         setattr(made, kind, getattr(np, kind))
     made.where = _where
+    made.clip = _clip
     made.from_dlpack = _from_dlpack
     made.__version__ = "14.2.0"
     made.get_default_memory_pool = lambda: runtime.POOLS[runtime.CURRENT.device]
