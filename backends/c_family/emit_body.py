@@ -228,22 +228,38 @@ class Body:
     def result(self, reduce: Reduce) -> None:
         """Combines the partial results in halves and makes the names known."""
         kinds = [value.dtype for value in reduce.values]
-        if reduce.lanes > 1:
-            self._halve(reduce, kinds)
+        groups = reduce.lanes // reduce.near
+        self._halve(reduce, kinds, groups, reduce.near, 1)
+        self._halve(reduce, kinds, 1, groups, reduce.near)
         for number, kind in zip(reduce.names, kinds, strict=True):
             self._name(number, kind, reduce.lanes)
 
-    def _halve(self, reduce: Reduce, kinds: Sequence[DType]) -> None:
-        """One loop for each half: those of known length need no code for what is left over."""
-        half = reduce.lanes // 2
+    def _halve(
+        self, reduce: Reduce, kinds: Sequence[DType], groups: int, count: int, step: int
+    ) -> None:
+        """Halves of groups of so many partial results, `step` apart, into the first of each.
+
+        One loop for each half: those of known length need no code for what is left over.
+        """
+        width, half = self.loops.width, count // 2
         while half:
-            count, scope = half * self.loops.width, Scope(None)
-            first = [f"a{number}[k]" for number in reduce.names]
-            second = [f"a{number}[k + {count}]" for number in reduce.names]
+            far, scope = half * step * width, Scope(None)
+            place = "k" if groups == step == 1 else "at"
+            first = [f"a{number}[{place}]" for number in reduce.names]
+            second = [f"a{number}[{place} + {far}]" for number in reduce.names]
             results = self.combined(combiner(reduce.kind), kinds, first, second, scope)
             sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
-            self.row.lines += [f"for (i64 k = 0; k < {count}; ++k) {{", *scope.lines, *sets, "}"]
+            where = [] if place == "k" else [self._place(half, count, step)]
+            head = f"for (i64 k = 0; k < {groups * half * width}; ++k) {{"
+            self.row.lines += [head, *where, *scope.lines, *sets, "}"]
             half //= 2
+
+    def _place(self, half: int, count: int, step: int) -> str:
+        """Where the k-th pair of halves of groups begins."""
+        width = self.loops.width
+        pair = f"k / {width}" if width > 1 else "k"
+        place = f"(({pair}) / {half} * {count} + ({pair}) % {half}) * {step}"
+        return f"const i64 at = {place} * {width} + k % {width};"
 
     def _name(self, number: int, kind: DType, lanes: int) -> None:
         scalar, k = name(number, kind), self.loops.vector

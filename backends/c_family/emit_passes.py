@@ -216,10 +216,12 @@ def _grouped(statements: list[Statement]) -> list[Pass]:
     reduces = [each for each in statements if type(each) is Reduce]
     stores = tuple([each for each in statements if type(each) is Store])
     scans = tuple([each for each in statements if type(each) is Scan])
-    lanes = sorted({each.lanes for each in reduces})
-    if scans or len(lanes) < 2:
+    orders = sorted({(each.lanes, each.near) for each in reduces})
+    if scans or len(orders) < 2:
         return [Pass(tuple(reduces), stores, scans)]
-    groups = [tuple([each for each in reduces if each.lanes == n]) for n in lanes]
+    groups = [
+        tuple([each for each in reduces if (each.lanes, each.near) == order]) for order in orders
+    ]
     return [*[Pass(group, ()) for group in groups[:-1]], Pass(groups[-1], stores)]
 
 

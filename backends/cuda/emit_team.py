@@ -1,8 +1,9 @@
 """How the threads of a team combine partial results, in the order of the IR.
 
-Lane l of a reduction is partial (k, t, v) of its threads: l = (k * workers + t) * width + v. Halves
-go first over a thread's own k, then over threads: through shared memory down to a warp, by shuffles
-within one; at last over a thread's own v. Where neighbours v are rows of their own, they stay so.
+Lane l of a reduction is partial (k, t, v) of its threads: l = (k * workers + t) * width + v. A
+thread's neighbours v are combined first, as `near` says; where they are not, they are at last, and
+where they are rows of their own, they stay so. Between, halves go over a thread's own k, then over
+threads: through shared memory down to a warp, by shuffles within one.
 Spec: `specs/cuda_printer.md`.
 """
 
@@ -43,9 +44,14 @@ class Combining:
         """
         layout = self.layout
         lanes = workers * layout.width if layout.along else workers
-        found = [
-            line for each in group for line in self._own(each, each.lanes // lanes, self.width)
-        ]
+        (near,) = {each.near for each in group}
+        assert near in (1, layout.width), "a thread has whole groups of neighbours"
+        self.width = layout.width // near
+        found = list[str]()
+        for each in group:
+            count = each.lanes // lanes
+            found += self._neighbours(each, count) if near > 1 else []
+            found += self._own(each, count, self.width, near)
         if layout.team * layout.side > layout.pitch:
             found += self._through_shared(group, workers)
         for each in group if layout.along else ():
@@ -53,12 +59,25 @@ class Combining:
             found += self._own(each, self.width, 1)
         return found
 
-    def _own(self, reduce: Reduce, count: int, step: int) -> Iterator[str]:
-        """Halves of a thread's own partial results."""
-        half = count // 2
+    def _neighbours(self, reduce: Reduce, count: int) -> Iterator[str]:
+        """Halves of each of a thread's groups of neighbours."""
+        width = self.layout.width
+        half = width // 2
         while half:
-            first = [f"a{number}[k]" for number in reduce.names]
-            second = [f"a{number}[k + {half * step}]" for number in reduce.names]
+            place = f"k / {half} * {width} + k % {half}"
+            first = [f"a{number}[{place}]" for number in reduce.names]
+            second = [f"a{number}[{place} + {half}]" for number in reduce.names]
+            head = f"for (i32 k = 0; k < {count * half}; ++k)"
+            yield from unrolled(head, self._joined(reduce, first, second))
+            half //= 2
+
+    def _own(self, reduce: Reduce, count: int, step: int, near: int = 1) -> Iterator[str]:
+        """Halves of a thread's own partial results, of which each `near`-th counts."""
+        half = count // 2
+        place = "k" if near == 1 else f"k * {near}"
+        while half:
+            first = [f"a{number}[{place}]" for number in reduce.names]
+            second = [f"a{number}[{place} + {half * step * near}]" for number in reduce.names]
             head = f"for (i32 k = 0; k < {half * step}; ++k)"
             yield from unrolled(head, self._joined(reduce, first, second))
             half //= 2

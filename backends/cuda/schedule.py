@@ -8,6 +8,7 @@ Spec: `specs/cuda_printer.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -20,6 +21,8 @@ from aotlite.backends.cuda.layout import (
     STATIC_SHARED,
     WARP,
     is_in_order,
+    is_of_columns,
+    layout_of,
     most_team,
     power_above,
     threads_beside,
@@ -38,7 +41,6 @@ from aotlite.backends.loops.program import (
     Kernel,
     Program,
     Reduce,
-    Statement,
     in_order,
     loads_of,
 )
@@ -158,11 +160,21 @@ def scheduled_kernel(kernel: Kernel, target: Target) -> Kernel:
     if 0 in kernel.extents or not any(type(each) is Reduce for each in kernel.body):
         return kernel
     lanes = _lanes(kernel, target)
-    return attrs.evolve(kernel, body=tuple([_with_lanes(each, lanes) for each in kernel.body]))
+    return with_neighbours(on_reduces(kernel, lambda each: attrs.evolve(each, lanes=lanes)))
 
 
-def _with_lanes(statement: Statement, lanes: int) -> Statement:
-    return attrs.evolve(statement, lanes=lanes) if type(statement) is Reduce else statement
+def with_neighbours(kernel: Kernel) -> Kernel:
+    """The kernel, in which a thread combines its neighbours before other threads see anything."""
+    if 0 in kernel.extents or is_in_order(kernel) or is_of_columns(kernel):
+        return kernel
+    layout, _ = layout_of(kernel, 1)
+    return on_reduces(kernel, lambda each: attrs.evolve(each, near=layout.width))
+
+
+def on_reduces(kernel: Kernel, change: Callable[[Reduce], Reduce]) -> Kernel:
+    """The kernel with its reductions changed."""
+    body = [change(each) if type(each) is Reduce else each for each in kernel.body]
+    return attrs.evolve(kernel, body=tuple(body))
 
 
 def _lanes(kernel: Kernel, target: Target) -> int:

@@ -245,7 +245,7 @@ class KernelRun:
     def _reduce(self, statement: Reduce) -> None:
         arrays = self._over_inner(statement.values)
         kinds = [value.dtype for value in statement.values]
-        results = reduced(combiner(statement.kind), arrays, kinds, statement.lanes)
+        results = reduced(combiner(statement.kind), arrays, kinds, statement.lanes, statement.near)
         shape = (*self.kernel.extents[: self.kernel.space],)
         shape += (1,) * (self.ndim - self.kernel.space)
         for name, result in zip(statement.names, results, strict=True):
@@ -332,7 +332,9 @@ def _where(condition: _Value, then: _Value, other: _Value) -> _Value:
 
 
 # -------------------------------------------------------------------------- reductions and scans
-def reduced(kind: Combiner, arrays: list[Array], kinds: list[DType], lanes: int) -> list[Array]:
+def reduced(
+    kind: Combiner, arrays: list[Array], kinds: list[DType], lanes: int, near: int = 1
+) -> list[Array]:
     """(rows, n) -> (rows,) for each part, in the order that `Reduce` prescribes."""
     rows, n = arrays[0].shape
     if n == 0:
@@ -350,10 +352,13 @@ def reduced(kind: Combiner, arrays: list[Array], kinds: list[DType], lanes: int)
             partial, _joined(kind, [p[:, :width] for p in partial], part, kinds), strict=True
         ):
             old[:, :width] = new
-    while partial[0].shape[1] > 1:
-        half = partial[0].shape[1] // 2
-        halves = [p[:, :half] for p in partial], [p[:, half:] for p in partial]
-        partial = _joined(kind, *halves, kinds)
+    for count in (near, lanes // near):
+        grouped = [p.reshape(rows, -1, count) for p in partial]
+        while grouped[0].shape[2] > 1:
+            half = grouped[0].shape[2] // 2
+            halves = [p[..., :half] for p in grouped], [p[..., half:] for p in grouped]
+            grouped = _joined(kind, *halves, kinds)
+        partial = [p[..., 0] for p in grouped]
     return [p[:, 0] for p in partial]
 
 

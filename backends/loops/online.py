@@ -65,7 +65,7 @@ def _with_exponentials(first: Reduce, free: int, points: int) -> _Joint:
     """The sum is nan where the maximum is not finite, as an exponential of nan is."""
     top, total = _name_of(first), name(free, first.values[0].dtype)
     parts = (first.values[0], const(1, top.dtype))
-    both = Reduce((first.names[0], free), "sum_exp", parts, first.lanes)
+    both = Reduce((first.names[0], free), "sum_exp", parts, first.lanes, first.near)
     return _Joint(both, {}, total + (top - top))
 
 
@@ -83,7 +83,7 @@ def _with_squares(first: Reduce, free: int, points: int) -> _Joint:
     names, parts = (free, free + 1, free + 2), (const(1, x.dtype), x, const(0, x.dtype))
     mean = name(free + 1, x.dtype)
     memo = {_mean(first, points): mean, _name_of(first): mean * float(points)}
-    both = Reduce(names, "moments", parts, first.lanes)
+    both = Reduce(names, "moments", parts, first.lanes, first.near)
     return _Joint(both, memo, name(free + 2, x.dtype))
 
 

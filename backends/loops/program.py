@@ -58,14 +58,16 @@ class Reduce:
     """Defines names as the combination of values over all inner axes.
 
     The combiner `kind` (`combiners.py`) has as many parts as there are names and values. Of n inner
-    points in order, flattened, point j goes to partial j mod `lanes`, in ascending order; partials
-    are combined in halves: l with l + h for h = lanes/2, ..., 1. `lanes` is a power of two.
+    points in order, flattened, point j goes to partial j mod `lanes`, in ascending order. Partials
+    are combined in halves: first each `near` neighbours, then what these gave. Halves are l with
+    l + h, for h from half of their number to 1. Both numbers are powers of two.
     """
 
     names: tuple[int, ...]
     kind: str
     values: tuple[Scalar, ...]
     lanes: int = 1
+    near: int = 1
 
 
 @attrs.frozen
@@ -332,6 +334,9 @@ def _statement_text(statement: Statement) -> str:
         case _:
             names = ", ".join([f"v{k}" for k in statement.names])
             values = ", ".join(map(str, statement.values))
-            lanes = f" lanes={statement.lanes}" if type(statement) is Reduce else ""
+            lanes = ""
+            if type(statement) is Reduce:
+                near = f" near={statement.near}" if statement.near > 1 else ""
+                lanes = f" lanes={statement.lanes}{near}"
             word = type(statement).__name__.lower()
             return f"{names} = {word}<{statement.kind}{lanes}>({values})"

@@ -97,8 +97,8 @@ def on_statement(statement: Statement, scalar: OnScalar, address: OnAddress) -> 
     match statement:
         case Let(name=k, value=value):
             return Let(k, scalar(value))
-        case Reduce(names=names, kind=kind, values=values, lanes=lanes):
-            return Reduce(names, kind, tuple(map(scalar, values)), lanes)
+        case Reduce(values=values):
+            return attrs.evolve(statement, values=tuple(map(scalar, values)))
         case Scan(names=names, kind=kind, values=values):
             return Scan(names, kind, tuple(map(scalar, values)))
     into = statement.address

@@ -171,9 +171,12 @@ class _Check:
         match statement:
             case Store():
                 self._store(statement)
-            case Reduce(lanes=lanes):
+            case Reduce(lanes=lanes, near=near):
                 if lanes < 1 or lanes & (lanes - 1):
                     self.fail("K-8", f"has {lanes} lanes", "a power of two")
+                if not 1 <= near <= lanes or near & (near - 1):
+                    expected = f"a power of two up to {lanes}"
+                    self.fail("K-8", f"combines {near} neighbours first", expected)
                 self._combined(statement)
             case Scan():
                 self._combined(statement)

@@ -38,6 +38,8 @@ from aotlite.ir.dtypes import DType
 FLOATS = (dtypes.float32, dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
 INTEGERS = (dtypes.int64, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint32)
 EXTENTS = (1, 2, 3, 5, 8, 17, 33, 64, 70)
+NEAR = {1: 1, 4: 2, 16: 1, 64: 16}
+"""For numbers of lanes, how many neighbours are combined first."""
 
 
 def numbers(generator: np.random.Generator, buffer: Buffer) -> Any:
@@ -252,7 +254,7 @@ class Drawn:
         if kind.startswith("arg"):
             position: Scalar = axis(len(self.extents) - 1)
             names = (self._fresh(), self._fresh())
-            self.body.append(Reduce(names, kind, (value, position), lanes))
+            self.body.append(Reduce(names, kind, (value, position), lanes, NEAR[lanes]))
             self.rows += [
                 name(names[0], self.dtype),
                 cast(name(names[1], dtypes.int64), self.dtype),
@@ -260,11 +262,13 @@ class Drawn:
         elif kind == "moments":
             three = (self._fresh(), self._fresh(), self._fresh())
             one = const(1, self.dtype)
-            self.body.append(Reduce(three, kind, (one, value, const(0, self.dtype)), lanes))
+            self.body.append(
+                Reduce(three, kind, (one, value, const(0, self.dtype)), lanes, NEAR[lanes])
+            )
             self.rows += [name(each, self.dtype) for each in three]
         else:
             number = self._fresh()
-            self.body.append(Reduce((number,), kind, (value,), lanes))
+            self.body.append(Reduce((number,), kind, (value,), lanes, NEAR[lanes]))
             self.rows.append(name(number, self.dtype))
 
     def _store(self) -> None:

@@ -6,13 +6,15 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 import aotlite as al
+from aotlite.backends.cuda.schedule import on_reduces, with_neighbours
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, name, where
 from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.program import Kind, Program, Reduce, Statement, Store
+from aotlite.backends.loops.program import Kernel, Kind, Program, Reduce, Statement, Step, Store
 from aotlite.ir.dtypes import float16, float32, float64, int64
 from tests.backends.cpu.chosen_kernels import CHOSEN
 from tests.backends.cpu.chosen_kernels import program as kernel_program
@@ -28,8 +30,18 @@ def chosen() -> Cases:
 
 def drawn(seeds: range, *, in_place: bool = False) -> Cases:
     """Drawn kernels; `in_place`: they write what they read."""
-    made = {f"p{seed}": Drawn(seed, in_place=in_place) for seed in seeds}
-    return {name: (each.program, each.inputs()) for name, each in made.items()}
+    made = {seed: Drawn(seed, in_place=in_place) for seed in seeds}
+    return {f"p{n}": (combined(each.program, n), each.inputs()) for n, each in made.items()}
+
+
+def combined(program: Program, number: int) -> Program:
+    """The program, in every other one of which a thread combines its neighbours first."""
+    steps = list[Step]()
+    for step in program.steps:
+        assert type(step) is Kernel
+        bare = on_reduces(step, lambda each: attrs.evolve(each, near=1))
+        steps.append(with_neighbours(bare) if number % 2 else bare)
+    return attrs.evolve(program, steps=tuple(steps))
 
 
 def inputs_of(name: str, program: Program) -> list[Any]:

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aotlite as al
 from aotlite.backends.cuda.emit import Launch, print_program, print_units
+from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.target import H100
+from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import Gemm, Program, Store, Window
 from aotlite.ir.dtypes import complex64, float32
@@ -124,6 +128,23 @@ def test_lanes_say_how_many_threads_a_row_has() -> None:
     for lanes, grid in found.items():
         (launch,) = print_program(centered(5, 3000, lanes)).launches
         assert (*grid, (0, 1)) == (launch.blocks, launch.threads, launch.buffers)
+
+
+LAST_LOOP = "for (i32 v = 0; v < 1; ++v) {"
+
+
+def test_one_value_a_thread_is_shuffled() -> None:
+    """A thread combines its neighbours first: eight of bfloat16 here, in a row and in a block."""
+    for n in (256, 4096):
+        x = al.zeros((999, n), dtype=al.bfloat16)
+        text = print_program(
+            improved_for(program_of(al.capture(lambda x: x.sum(-1))(x)), H100)
+        ).text
+        assert "near=8" in text
+        loops = text.partition("__shfl_xor_sync(")[0].splitlines()
+        assert [line for line in loops if "i32 v = 0" in line][-1].strip() == LAST_LOOP
+        assert text.count("__shfl_xor_sync(") == 1
+        assert "__shared__ f32 s0_f32[" not in text or "s0_f32[threadIdx.x * 1 + v]" in text
 
 
 def test_steps_that_are_no_kernels_are_refused() -> None:

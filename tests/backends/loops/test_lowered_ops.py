@@ -247,6 +247,18 @@ def test_extremes_do_not_depend_on_lanes(kind: str) -> None:
     np.testing.assert_array_equal(expected, last)
 
 
+def test_neighbours_are_combined_before_others() -> None:
+    """Eight partial results: 1 and -1 go first in pairs, and are lost beside 1e8 otherwise."""
+    big = np.float32(1e8)
+    values = np.array([[1, big, -1, -big, 1, 2, 3, 4]], np.float32)
+    pairs = np.float32(((1 + big) + (1 + 2)) + ((-1 - big) + (3 + 4)))
+    fours = np.float32((1 - 1) + (big - big)) + np.float32((1 + 3) + (2 + 4))
+    halves = np.float32(((1 + 1) + (-1 + 3)) + ((big + 2) + (-big + 4)))
+    found = [reduced(COMBINERS["sum"], [values], [float32], 8, near)[0][0] for near in (1, 2, 4, 8)]
+    assert found[1:3] == [pairs, fours]
+    assert found[0] == found[3] == halves
+
+
 @pytest.mark.parametrize("name", ["cummax", "cummin", "argmax", "argmin"])
 def test_positions_of_equal_extremes_are_the_kernels(name: str) -> None:
     build = Builder(name)
