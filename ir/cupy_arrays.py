@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotlite.ir.arrays import Array, copied
-from aotlite.ir.cupy_namespace import Namespace, is_float8
+from aotlite.ir.cupy_namespace import Namespace, is_float8, is_negative_zero
 from aotlite.ir.dtypes import DType, float8_e4m3fn
 from aotlite.ir.errors import DeviceError, OutOfMemoryError, noted
 
@@ -169,12 +169,12 @@ class CupyArrays:
     def moved(self, held: np.ndarray, *, blocking: bool = True) -> Array:
         """A new array on the device with the values of one on the host."""
         kept = np.ascontiguousarray(held)
-        if kept.shape != held.shape:  # of no dimensions NumPy makes one
+        if kept.shape != held.shape and not is_negative_zero(held):  # of no dimensions it makes one
             kept = kept.reshape(held.shape)
-        if not is_float8(held.dtype):
-            return self.quiet(lambda: self.cupy.asarray(kept, blocking=blocking))
-        made = self.quiet(lambda: self.cupy.asarray(kept.view(np.uint8), blocking=blocking))
-        return made.view(held.dtype)
+        sent = kept.view(np.uint8) if is_float8(held.dtype) else kept
+        made = self.quiet(lambda: self.cupy.asarray(sent, blocking=blocking))
+        made = made if sent is kept else made.view(held.dtype)
+        return made.reshape(held.shape) if made.shape != held.shape else made
 
     def host(self, array: Array) -> np.ndarray:
         """A new array of NumPy with these values; waits for them."""

@@ -23,6 +23,11 @@ def is_float8(dtype: Any) -> bool:
     return dtype in _FLOAT8
 
 
+def is_negative_zero(held: np.ndarray) -> bool:
+    """Whether it is a number, -0.0, which CuPy makes a 0.0 of unless it has a dimension."""
+    return not held.ndim and bool(held == 0) and any(held.tobytes())
+
+
 class Namespace:
     """Functions of CuPy by their names, and those that are written here."""
 
@@ -44,6 +49,15 @@ class Namespace:
         if not name.startswith("_"):
             setattr(self, name, found)
         return found
+
+    def asarray(self, a: Any, *, dtype: Any = None) -> Any:
+        """The array itself, or one of what is on the host; CuPy's makes a number -0.0 a 0.0."""
+        if isinstance(a, self._cupy.ndarray):
+            return self._cupy.asarray(a, dtype=dtype)
+        held = np.asarray(a, dtype=dtype)
+        if is_negative_zero(held):
+            return self._cupy.asarray(held.reshape(1)).reshape(())
+        return self._cupy.asarray(held)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         """CuPy's has no loop for 16-bit brain floats, which it would give in 32 bits."""
@@ -314,7 +328,10 @@ class _Linalg:
         a = self._cupy.broadcast_to(a, batch + a.shape[-2:])
         b = self._cupy.broadcast_to(b, batch + b.shape[-2:])
         with self._errstate(linalg="raise"):
-            return self._linalg.solve(a, b)
+            if b.shape[-1]:
+                return self._linalg.solve(a, b)
+            # CuPy's divides by the size of a solution; whether there are any is found with one.
+            return self._linalg.solve(a, self._cupy.ones_like(a[..., :1]))[..., :0]
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._linalg, name)

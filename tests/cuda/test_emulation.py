@@ -35,6 +35,10 @@ def test_methods_of_arrays_are_those_of_cupys():
     assert set() == names - set(dir(cupy.ndarray))
 
 
+def overlapping(x):
+    x[1:] = x[:-1]
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
@@ -49,6 +53,7 @@ def test_methods_of_arrays_are_those_of_cupys():
         (lambda x: x[array(5, dtype="int64")], EmulationError, "out of range"),
         (lambda x: x[np.array([0])], EmulationError, "an index is a ndarray"),
         (lambda x: CUPY.where(True, x, x), EmulationError, "the condition is no array"),
+        (lambda x: overlapping(CUPY.concat([x, x])), EmulationError, "overlaps where it is"),
         (lambda x: CUPY.unstack(x), AttributeError, "unstack"),
         (lambda x: CUPY.asarray(np.array(["a"])), ValueError, "Unsupported dtype"),
     ],
@@ -81,3 +86,25 @@ def test_a_view_is_on_the_same_memory_and_a_result_is_not():
     x = array(1.0, 2.0, 3.0, 4.0)
     assert x.data.ptr + 4 == x[1:].data.ptr == x.reshape(2, 2)[0, 1].data.ptr
     assert x is x[1:].base and (x + 1).base is None
+
+
+def test_python_numbers_of_a_higher_kind_bring_their_dtype():
+    bytes_, truth = array(1, 2, dtype="int8"), array(1, 0, dtype="bool")
+    halves = array(1.0, 2.0, dtype="float16")
+    assert ["float64", "float16", "int64", "int8"] == [
+        str(x.dtype) for x in (bytes_ + 1.5, halves + 1, truth + 1, bytes_ + True)
+    ]
+
+
+def test_values_that_are_not_numpys_are_cupys():
+    """As CuPy 14.2's sources have it: quotients of floats, remainders of integers, signs of 0."""
+    big = array(2**53 + 1, dtype="int64")
+    assert [10.0] == (array(1.0, dtype="float64") // 0.1).tolist()
+    assert [0] == CUPY.fmod(big, 2).tolist() and [1] == (big % 2).tolist()
+    nans = array(1.0, np.nan, np.nan)
+    assert 2 == CUPY.argmax(nans).item()
+    zeros = CUPY.full((2,), -0.0)
+    signs = [CUPY.asarray(-0.0), CUPY.asarray(np.array([-0.0])), zeros]
+    assert [False, [True], [True, True]] == [CUPY.signbit(x).tolist() for x in signs]
+    zeros[...] = -0.0
+    assert [False, False] == CUPY.signbit(zeros).tolist()

@@ -61,3 +61,25 @@ def test_the_first_of_several_nans_is_found(device, name, dtype):
             device, lambda x, extreme=extreme: getattr(x, extreme)(1).indices, values
         )
         assert expected == found
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", ml_dtypes.bfloat16])
+def test_a_zero_keeps_its_sign(device, dtype):
+    """CuPy fills an array without dimensions, and what is contiguous, with zero bytes."""
+    zero = np.array(-0.0).astype(dtype)
+    x = al.tensor(zero).to(device)
+    assert zero.tobytes() == x.cpu().numpy().tobytes()
+    y = al.zeros(3, dtype=x.dtype, device=device)
+    y[0] = x
+    y[1:].fill_(-0.0)
+    assert [True] * 3 == np.signbit(y.cpu().numpy().real.astype(float)).tolist()
+    assert "-0" in str(al.tensor(-0.0, device=device).item())
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_no_right_sides_have_no_solutions(device, batch):
+    """CuPy divides by the bytes of one."""
+    a = al.eye(3, device=device).expand((*batch, 3, 3))
+    assert (*batch, 3, 0) == al.linalg.solve(a, al.zeros((*batch, 3, 0), device=device)).shape
+    with pytest.raises(al.AotliteError, match="singular"):
+        al.linalg.solve(a * 0, al.zeros((*batch, 3, 0), device=device))

@@ -246,7 +246,7 @@ class ndarray:
 
     def fill(self, value: Any) -> None:
         self.refuse_float8("fill")
-        self._held.fill(value)
+        self._held.fill(unsigned(value) if self.flags.c_contiguous else value)
 
     # --- items
     def __getitem__(self, index: Any) -> ndarray:
@@ -266,11 +266,24 @@ class ndarray:
             value.refuse_float8("setitem")
             if value.dtype.kind == "c" and self.dtype.kind not in "bc":
                 raise EmulationError("setitem: complex numbers are written as reals")
+            self._check_apart(index, value)
             value = value._held
         elif not isinstance(value, (bool, int, float, complex, np.generic)):
             raise TypeError(f"setitem: a value of {type(value)}")
+        elif not self._key(index)[1]:
+            return self[index].fill(value)
         with np.errstate(all="ignore"):
             self._held[self._key(index)[0]] = value
+
+    def _check_apart(self, index: Any, value: ndarray) -> None:
+        """CuPy moves bytes that lie alike without looking whether they overlap."""
+        key, moves = self._key(index)
+        there: Any = self._held[key]
+        if moves or not np.ndim(there) or there.strides != value.strides:
+            return
+        same = there.ctypes.data == value._held.ctypes.data
+        if not same and there.flags.c_contiguous and np.may_share_memory(there, value._held):
+            raise EmulationError("setitem: the value overlaps where it is written in part")
 
     def _key(self, index: Any) -> tuple[tuple[Any, ...], bool]:
         """NumPy's key for the same places, and whether the result is no view."""
@@ -325,6 +338,11 @@ class Capsule:
 
     def __init__(self, array: ndarray, stream: Any) -> None:
         self.array, self.stream = array, stream
+
+
+def unsigned(value: Any) -> Any:
+    """A number as CuPy fills contiguous memory with it: zeros of both signs are zero bytes."""
+    return 0 if value == 0 else value
 
 
 def _is_mask(part: Any) -> bool:

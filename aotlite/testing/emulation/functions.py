@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from aotlite.testing.emulation import runtime
-from aotlite.testing.emulation.array import fresh, ndarray
+from aotlite.testing.emulation.array import fresh, ndarray, unsigned
 from aotlite.testing.emulation.errors import EmulationError
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -108,6 +108,8 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
             return fresh(_hosted(own, args, kwargs))
         if name == "linalg.solve" and args[0].shape[:-1] != args[1].shape[:-1]:
             raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
+        if name == "linalg.solve" and args[0].ndim > 2 and args[0].size and not args[1].size:
+            raise ZeroDivisionError("division by zero")  # it steps from one solution to the next
         if name in ("sort", "argsort"):
             kwargs["kind"] = "stable"  # as CuPy's is always
         with np.errstate(all="ignore"):
@@ -152,7 +154,7 @@ def _hosted(own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     found = own(*args, **kwargs)
     if found.dtype.name.startswith("float8") or found.dtype.kind in "OSUMm":
         raise ValueError(f"Unsupported dtype {found.dtype}")
-    return found
+    return found if found.ndim else np.asarray(unsigned(found), found.dtype)  # CuPy fills it
 
 
 # -------------------------------------------------------------------------------------- ufuncs
@@ -201,11 +203,12 @@ class ufunc:
             raise TypeError(f"Unsupported type {type(operand)}")
 
     def _loop(self, operands: Any, dtype: Any) -> Any:
+        yields = _yields(operands)
         for takes, gives in self._loops:
             if dtype is not None:
                 if gives == [np.dtype(dtype)]:
                     return takes, gives
-            elif all(_fits(a, t) for a, t in zip(operands, takes, strict=True)):
+            elif all(_fits(a, t, yields) for a, t in zip(operands, takes, strict=True)):
                 return takes, gives
         kinds = tuple(getattr(a, "dtype", type(a).__name__) for a in operands)
         raise TypeError(f"Wrong type ({kinds}) of arguments for {self.name}")
@@ -288,7 +291,19 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     return value  # as NumPy takes it, bit for bit
 
 
-def _fits(operand: Any, wanted: np.dtype[Any]) -> bool:
+def _yields(operands: Any) -> bool:
+    """Whether Python numbers take the arrays' dtype: those of a higher kind do not."""
+    ranks = [_rank(a) for a in operands if isinstance(a, (ndarray, np.generic))]
+    numbers = [_rank(np.result_type(a)) for a in operands if type(a) in (int, float, complex)]
+    return bool(ranks) and max(ranks) >= max(numbers, default=0)
+
+
+def _rank(value: Any) -> int:
+    kind = getattr(value, "dtype", value).kind
+    return {"b": 0, "i": 1, "u": 1, "f": 2, "c": 2}.get(kind, 3)
+
+
+def _fits(operand: Any, wanted: np.dtype[Any], yields: bool) -> bool:
     """Whether an operand goes into a loop: without loss, or as a Python number that yields."""
     kind: Any = None
     if isinstance(operand, (ndarray, np.generic)):
@@ -299,7 +314,7 @@ def _fits(operand: Any, wanted: np.dtype[Any]) -> bool:
         kind, have = type(operand), np.result_type(operand)
     if np.can_cast(have, wanted):
         return True
-    if kind is None:
+    if kind is None or not yields:
         return False
     try:
         return bool(np.result_type(kind(0), wanted) == wanted)
