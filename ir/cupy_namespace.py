@@ -74,11 +74,16 @@ class Namespace:
 
     def argsort(self, a: Any, axis: int = -1, *, stable: bool = True) -> Any:
         """The order of the elements; CuPy's sort is stable always."""
-        return self._cupy.argsort(_wide(a), axis=axis)
+        return self._cupy.argsort(self._signless(a), axis=axis)
 
     def sort(self, a: Any, axis: int = -1, *, stable: bool = True) -> Any:
         """The elements in order."""
-        return self._cupy.sort(_wide(a), axis=axis).astype(a.dtype, copy=False)
+        return self._cupy.sort(self._signless(a), axis=axis).astype(a.dtype, copy=False)
+
+    def _signless(self, a: Any) -> Any:
+        """What is sorted: with nans of one sign, for of a line CuPy puts negative ones first."""
+        a = _wide(a)
+        return self._cupy.where(a == a, a, np.nan) if a.ndim == 1 and a.dtype.kind == "f" else a
 
     def argmax(self, a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
         """Where the first of the largest elements, or the first nan, lies."""

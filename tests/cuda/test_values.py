@@ -83,3 +83,15 @@ def test_no_right_sides_have_no_solutions(device, batch):
     assert (*batch, 3, 0) == al.linalg.solve(a, al.zeros((*batch, 3, 0), device=device)).shape
     with pytest.raises(al.AotliteError, match="singular"):
         al.linalg.solve(a * 0, al.zeros((*batch, 3, 0), device=device))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_nans_of_both_signs_are_the_largest(device, dtype, descending):
+    """CuPy sorts a line of floats by their bits; processors make nans that have a sign."""
+    values = np.array([1.0, -NAN, -INF, NAN, INF, 0.0, -0.0], dtype)
+    for shape in ((7,), (1, 7)):
+        expected, found = both(
+            device, lambda x: x.sort(descending=descending).indices, values.reshape(shape)
+        )
+        assert expected == found

@@ -136,6 +136,17 @@ def _position(name: str) -> Callable[..., Any]:
     return found
 
 
+def _argsort(a: Any, axis: int = -1, kind: Any = None) -> Any:
+    """Of a line of floats CuPy sorts the bits: nans with a sign come first."""
+    if a.ndim == 1 and a.dtype.char in "fd":
+        return np.lexsort((a, ~(np.isnan(a) & np.signbit(a))))
+    return np.argsort(a, axis, kind=kind)
+
+
+def _sort(a: Any, axis: int = -1, kind: Any = None) -> Any:
+    return a[_argsort(a)] if a.ndim == 1 else np.sort(a, axis, kind=kind)
+
+
 def _of_interface(peer: Any) -> ndarray:
     """An array on the memory that another library's array says it is on."""
     found = peer.__cuda_array_interface__
@@ -264,6 +275,8 @@ _OWN: dict[str, Callable[..., Any]] = {
     "fmod": _fmod,
     "argmax": _position("argmax"),
     "argmin": _position("argmin"),
+    "argsort": _argsort,
+    "sort": _sort,
 }
 """Where CuPy's values are not NumPy's."""
 
