@@ -8,7 +8,8 @@ Numerics of the whole op table on the device; the bandwidth of a copy; rows of 2
 train steps against CuPy, cupy.fuse, PyTorch eager and compiled, and JAX, as far as they are here;
 the overhead of a recorded graph; whether a compiled call waits for the device; first calls. Each
 section has a share of the seconds. What has been found is written after each line of it to
-`benchmarks/results/gpu-<device>.json`, and printed as one table at the end.
+`benchmarks/results/gpu-<device>.json`, and printed as tables at the end: times, and what is to be
+shown with its target. What pytest says is beside it, in `gpu-<device>-tests.txt`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ import argparse
 import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import platform
 import re
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,26 +53,37 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 STOOD_IN = optree_stand_in.install()
 
 import numpy as np  # noqa: E402
-from rich import box  # noqa: E402
 from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
 
 import aotlite as al  # noqa: E402
+from aotlite.backends.cuda import nvrtc  # noqa: E402
 from aotlite.testing import emulating_cuda  # noqa: E402
-from benchmarks.gpu_clocks import Timed, medians  # noqa: E402
-from benchmarks.gpu_libraries import SETS, Ours, libraries, random_arrays  # noqa: E402
+from benchmarks import gpu_calls  # noqa: E402
+from benchmarks.gpu_clocks import EventClock, HostClock, Timed, medians  # noqa: E402
+from benchmarks.gpu_guard import SPOILED, Marker, guarded, read, write  # noqa: E402
+from benchmarks.gpu_libraries import (  # noqa: E402
+    SETS,
+    Ours,
+    action_of,
+    libraries,
+    of_row,
+    random_arrays,
+)
 from benchmarks.gpu_programs import FULL, ROWS, TINY, Row  # noqa: E402
+from benchmarks.gpu_report import is_right, short, summary, times, verdicts  # noqa: E402
 from benchmarks.gpu_tests import tested  # noqa: E402
-from benchmarks.gpu_training import models  # noqa: E402
+from benchmarks.gpu_training import DTYPES, models  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 CHECKED = 16
-"""The binary logarithm of the size at which rows are compared with float64."""
+"""The binary logarithm of the size at which rows are compared with float64 of the CPU."""
 TOLERANCE = 2e-5
-"""Of float32 against float64, relative to the largest result: sums of up to 2^16 terms."""
-DELAY = 0.1
-"""Seconds of work before a call that must not wait for it."""
+"""Of float32 against float64, relative to the largest result."""
+LOSSES_APART = {"float32": 1e-4, "bfloat16": 2e-2}
+"""The losses of three steps from PyTorch's, relatively: gradients are summed in another order."""
+LIMIT = 150.0
+"""Seconds of one thing, of which compilers have most; what takes longer hangs."""
 
 
 class Session:
@@ -82,124 +92,185 @@ class Session:
     def __init__(self, *, dry: bool, path: Path, console: Console) -> None:
         self.dry, self.path, self.console = dry, path, console
         self.size = TINY if dry else FULL
-        self.found: dict[str, Any] = {"dry": dry, "machine": machine(dry)}
+        self.found = read(path)
+        self.marker = Marker(path)
         self.end = 0.0
 
     def note(self, section: str, name: str, value: Any) -> None:
-        """Keeps a finding, at once."""
+        """Keeps a finding, at once, and tells it."""
+        self.keep(section, name, value)
+        self.console.print(f"{section}: {name}: {short(value)}", highlight=False, markup=False)
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        """Keeps a finding of which there is more to come."""
         self.found.setdefault(section, {})[name] = value
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.found, indent=1, default=str) + "\n", "utf-8")
-        self.console.print(f"{section}: {name}: {_short(value)}", highlight=False, markup=False)
+        write(self.path, self.found)
 
     @property
     def left(self) -> float:
         """Seconds of the section."""
         return self.end - time.perf_counter()
 
-    def attempt(self, section: str, name: str, work: Callable[[], Any]) -> Any:
-        """What the work gives; an error is a finding, and no end. Out of time, it is not begun."""
+    def attempt(
+        self, section: str, name: str, work: Callable[[], Any], limit: float = LIMIT
+    ) -> None:
+        """Does the work; an error is a finding, and no end. Out of time, it is not begun, and what
+        has been found before is not done again."""
+        if name in self.found.get(section, {}):
+            return
         if self.left <= 0:
             self.note(section, name, {"left out": "out of time"})
-            return None
+            return
+        with self.marker.at(section, name, limit):
+            try:
+                work()
+            except Exception as error:
+                self.fail(section, name, error)
+            self.end_if_spoiled(section, name)
+
+    def end_if_spoiled(self, section: str, name: str) -> None:
+        """After a fault of a kernel nothing works any more: the next process goes on."""
+        if self.dry:
+            return
         try:
-            return work()
+            al.cuda.synchronize()
         except Exception as error:
-            self.note(section, name, {"error": f"{type(error).__name__}: {error}"[:400]})
-            return None
+            self.fail(section, name, error)
+            os._exit(SPOILED)
 
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join([f"{key} {_short(each)}" for key, each in value.items()])
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def machine(dry: bool) -> dict[str, Any]:
-    """The device and what is installed."""
-    found: dict[str, Any] = {"python": platform.python_version(), "aotlite": al.__version__}
-    found["optree stands in"] = STOOD_IN
-    for name in ("numpy", "cupy", "torch", "jax"):
-        with contextlib.suppress(ImportError):
-            found[name] = importlib.import_module(name).__version__
-    found["device"] = "emulated" if dry else al.cuda.get_device_name()
-    if not dry:
-        found["capability"] = al.cuda.get_device_capability()
-    return found
+    def fail(self, section: str, name: str, error: Exception) -> None:
+        """Keeps an error, beside what was found before it; of several the first."""
+        trace = "".join(traceback.format_exception(error))[-4000:]
+        known = self.found.get(section, {}).get(name, {})
+        said = {"error": f"{type(error).__name__}: {error}"[:400], "trace": trace}
+        self.note(section, name, {**said, **known})
 
 
 # ---------------------------------------------------------------------------------------- sections
 def bandwidth(session: Session) -> None:
     """The bytes a second of a copy on the device, read and written: the most that is to be had."""
-    source = al.randn(1 << session.size).to("cuda")
-    target = al.empty_like(source)
-    clock = next(libraries(session.dry)).clock
-    actions = {"copy": Timed(lambda number: target.copy_(source), clock)}
-    seconds = medians(actions, min(session.left, 3))["copy"]
-    session.note("bandwidth", "bytes a second", 2 * source.nbytes / seconds)
+    row, ours = ROWS["chain"], Ours(None)
+    pairs = [
+        tuple(map(ours.tensor, random_arrays(row, session.size, seed))) for seed in range(SETS)
+    ]
+
+    def eager(number: int) -> None:
+        source, target = pairs[number % SETS]
+        target.copy_(source)
+
+    moved = 2 * pairs[0][0].nbytes
+    if session.dry:
+        actions = {"eager": Timed(eager, HostClock())}
+    else:
+        cupy = importlib.import_module("cupy")
+        clock, runtime = EventClock(cupy, ahead=True), cupy.cuda.runtime
+
+        def driver(number: int) -> None:
+            addresses = [each.data_ptr() for each in pairs[number % SETS]]
+            kind, stream = runtime.memcpyDeviceToDevice, cupy.cuda.get_current_stream().ptr
+            runtime.memcpyAsync(*addresses, moved // 2, kind, stream)
+
+        actions = {"eager": Timed(eager, clock), "driver": Timed(driver, clock)}
+    seconds = medians(actions, min(session.left, 3))
+    for name, each in seconds.items():
+        session.note("bandwidth", name, moved / each)
+    session.note("bandwidth", "bytes a second", moved / min(seconds.values()))
 
 
 def numerics(session: Session) -> None:
-    """Rows against float64 of the CPU, then the tests that are for devices: the whole op table."""
+    """Rows against float64 of the CPU."""
     for row in ROWS.values():
         session.attempt("numerics", row.name, partial(_compared, session, row))
-    if session.dry:
-        return
-    session.note("numerics", "tests", tested(session.left))
 
 
 def _compared(session: Session, row: Row) -> None:
     arrays = random_arrays(row, TINY if session.dry else CHECKED, 3)
     ours = Ours(None)
-
-    def result(tensors: Sequence[Any], function: Callable[..., Any]) -> list[np.ndarray]:
-        made = function(*tensors)
-        if not row.backward:
-            return [made.cpu().numpy()]
-        made.backward(al.ones_like(made) + made.detach())
-        return [each.grad.cpu().numpy() for each in tensors]
-
+    plain = of_row(al, row)
     wide = [al.tensor(a.astype(np.float64) if a.dtype.kind == "f" else a) for a in arrays]
     narrow = [ours.tensor(array) for array in arrays]
-    if row.backward:
-        wide, narrow = ([each.requires_grad_() for each in some] for some in (wide, narrow))
-    plain: Callable[..., Any] = lambda *given: row.function(al, *given)
-    expected, found = result(wide, plain), result(narrow, ours.compiled(plain))
+    expected, found = (
+        [each.detach().cpu().numpy() for each in (made if row.backward else [made])]
+        for made in (
+            action_of(al, row, plain, [wide])(0),
+            action_of(al, row, ours.compiled(plain), [narrow])(0),
+        )
+    )
     pairs = list(zip(expected, found, strict=True))
     worst = max([float(np.max(np.abs(e - f)) / np.max(np.abs(e))) for e, f in pairs])
     right = all(np.isfinite(f).all() for f in found) and worst <= TOLERANCE
     session.note("numerics", row.name, {"difference": worst, "right": bool(right)})
 
 
+def tests(session: Session) -> None:
+    """The tests that are for devices: every op of the table, random programs, training."""
+    if session.dry:
+        session.note("tests", "pytest", {"left out": "there is no device"})
+        return
+    log = session.path.with_name(session.path.stem + "-tests.txt")
+    left = session.left
+    work: Callable[[], Any] = lambda: session.note("tests", "pytest", tested(left, log=log))
+    session.attempt("tests", "pytest", work, left + 60)
+
+
 def timed_rows(session: Session) -> None:
     """Each row by each library, and the share of a copy's bandwidth that ours reaches."""
-    others = list(libraries(session.dry))
+    others, absent = libraries(session.dry)
+    if absent:
+        session.note("machine", "libraries left out", absent)
+    _warm(others)
     for count, row in enumerate(ROWS.values()):
         seconds = session.left / (len(ROWS) - count)
         session.attempt("rows", row.name, partial(_row, session, row, others, seconds))
 
 
+def _warm(others: Sequence[Any]) -> None:
+    """What a library does once in a process belongs to no row; an error is one of rows, too."""
+    row = ROWS["softmax"]
+    for library in others:
+        with contextlib.suppress(Exception):
+            library.row(row, [random_arrays(row, TINY, 0)]).action(0)
+
+
 def _row(session: Session, row: Row, others: Sequence[Any], seconds: float) -> None:
     sets = [random_arrays(row, session.size, seed) for seed in range(SETS)]
-    actions, missing = {}, {}
-    for library in others:
-        if row.backward and not hasattr(library, "step"):
-            continue
-        try:
-            made = library.row(row, sets)
-            if made is not None:
-                made.action(0)
-                actions[library.name] = made
-        except Exception as error:
-            missing[library.name] = f"{type(error).__name__}: {error}"[:200]
-    times = medians(actions, min(seconds / 2, 10))
+    able = [library for library in others if library.trains or not row.backward]
+    actions, missing = _ready(able, lambda library: library.row(row, sets), seconds)
+    taken = medians(actions, min(seconds / 2, 6))
     moved = row.bytes(session.size, 4)
-    found: dict[str, Any] = {"seconds": times, "bytes": moved, "missing": missing}
+    found: dict[str, Any] = {"seconds": taken, "bytes": moved, "missing": missing}
     found |= _without_ours(missing)
     copied = session.found.get("bandwidth", {}).get("bytes a second")
-    if "ours" in times and copied:
-        found["share of a copy"] = moved / times["ours"] / copied
+    if "ours" in taken and copied:
+        found["share of a copy"] = moved / taken["ours"] / copied
+    session.keep("rows", row.name, found)
+    exact = next((each for each in others if each.name == "torch"), None)
+    if exact is not None and "ours" in actions:
+        worst = exact.difference(row, sets[0], actions["ours"].action(0))
+        found |= {"difference": worst, "right": worst <= TOLERANCE}
     session.note("rows", row.name, found)
+
+
+def _ready(
+    others: Sequence[Any], make: Callable[[Any], Timed | None], seconds: float
+) -> tuple[dict[str, Timed], dict[str, str]]:
+    """Actions that have been called, ours and as many others as there is time for; errors."""
+    actions: dict[str, Timed] = {}
+    missing: dict[str, str] = {}
+    end = time.perf_counter() + seconds
+    for library in others:
+        name = library.name
+        if time.perf_counter() > end and name not in ("ours", "torch.compile"):
+            missing[name] = "out of time"
+            continue
+        try:
+            made = make(library)
+            if made is not None:
+                made.action(0)
+                actions[name] = made
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"[: 4000 if name == "ours" else 200]
+    return actions, missing
 
 
 def _without_ours(missing: dict[str, str]) -> dict[str, str]:
@@ -209,206 +280,91 @@ def _without_ours(missing: dict[str, str]) -> dict[str, str]:
 
 def training(session: Session) -> None:
     """Train steps in float32 and bfloat16, ours and PyTorch's."""
-    others = [each for each in libraries(session.dry) if hasattr(each, "step")]
-    cases = [(model, dtype) for model in models(session.dry) for dtype in ("float32", "bfloat16")]
+    others = [each for each in libraries(session.dry)[0] if each.trains]
+    cases = [(model, dtype) for model in models(session.dry) for dtype in DTYPES]
     for count, (model, dtype) in enumerate(cases):
         name, seconds = f"{model.name}, {dtype}", session.left / (len(cases) - count)
 
-        def work(model: Any = model, dtype: str = dtype, seconds: float = seconds) -> None:
-            actions, missing = {}, {}
-            for library in others:
-                try:
-                    actions[library.name] = library.step(model, dtype)
-                    actions[library.name].action(0)
-                except Exception as error:
-                    actions.pop(library.name, None)
-                    missing[library.name] = f"{type(error).__name__}: {error}"[:200]
-            times = medians(actions, min(seconds / 2, 10))
-            found = {"seconds": times, "missing": missing, **_without_ours(missing)}
-            session.note("training", f"{model.name}, {dtype}", found)
-
+        work = partial(_trained, session, name, others, (model, dtype), seconds)
         session.attempt("training", name, work)
 
 
-def overhead(session: Session) -> None:
-    """Host microseconds of a call on few elements: launched, and replayed as a device graph."""
-    for name, options in (("launched", {}), ("recorded", {"device_graphs": True})):
+def _trained(
+    session: Session, name: str, others: Sequence[Any], case: tuple[Any, str], seconds: float
+) -> None:
+    losses: dict[str, list[float]] = {}
 
-        def work(name: str = name, options: dict[str, Any] = options) -> None:
-            function = Ours(None).compiled(lambda x: al.softmax(x * 2.0 + 1.0, -1), **options)
-            x = al.randn(64, 64).to("cuda")
-            for _ in range(20):
-                function(x)
-            times = []
-            for _ in range(5 if session.dry else 50):
-                al.cuda.synchronize()
-                start = time.perf_counter()
-                for _ in range(20):
-                    function(x)
-                times.append((time.perf_counter() - start) / 20)
-            session.note("overhead", name, {"microseconds": 1e6 * float(np.median(times))})
+    def make(library: Any) -> Timed:
+        made: Timed = library.step(*case)
+        losses[library.name] = [made.action(number).item() for number in range(3)]
+        return made
 
-        session.attempt("overhead", name, work)
-
-
-SPIN = r"""
-extern "C" __global__ void spin(long long cycles)
-{
-    const long long start = clock64();
-    while (clock64() - start < cycles) {}
-}
-"""
+    actions, missing = _ready(others, make, seconds)
+    taken = medians(actions, min(seconds / 2, 8))
+    found: dict[str, Any] = {"seconds": taken, "missing": missing, **_without_ours(missing)}
+    if {"ours", "torch"} <= set(losses):
+        pairs = zip(losses["ours"], losses["torch"], strict=True)
+        apart = max([abs(mine - its) / abs(its) for mine, its in pairs])
+        found |= {"losses apart": apart, "right": apart <= LOSSES_APART[case[1]]}
+    session.note("training", name, found)
 
 
-def waits(session: Session) -> None:
-    """Whether a compiled call returns while the device is still busy with what came before.
-
-    Without a GPU the emulated driver counts who waits.
-    """
-    x = al.randn(1 << 16).reshape(64, -1).to("cuda")
-    function = Ours(None).compiled(lambda x: al.softmax(al.tanh(x) + x, -1).sum(0))
-    function(x)
-    if session.dry:
-        driver = x.device.arrays.driver
-        before = driver.waits
-        function(x)
-        session.note("waits", "call", {"waits": driver.waits - before})
-        return
-    cupy = importlib.import_module("cupy")
-    spin = cupy.RawKernel(SPIN, "spin", backend="nvrtc")
-    clock = cupy.cuda.Device().attributes["ClockRate"] * 1000
-    spin((1,), (1,), (np.int64(1000),))
-    al.cuda.synchronize()
-    start = time.perf_counter()
-    spin((1,), (1,), (np.int64(DELAY * clock),))
-    function(x)
-    returned = time.perf_counter() - start
-    al.cuda.synchronize()
-    done = time.perf_counter() - start
-    found = {"returned after": returned, "done after": done, "waits": returned > done / 2}
-    session.note("waits", "call", found)
-
-
-_FIRST = """\
-import os, sys, time
-from benchmarks import optree_stand_in
-optree_stand_in.install()
-import numpy as np
-if sys.argv[1] == "ours":
-    import aotlite as t
-    options = {"backend": "cuda"}
-    x = t.tensor(np.ones((512, 512), np.float32)).to("cuda")
-else:
-    import torch as t
-    options = {}
-    x = t.ones(512, 512, device="cuda")
-x = x.requires_grad_()
-w = (x.detach() + 1).requires_grad_()
-t.tanh(x @ w).sum().backward()
-t.cuda.synchronize()
-start = time.perf_counter()
-function = t.compile(lambda x, w: t.softmax(t.tanh(x @ w) + x, -1).sum(), **options)
-function(x, w).backward()
-t.cuda.synchronize()
-print(time.perf_counter() - start)
-"""
-
-
-def first_calls(session: Session) -> None:
-    """Seconds until a function has run forward and backward for the first time; no caches."""
-    if session.dry:
-        x = al.randn(4, 4).to("cuda").requires_grad_()
-        start = time.perf_counter()
-        Ours(None).compiled(lambda x: al.softmax(al.tanh(x @ x) + x, -1).sum())(x).backward()
-        session.note("first calls", "ours", {"seconds": time.perf_counter() - start})
-        return
-    for name in ("ours", "torch.compile"):
-        session.attempt("first calls", name, partial(_first_call, session, name))
-
-
-def _first_call(session: Session, name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        variables = {"AOTLITE_CACHE": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
-        variables |= {"TRITON_CACHE_DIR": folder, "CUPY_CACHE_DIR": folder}
-        done = subprocess.run(
-            [sys.executable, "-c", _FIRST, name.partition(".")[0]],
-            cwd=ROOT,
-            env={**os.environ, **variables, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=max(session.left, 1),
-        )
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
-    session.note("first calls", name, {"seconds": float(done.stdout.split()[-1])})
-
-
-SECTIONS: dict[str, tuple[Callable[[Session], None], float]] = {
+SECTIONS: dict[str, tuple[Callable[[Any], None], float]] = {
     "bandwidth": (bandwidth, 0.02),
-    "waits": (waits, 0.03),
-    "overhead": (overhead, 0.05),
-    "rows": (timed_rows, 0.35),
-    "training": (training, 0.2),
-    "first calls": (first_calls, 0.15),
-    "numerics": (numerics, 0.2),
+    "waits": (gpu_calls.waits, 0.03),
+    "overhead": (gpu_calls.overhead, 0.03),
+    "rows": (timed_rows, 0.36),
+    "training": (training, 0.26),
+    "first calls": (gpu_calls.first_calls, 0.1),
+    "numerics": (numerics, 0.03),
+    "tests": (tests, 0.17),
 }
 """In the order in which they are run, with shares of the time; what one leaves, others get."""
 
 
-# -------------------------------------------------------------------------------------- the report
-def table_of(found: dict[str, Any]) -> Table:
-    """Everything that is a time, and what it is compared with."""
-    table = Table(box=box.MARKDOWN, title=str(found["machine"]["device"]))
-    names = ("ours", "cupy", "cupy.fuse", "torch", "torch.compile", "jax")
-    for head in ("ms", *names, "of a copy"):
-        table.add_column(head, justify="left" if head == "ms" else "right")
-    for section in ("rows", "training"):
-        for name, each in found.get(section, {}).items():
-            times = each.get("seconds", {})
-            cells = [f"{1e3 * times[key]:.3f}" if key in times else "-" for key in names]
-            share = each.get("share of a copy")
-            table.add_row(name, *cells, "-" if share is None else f"{share:.0%}")
-    return table
-
-
-def summary(found: dict[str, Any]) -> Iterator[str]:
-    """Lines of what is no row."""
-    for section in ("bandwidth", "overhead", "waits", "first calls", "numerics"):
-        for name, value in found.get(section, {}).items():
-            yield f"{section}: {name}: {_short(value)}"
-
-
-def is_right(found: dict[str, Any]) -> bool:
-    """Whether nothing failed, and the numbers are right."""
-    every = [value for part in found.values() if isinstance(part, dict) for value in part.values()]
-    parts = [value for value in every if isinstance(value, dict)]
-    wrong = any(
-        "error" in each or each.get("right") is False or each.get("failed") for each in parts
-    )
-    return not wrong
+# --------------------------------------------------------------------------------------------- run
+def machine(dry: bool) -> dict[str, Any]:
+    """The device and what is installed."""
+    found: dict[str, Any] = {"python": platform.python_version(), "aotlite": al.__version__}
+    found["optree stands in"] = STOOD_IN
+    for name in ("numpy", "cupy", "torch", "triton", "jax"):
+        with contextlib.suppress(Exception):  # one that is broken is left out
+            found[name] = importlib.import_module(name).__version__
+    with contextlib.suppress(al.AotliteError):
+        found["nvrtc"] = nvrtc.version()
+    found["device"] = "emulated" if dry else al.cuda.get_device_name()
+    if not dry:
+        runtime = importlib.import_module("cupy").cuda.runtime
+        found["capability"] = al.cuda.get_device_capability()
+        found["CUDA"] = {"driver": runtime.driverGetVersion(), "own": runtime.runtimeGetVersion()}
+    return found
 
 
 def run(session: Session, sections: Sequence[str], seconds: float) -> None:
     """All sections, each for its share of the time that is left."""
     end = time.perf_counter() + seconds
+    session.note("machine", "started", time.strftime("%Y-%m-%d %H:%M"))
+    for name, value in machine(session.dry).items():
+        session.note("machine", name, value)
     for count, name in enumerate(sections):
         work, share = SECTIONS[name]
         rest = sum([SECTIONS[each][1] for each in sections[count:]])
         left = end - time.perf_counter()
         session.end = time.perf_counter() + left * share / rest
-        session.attempt(name, "section", partial(work, session))
+        session.attempt(name, "section", partial(work, session), max(left, 0) + LIMIT)
+        session.note("done", name, True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if all went well; 1 where something failed or is wrong; 2 without a device."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--sections", default=",".join(SECTIONS), help="names, by commas")
-    parser.add_argument("--seconds", type=float, default=420.0, help="for everything")
+    parser.add_argument("--seconds", type=float, default=440.0, help="for everything")
     parser.add_argument("--dry-run", action="store_true", help="tiny, on the emulated device")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the folder of the results")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    console = Console(width=120)
+    console = Console(width=140)
     sections = given.sections.split(",")
     unknown = sorted(set(sections) - set(SECTIONS))
     if unknown:
@@ -416,17 +372,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.dry_run and not al.cuda.is_available():
         console.print("there is no CUDA device: see `aotlite doctor`, or try --dry-run")
         return 2
-    with emulating_cuda() if given.dry_run else contextlib.nullcontext():
-        device = "dry-run" if given.dry_run else al.cuda.get_device_name()
-        name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-        session = Session(dry=given.dry_run, path=given.out / f"gpu-{name}.json", console=console)
-        session.note("machine", "started", time.strftime("%Y-%m-%d %H:%M"))
-        run(session, sections, given.seconds)
-    console.print(table_of(session.found))
-    for line in summary(session.found):
+    device = "dry-run" if given.dry_run else al.cuda.get_device_name()
+    name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    path = given.out / f"gpu-{name}.json"
+    if given.worker:
+        session = Session(dry=False, path=path, console=console)
+        done = session.found.get("done", {})
+        run(session, [each for each in sections if each not in done], given.seconds)
+        return 0
+    path.unlink(missing_ok=True)
+    if given.dry_run:
+        with emulating_cuda():
+            run(Session(dry=True, path=path, console=console), sections, given.seconds)
+    else:
+        command = [sys.executable, "-m", "benchmarks.gpu", "--worker", "--sections", given.sections]
+        guarded([*command, "--out", str(given.out.resolve())], path, given.seconds, ROOT)
+    return told(read(path), path, console)
+
+
+def told(found: dict[str, Any], path: Path, console: Console) -> int:
+    """Prints what has been found; 1 where something failed or is wrong."""
+    for line in summary(found):
         console.print(line, highlight=False, markup=False)
-    console.print(f"written to {session.path}")
-    return 0 if is_right(session.found) else 1
+    console.print(times(found))
+    console.print(verdicts(found))
+    console.print(f"written to {path}")
+    return 0 if is_right(found) else 1
 
 
 if __name__ == "__main__":

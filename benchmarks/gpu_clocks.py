@@ -5,31 +5,63 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
+import numpy as np
 
 Action = Callable[[int], Any]
 """Asks for work on the inputs of a number; returns before it is done."""
 ROUND = 0.02
 """Seconds of a round, about."""
+MOST_CALLS = 400
+"""Of a round: a device holds a thousand launches, and then the host waits for it."""
+
+SPIN = r"""
+extern "C" __global__ void spin(long long nanoseconds)
+{
+    long long start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - start < nanoseconds);
+}
+"""
+
+
+class Spin:
+    """Work of one thread that takes as long as it is told to."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.kernel = cupy.RawKernel(SPIN, "spin", backend="nvrtc")
+        self(0.0)  # compiled and loaded
+
+    def __call__(self, seconds: float) -> None:
+        self.kernel((1,), (1,), (np.int64(1e9 * seconds),))
 
 
 class EventClock:
-    """Time between events of the current stream."""
+    """Time between events of the current stream.
+
+    With `ahead` the device is kept busy until the host has asked for all of it: what counts then
+    is the work of the device, and no pause between.
+    """
 
     name = "events"
 
-    def __init__(self, cupy: Any) -> None:
-        self.cupy = cupy
+    def __init__(self, cupy: Any, *, ahead: bool = False) -> None:
+        self.cupy, self.ahead = cupy, ahead
 
-    def synchronize(self) -> None:
-        self.cupy.cuda.runtime.deviceSynchronize()
+    @cached_property
+    def spin(self) -> Spin:
+        return Spin(self.cupy)
 
     def seconds(self, action: Action, calls: int) -> float:
         """Of one call, in a row of so many."""
         start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
-        self.synchronize()
+        self.cupy.cuda.runtime.deviceSynchronize()
+        if self.ahead:
+            self.spin(1.5 * ROUND)
         start.record()
         for call in range(calls):
             action(call)
@@ -45,9 +77,6 @@ class HostClock:
 
     def __init__(self, wait: Callable[[Any], Any] = lambda result: result) -> None:
         self.wait = wait
-
-    def synchronize(self) -> None:
-        pass
 
     def seconds(self, action: Action, calls: int) -> float:
         """Of one call, in a row of so many."""
@@ -76,7 +105,7 @@ def medians(actions: Mapping[str, Timed], seconds: float) -> dict[str, float]:
         for warm in range(3):
             timed.action(warm)
         once = timed.clock.seconds(timed.action, 2)
-        calls[name] = max(2, min(1000, int(ROUND / max(once, 1e-6))))
+        calls[name] = max(2, min(MOST_CALLS, int(ROUND / max(once, 1e-6))))
     found: dict[str, list[float]] = {name: [] for name in actions}
     end = time.perf_counter() + seconds
     for count in range(25):

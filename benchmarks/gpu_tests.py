@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +19,86 @@ from benchmarks import optree_stand_in
 
 optree_stand_in.install()
 
+from benchmarks.gpu_guard import ended  # noqa: E402
+
 ROOT = Path(__file__).parent.parent
-TESTS = ("tests/cuda", "tests/backends/cuda/test_device.py")
-WORKERS = 8
+TESTS = (
+    "tests/backends/cuda/test_device.py",
+    "tests/cuda",
+    "tests/testing/test_conformance_cupy.py",
+)
+"""Those of our kernels first."""
+WORKERS = 14
 """CuPy's kernels and ours are compiled at first use, which takes a core."""
+ONE = 60
+"""Seconds that a test may take, where a plugin can end it: a kernel may never end."""
+LAST_WORDS = 15.0
+"""Seconds for pytest to say what it has found when it is interrupted."""
 
 
-def tested(seconds: float, tests: Sequence[str] = TESTS) -> dict[str, Any]:
-    """What pytest says of tests for devices; an error where it says that not all is well."""
-    command = [sys.executable, "-m", "pytest", "-p", __name__]
-    command += ["-q", "-m", "gpu", "-p", "no:cacheprovider"]
-    if importlib.util.find_spec("xdist") is not None:
-        command += ["-n", str(min(os.cpu_count() or 1, WORKERS)), "--dist", "worksteal"]
+def tested(seconds: float, tests: Sequence[str] = TESTS, log: Path | None = None) -> dict[str, Any]:
+    """What pytest says of tests for devices, all of it in the log; an error where not all is well.
+
+    Out of time it is interrupted, and what failed till then is told.
+    """
+    process = subprocess.Popen(
+        [*_command(), *tests],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    late = False
     try:
-        done = subprocess.run(
-            [*command, *tests],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=max(seconds, 1),
-        )
+        try:
+            said, _ = process.communicate(timeout=max(seconds, 1))
+        except subprocess.TimeoutExpired:
+            late = True
+            process.send_signal(signal.SIGINT)
+            said = _last_words(process)
+    finally:
+        ended(process)
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(said, "utf-8")
+    return found_in(said, process.returncode, late=late)
+
+
+def _last_words(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=LAST_WORDS)[0]
     except subprocess.TimeoutExpired as error:
-        return {"left out": "out of time", "so far": _text(error.stdout).strip()[-200:]}
-    lines = done.stdout.strip().splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    found: dict[str, Any] = {"result": lines[-1:], "failed": failed[:50]}
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        found["error"] = f"pytest gives {done.returncode}: {' '.join(said[-1:])}"[:400]
+        output: Any = error.stdout or b""
+        return output if isinstance(output, str) else output.decode(errors="replace")
+
+
+def _command() -> Iterator[str]:
+    yield from (sys.executable, "-m", "pytest", "-p", __name__, "-q", "-m", "gpu")
+    yield from ("-p", "no:cacheprovider", "--tb=short", "-rfE", "--durations=15")
+    if importlib.util.find_spec("xdist") is not None:
+        workers = min(os.cpu_count() or 1, WORKERS)
+        yield from ("-n", str(workers), "--dist", "worksteal")
+    if importlib.util.find_spec("pytest_timeout") is not None:
+        yield from ("--timeout", str(ONE), "--timeout-method", "thread")
+
+
+def found_in(said: str, code: int, *, late: bool = False) -> dict[str, Any]:
+    """What pytest has said as a finding."""
+    lines = said.strip().splitlines()
+    failed = [line[:300] for line in lines if line.startswith(("FAILED", "ERROR"))]
+    counts = {
+        word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped)", said)
+    }
+    found: dict[str, Any] = {"result": lines[-1:], **counts}
+    if failed:
+        found["failures"] = failed[:50]
+    if late:
+        found["left out"] = "out of time"
+    if code and not (late and not failed):
+        found["error"] = f"pytest gives {code}: {' '.join(lines[-1:])}"[:400]
+    elif not found.get("passed") and not late:
+        found["error"] = "no test has passed"
     return found
-
-
-def _text(output: str | bytes | None) -> str:
-    """What a process that was stopped has said; Python gives it undecoded."""
-    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""

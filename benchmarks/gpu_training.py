@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import attrs
@@ -50,9 +51,14 @@ def transformer(heads: int) -> Callable[..., Any]:
     return loss
 
 
+DTYPES = ("float32", "bfloat16")
+NAMES = tuple([f"{model}, {dtype}" for model in ("MLP", "transformer block") for dtype in DTYPES])
+"""Of what is timed."""
+
+
 def models(dry: bool) -> tuple[Model, ...]:
-    """Both, of a usual size, or tiny."""
-    batch, width = (4, 8) if dry else (4096, 2048)
+    """Both, so large that a device takes longer than the host in bfloat16 too; or tiny."""
+    batch, width = (4, 8) if dry else (8192, 4096)
     sizes = ((width, width), (width,)) * 3
     first = Model("MLP", perceptron, sizes, ((batch, width), (batch, width)))
     batch, length, width, heads = (2, 4, 8, 2) if dry else (16, 1024, 1024, 16)
@@ -63,6 +69,12 @@ def models(dry: bool) -> tuple[Model, ...]:
     return first, second
 
 
+@cache
+def _drawn(shape: tuple[int, ...], number: int, scale: float) -> np.ndarray:
+    generator = np.random.default_rng(number)
+    return generator.standard_normal(shape, np.float32) * np.float32(scale)
+
+
 def step_of(
     t: Any,
     model: Model,
@@ -71,15 +83,14 @@ def step_of(
     compiled: Callable[..., Any],
 ) -> Callable[[int], Any]:
     """Loss, gradients and a step down; what is compiled is the loss with its backward."""
-    generator = np.random.default_rng(0)
-
-    def drawn(shape: tuple[int, ...], scale: float) -> Any:
-        array = generator.standard_normal(shape, np.float32) * scale
-        return tensor(array.astype(np.float32)).to(dtype)
-
-    parameters = [drawn(shape, shape[0] ** -0.5) for shape in model.parameters]
-    parameters = [each.requires_grad_() for each in parameters]
-    inputs = [drawn(shape, 1.0) for shape in model.inputs]
+    parameters = [
+        tensor(_drawn(shape, number, shape[0] ** -0.5)).to(dtype).requires_grad_()
+        for number, shape in enumerate(model.parameters)
+    ]
+    inputs = [
+        tensor(_drawn(shape, number, 1.0)).to(dtype)
+        for number, shape in enumerate(model.inputs, len(parameters))
+    ]
 
     def loss(*given: Any) -> Any:
         count = len(parameters)
