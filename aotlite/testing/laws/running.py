@@ -131,7 +131,7 @@ def same_bits(a: Any, b: Any) -> bool:
         return False
     if bits(a) == bits(b):
         return True
-    if a.dtype.kind not in "fc":
+    if not (dtypes.from_numpy(a.dtype).is_floating_point or a.dtype.kind == "c"):
         return False
     nans = np.isnan(a) & np.isnan(b)
     return bits(np.where(nans, 0, a)) == bits(np.where(nans, 0, b))
