@@ -8,7 +8,6 @@ Spec: `specs/cuda_backend.md`.
 from __future__ import annotations
 
 import ctypes
-import importlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,7 +83,7 @@ class Cublas:
 def opened(cupy: Any) -> Cublas:
     """The library that CuPy uses. Raises BackendError where that is not installed."""
     try:
-        module = importlib.import_module("cupy_backends.cuda.libs.cublas")
+        module = _module()
         # What is looked for in a library is looked for in those that it is linked with, too.
         library = typed(ctypes.CDLL(module.__file__))
     except (ImportError, OSError, AttributeError) as error:
@@ -93,6 +92,13 @@ def opened(cupy: Any) -> Cublas:
             "the library of CuPy's CUDA version: pip install 'cupy-cuda13x[ctk]', or of 12"
         ) from error
     return Cublas(library, cupy.cuda.get_cublas_handle, module.CUBLASError)
+
+
+def _module() -> Any:
+    """CuPy's. Its package loads cuBLAS first, wherever that was installed."""
+    from cupy_backends.cuda.libs import cublas
+
+    return cublas
 
 
 def typed(library: Any) -> Any:

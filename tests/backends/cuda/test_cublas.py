@@ -6,8 +6,9 @@ import ctypes
 import itertools
 import shutil
 import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -269,7 +270,7 @@ def linked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cublas:
     found = [library, f"-Wl,-rpath,{tmp_path}"]
     subprocess.run([*build, module, str(tmp_path / "module.c"), *found], check=True)
     loaded = SimpleNamespace(__file__=module, CUBLASError=OfCupy)
-    monkeypatch.setattr(cublas.importlib, "import_module", lambda name: loaded)
+    monkeypatch.setattr(cublas, "_module", lambda: loaded)
     return opened(FakeCupy())
 
 
@@ -302,10 +303,10 @@ def test_the_library_is_given_each_argument_in_its_width(linked: Cublas) -> None
 def test_a_library_that_is_not_there_is_an_error_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def absent(name: str) -> Any:
+    def absent() -> Any:
         raise ImportError("libcublas.so.13: cannot open shared object file")
 
-    monkeypatch.setattr(cublas.importlib, "import_module", absent)
+    monkeypatch.setattr(cublas, "_module", absent)
     with pytest.raises(BackendError, match=r"libcublas.so.13.*pip install 'cupy-cuda13x\[ctk\]'"):
         opened(FakeCupy())
 
@@ -313,7 +314,34 @@ def test_a_library_that_is_not_there_is_an_error_that_says_what_to_install(
 def test_the_library_of_cupy_has_these_functions() -> None:
     """Needs the packages and no GPU: a status says that there is no handle."""
     pytest.importorskip("cupy")
-    pytest.importorskip("cupy_backends.cuda.libs.cublas", exc_type=ImportError)
+    libs = pytest.importorskip("cupy_backends.cuda.libs", exc_type=ImportError)
+    try:
+        assert libs.cublas
+    except ImportError as error:
+        pytest.skip(str(error))
     found = opened(FakeCupy())
     assert found.set_stream(None, 0) == 1, "CUBLAS_STATUS_NOT_INITIALIZED"
     assert "NOT_INITIALIZED" in str(found.error(1))
+
+
+def test_the_library_is_loaded_by_cupys_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That finds it where a wheel has put it; the module alone asks the system."""
+    folder = ModuleType("cupy_backends.cuda.libs")
+    module: Any = SimpleNamespace(__file__="cublas.so", CUBLASError=CUDADriverError)
+    asked: list[str] = []
+
+    def part(name: str) -> Any:
+        asked.append(name)
+        if name != "cublas":
+            raise AttributeError(name)
+        return module
+
+    parts: Any = folder
+    parts.__path__, parts.__getattr__ = [], part
+    for name in ("cupy_backends", "cupy_backends.cuda"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, folder.__name__, folder)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCublas(dtypes.float32))
+    monkeypatch.setattr(cublas, "typed", lambda library: library)
+    assert opened(FakeCupy()).error is CUDADriverError
+    assert "cublas" in asked
