@@ -30,7 +30,7 @@ TESTS = (
 """Those of our kernels first."""
 WORKERS = 14
 """CuPy's kernels and ours are compiled at first use, which takes a core."""
-ONE = 60
+ONE = 120
 """Seconds that a test may take, where a plugin can end it: a kernel may never end."""
 LAST_WORDS = 15.0
 """Seconds for pytest to say what it has found when it is interrupted."""
@@ -80,7 +80,8 @@ def _command() -> Iterator[str]:
     yield from ("-p", "no:cacheprovider", "--tb=short", "-rfE", "--durations=15")
     if importlib.util.find_spec("xdist") is not None:
         workers = min(os.cpu_count() or 1, WORKERS)
-        yield from ("-n", str(workers), "--dist", "worksteal")
+        # One by one: those that come first take longest.
+        yield from ("-n", str(workers), "--dist", "load", "--maxschedchunk", "1")
     if importlib.util.find_spec("pytest_timeout") is not None:
         yield from ("--timeout", str(ONE), "--timeout-method", "thread")
 
