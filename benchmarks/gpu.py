@@ -177,9 +177,23 @@ def bandwidth(session: Session) -> None:
 
 
 def numerics(session: Session) -> None:
-    """Rows against float64 of the CPU."""
+    """Rows against float64 of the CPU; memory shared with PyTorch and JAX."""
     for row in ROWS.values():
         session.attempt("numerics", row.name, partial(_compared, session, row))
+    for library in libraries(session.dry)[0]:
+        if hasattr(library, "shared") and library.name != "torch.compile":
+            name = f"memory shared with {library.name}"
+            session.attempt("numerics", name, partial(_shared, session, name, library))
+
+
+def _shared(session: Session, name: str, library: Any) -> None:
+    x = al.randn(64, 33).to("cuda")
+    for _ in range(20):  # each library has a stream of its own
+        x = x + 1
+        right = bool(al.equal(library.shared(x), x * 2))
+        if not right:
+            break
+    session.note("numerics", name, {"right": right})
 
 
 def _compared(session: Session, row: Row) -> None:
@@ -208,7 +222,7 @@ def tests(session: Session) -> None:
         return
     log = session.path.with_name(session.path.stem + "-tests.txt")
     left = session.left
-    work: Callable[[], Any] = lambda: session.note("tests", "pytest", tested(left, log=log))
+    work: Callable[[], Any] = lambda: session.note("tests", "pytest", tested(left - 10, log=log))
     session.attempt("tests", "pytest", work, left + 60)
 
 

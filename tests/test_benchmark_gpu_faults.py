@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import textwrap
 import time
@@ -240,6 +241,15 @@ def test_results_at_full_size_are_compared_with_float64(torch: Any) -> None:
         for wrong in (several[-1] * 1.001, several[-1] * float("nan")):
             made = [*several[:-1], wrong] if row.backward else wrong
             assert plain.difference(row, arrays, made) > gpu.TOLERANCE
+
+
+def test_memory_is_shared_with_pytorch_and_jax(torch: Any) -> None:
+    x = al.tensor([[1.0, 2.0], [3.0, 4.0]])
+    libraries: list[Any] = [gpu_libraries.Torch("torch", None, device="cpu")]
+    if importlib.util.find_spec("jax") is not None:
+        libraries.append(gpu_libraries.Jax("cpu"))
+    for library in libraries:
+        assert [[2.0, 4.0], [6.0, 8.0]] == library.shared(x).tolist()
 
 
 def test_jax_that_finds_no_gpu_is_left_out() -> None:
