@@ -8,12 +8,14 @@ import textwrap
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import aotlite as al
 from aotlite.backends.cuda import nvrtc
+from aotlite.testing import emulating_cuda
 from benchmarks import gpu, gpu_clocks, gpu_guard, gpu_libraries, gpu_report, gpu_tests
 from benchmarks.gpu_programs import ROWS, TINY
 
@@ -253,6 +255,15 @@ def test_memory_is_shared_with_pytorch_and_jax(torch: Any) -> None:
         libraries.append(gpu_libraries.Jax("cpu"))
     for library in libraries:
         assert [[2.0, 4.0], [6.0, 8.0]] == library.shared(x).tolist()
+
+
+def test_memory_that_is_shared_wrongly_is_a_failure(tmp_path: Path) -> None:
+    session = gpu.Session(dry=True, path=tmp_path / "a.json", console=gpu.Console(quiet=True))
+    with emulating_cuda():
+        for name, extra in (("right", 0.0), ("wrong", 0.5)):
+            library = SimpleNamespace(shared=lambda x, extra=extra: x * 2 + extra)
+            gpu._shared(session, name, library)
+    assert {"right": {"right": True}, "wrong": {"right": False}} == session.found["numerics"]
 
 
 def test_jax_that_finds_no_gpu_is_left_out() -> None:
