@@ -50,6 +50,7 @@ def tested(seconds: float, tests: Sequence[str] = TESTS, log: Path | None = None
         text=True,
         errors="replace",
         start_new_session=True,
+        preexec_fn=_hears_interrupts,
     )
     late = False
     try:
@@ -65,6 +66,11 @@ def tested(seconds: float, tests: Sequence[str] = TESTS, log: Path | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(said, "utf-8")
     return found_in(said, process.returncode, late=late)
+
+
+def _hears_interrupts() -> None:
+    """What was started in the background of a shell is deaf to them, and so is what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _last_words(process: subprocess.Popen[str]) -> str:
