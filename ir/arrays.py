@@ -108,25 +108,28 @@ def quiet_context() -> Callable[..., Any]:
     """`enter(function, *args)` that calls a function without NumPy's warnings.
 
     NumPy keeps its error state in a context variable. Entering a context in which it was set once
-    costs a tenth of `np.errstate`. One that runs cannot be entered again, hence the stock `QUIET`,
-    from which one is taken for each call, and put back.
+    costs a tenth of `np.errstate`. One that runs cannot be entered again, by another thread or by
+    what it calls, hence the stock `QUIET`, from which one is taken for each call, and put back: an
+    error that comes out of one is the function's own.
     """
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
     return context.run
 
 
-def _quieted(
-    enter: Callable[..., Any], function: Callable[..., Any], quiet: Callable[..., Any]
-) -> Callable[..., Any]:
-    """`function` in one context; where that is in use, by another thread say, by `quiet`."""
+def _quieted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`NUMPY.quiet` of one function, for two thirds of its time."""
+    take, put_back = QUIET.pop, QUIET.append
 
     def call(*args: Any) -> Any:
         try:
+            enter = take()
+        except IndexError:
+            enter = quiet_context()
+        try:
             return enter(function, *args)
-        except RuntimeError:  # the context is entered already, or it is the function's own error
-            pass
-        return quiet(function, *args)
+        finally:
+            put_back(enter)
 
     return call
 
@@ -163,9 +166,6 @@ class NumpyArrays:
 
     name = "numpy"
     namespace: Any = np
-
-    def __init__(self) -> None:
-        self._enter = quiet_context()
 
     def allocate(self, size: int, dtype: DType) -> np.ndarray:
         return np.empty(size * dtype.itemsize, np.uint8)
@@ -208,9 +208,7 @@ class NumpyArrays:
             QUIET.append(enter)
 
     def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # One context for all: a context takes 3 KB, and there is a function for each kernel and
-        # kind of operands. In the context of another call the next best way is taken.
-        return _quieted(self._enter, function, self.quiet)
+        return _quieted(function)
 
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
         if name in _REDUCTIONS:

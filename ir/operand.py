@@ -212,12 +212,14 @@ class Operand:
 
     def _compared(self, name: str, other: object) -> Any:
         """Elements compared; what can equal no element (None, a str) goes Python's way."""
+        op = OPS[name]
         try:
-            return self._do(name, other)
+            args = op.bind((self, other), {})
         except ArgumentError:
             if hasattr(other, "meta") or hasattr(other, "__array__"):
                 raise
             return NotImplemented
+        return self._apply(op, args)
 
     def __lt__(self, other: Any) -> Any:
         return self._do("lt", other)
