@@ -10,6 +10,7 @@ from aotlite.ir.errors import ShapeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost
 from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.positions import blocks
 from aotlite.ir.ops.precision import accumulator
 from aotlite.ir.ops.views import window_on_operand
 
@@ -38,13 +39,16 @@ def _accumulate(
     total = xp.zeros((meta.numel,), dtype=meta.dtype.numpy)
     if 0 in grad.shape:
         return xp.reshape(total, size)
-    address = xp.full(grad.shape, offset, dtype=xp.int64)
-    for dim, (length, step) in enumerate(zip(grad.shape, stride, strict=True)):
-        index = xp.arange(length, dtype=xp.int64) * step
-        address = address + xp.reshape(
-            index, tuple(length if i == dim else 1 for i in range(len(grad.shape)))
-        )
-    xp.add.at(total, xp.reshape(address, (-1,)), xp.reshape(grad, (-1,)))
+    for part in blocks(grad.shape):
+        given = grad[part] if part else grad
+        begin = [cut.start for cut in part] + [0] * len(stride)
+        address = xp.full(given.shape, offset, dtype=xp.int64)
+        for dim, (length, step) in enumerate(zip(given.shape, stride, strict=True)):
+            index = xp.arange(begin[dim], begin[dim] + length, dtype=xp.int64) * step
+            address = address + xp.reshape(
+                index, tuple(length if i == dim else 1 for i in range(len(stride)))
+            )
+        xp.add.at(total, xp.reshape(address, (-1,)), xp.reshape(given, (-1,)))
     return xp.reshape(total, size)
 
 

@@ -16,6 +16,7 @@ from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.memory_format import formatted_like, image_like
 from aotlite.ir.ops.pooling import check_grad, check_line, lowest, to_maxima
 from aotlite.ir.ops.pooling_loops import even_maxima, even_means
+from aotlite.ir.ops.positions import taken
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.window import Ints, along_a_line
 
@@ -82,7 +83,7 @@ def _stretch_sums(xp: Any, a: Any, axis: int, count: int) -> Any:
     column[axis] = count
     for step in range(_longest(xp, (first, end))):
         inside = xp.reshape(first + step < end, tuple(column))
-        piece = xp.take(a, xp.minimum(first + step, size - 1), axis=axis)
+        piece = taken(xp, a, xp.minimum(first + step, size - 1), axis)
         total = total + xp.where(inside, piece, xp.zeros((), dtype=a.dtype))
     return total
 
@@ -189,11 +190,11 @@ def _max_kernel(
     where = xp.broadcast_to(rows[0][:, None] * width + columns[0], shape)
     for i in range(_longest(xp, rows)):
         row = xp.minimum(rows[0] + i, rows[1] - 1)
-        line = xp.take(a, row, axis=-2)
+        line = taken(xp, a, row, -2)
         for j in range(_longest(xp, columns)):
             # Past its end a window sees its last place again, which changes nothing.
             column = xp.minimum(columns[0] + j, columns[1] - 1)
-            seen = xp.take(line, column, axis=-1)
+            seen = taken(xp, line, column, -1)
             better = xp.logical_or(seen > best, seen != seen)
             best = xp.where(better, seen, best)
             where = xp.where(better, row[:, None] * width + column, where)

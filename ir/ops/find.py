@@ -13,7 +13,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, DataOp, PureOp
 from aotlite.ir.ops.declare import common_device, data_dependent, pure
-from aotlite.ir.ops.positions import INDEX_DTYPES, check_same_dtype
+from aotlite.ir.ops.positions import INDEX_DTYPES, blocks, check_same_dtype, flat_part
 
 
 # ---------------------------------------------------------------------------------- where true
@@ -66,7 +66,7 @@ def _masked_select_outline(self: TensorMeta, mask: TensorMeta) -> Outline:
 
 def _masked_select_kernel(xp: Any, known: Outline, a: Any, mask: Any) -> Any:
     a, mask = xp.broadcast_arrays(a, mask)
-    return xp.reshape(a, (-1,))[xp.reshape(mask, (-1,))]
+    return a[mask]
 
 
 def _masked_select_vjp(grad: Any, self: Any, mask: Any) -> Any:
@@ -111,7 +111,7 @@ def _masked_scatter_kernel(xp: Any, meta: TensorMeta, a: Any, mask: Any, source:
         )
     if not needed:
         return xp.broadcast_to(a, meta.shape)
-    given = xp.reshape(source, (-1,))[xp.maximum(ranks, 0)]
+    given = flat_part(xp, source, 0, needed)[xp.maximum(ranks, 0)]
     return xp.where(mask, xp.reshape(given, meta.shape), a)
 
 
@@ -138,9 +138,14 @@ def _masked_take_rule(self: TensorMeta, mask: TensorMeta, size: tuple[int, ...])
 
 def _masked_take_kernel(xp: Any, meta: TensorMeta, a: Any, mask: Any, size: Any) -> Any:
     a, mask = xp.broadcast_arrays(a, mask)
-    found = xp.reshape(a, (-1,))[xp.reshape(mask, (-1,))][: meta.numel]
-    rest = xp.zeros((meta.numel - found.size,), dtype=meta.dtype.numpy)
-    return xp.reshape(xp.concat([found, rest]), meta.shape)
+    result, filled = xp.zeros((meta.numel,), dtype=meta.dtype.numpy), 0
+    for part in blocks(mask.shape):
+        found = a[part][mask[part]][: meta.numel - filled]
+        result[filled : filled + found.size] = found
+        filled += found.size
+        if filled == meta.numel:
+            break
+    return xp.reshape(result, meta.shape)
 
 
 MASKED_TAKE: PureOp = pure(

@@ -12,16 +12,16 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.positions import (
-    added,
     adder,
-    addresses,
     check_index_dtype,
     check_range,
     check_room,
     check_same_dtype,
     extents,
+    flat_copy,
     line,
     place_of,
+    placed,
     put,
 )
 
@@ -132,8 +132,10 @@ def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any,
     dim %= len(shape)
     check_range(xp, "scatter_add", lookup, shape[dim])
     window = tuple(slice(0, n) for n in lookup.shape)
-    values = xp.reshape(src, extents(src.shape))[window]
-    return added(xp, meta, a, addresses(xp, lookup, dim, shape), values)
+    values, flat = xp.reshape(src, extents(src.shape))[window], flat_copy(xp, a)
+    for part, places in placed(xp, lookup, dim, shape):
+        xp.add.at(flat, places, xp.reshape(values[part], (-1,)))
+    return xp.reshape(flat, meta.shape)
 
 
 def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:

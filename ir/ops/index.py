@@ -17,11 +17,15 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.positions import (
+    BLOCK,
     INDEX_DTYPES,
     adder,
     check_range,
     check_room,
     check_same_dtype,
+    elements,
+    flat_copy,
+    flat_part,
     numbered,
     place_of,
 )
@@ -354,7 +358,7 @@ def _take_kernel(xp: Any, meta: TensorMeta, a: Any, index: Any) -> Any:
     if 0 in meta.shape:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     check_range(xp, "take", index, a.size, negative=True)
-    return xp.reshape(a, (-1,))[index]
+    return elements(xp, a, index)
 
 
 def _take_loops(k: Any, meta: TensorMeta, a: Any, index: Any) -> Any:
@@ -401,10 +405,11 @@ def _put_rule(
 def _put_kernel(
     xp: Any, meta: TensorMeta, a: Any, index: Any, source: Any, accumulate: bool
 ) -> Any:
-    flat = xp.array(xp.reshape(a, (-1,)), copy=True)
-    if index.size:
-        check_range(xp, "put", index, a.size, negative=True)
-        places, values = xp.reshape(index, (-1,)), xp.reshape(source, (-1,))
+    flat = flat_copy(xp, a)
+    check_range(xp, "put", index, a.size, negative=True)
+    for begin in range(0, index.size, BLOCK):
+        end = min(begin + BLOCK, index.size)
+        places, values = flat_part(xp, index, begin, end), flat_part(xp, source, begin, end)
         if accumulate:
             xp.add.at(flat, places, values)
         else:

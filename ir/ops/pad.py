@@ -19,6 +19,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import agreed_strides
 from aotlite.ir.ops.pad_loops import padded_loops, padding_backward_loops
+from aotlite.ir.ops.positions import taken
 from aotlite.ir.ops.precision import cast, wide
 
 Padding = tuple[int, ...]
@@ -161,7 +162,7 @@ def _repeating(name: str, formula: Any) -> tuple[PureOp, PureOp]:
             return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
         for dim, pair in enumerate(_sides(name, a.shape, padding)):
             if any(pair):
-                a = xp.take(a, _places(xp, name, a.shape[dim], pair), axis=dim)
+                a = taken(xp, a, _places(xp, name, a.shape[dim], pair), dim)
         return a
 
     def backward_rule(self: TensorMeta, size: tuple[int, ...], padding: Padding) -> TensorMeta:

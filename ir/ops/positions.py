@@ -5,9 +5,11 @@ An index out of range raises before anything is written.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
-from aotlite.ir import dtypes, layout
+from aotlite.ir import dtypes, layout, sizes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta
@@ -35,19 +37,29 @@ def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = F
     """Raises IndexOutOfRangeError naming the first index that is not below `size`, or is less than
     0 (than -size, where `negative` ones count from the end).
     """
-    flat = index if len(index.shape) == 1 else xp.reshape(index, (-1,))
     least = -size if negative else 0
-    if len(flat) <= _FEW:  # cheaper to look at as numbers
+    if sizes.numel(index.shape) <= _FEW:  # cheaper to look at as numbers
+        flat = index if len(index.shape) == 1 else xp.reshape(index, (-1,))
         places = flat.tolist()
         if not places or (min(places) >= least and max(places) < size):
             return
-    wrong = xp.logical_or(flat < least, flat >= size)
-    if bool(xp.any(wrong)):
-        found = flat[xp.argmax(wrong)].tolist()
-        raise IndexOutOfRangeError(
-            f"{name}: an index is {found}, expected {least} <= index < {size}, the size of the "
-            "dimension"
-        )
+    elif int(xp.min(index)) >= least and int(xp.max(index)) < size:
+        return
+    raise IndexOutOfRangeError(
+        f"{name}: an index is {_first_outside(xp, index, least, size)}, expected {least} <= index "
+        f"< {size}, the size of the dimension"
+    )
+
+
+def _first_outside(xp: Any, index: Any, least: int, size: int) -> int:
+    """The first index in row-major order that is not in the range."""
+    for part in blocks(index.shape):
+        flat = xp.reshape(index[part], (-1,))
+        wrong = xp.logical_or(flat < least, flat >= size)
+        if bool(xp.any(wrong)):
+            break
+    found: int = flat[xp.argmax(wrong)].tolist()
+    return found
 
 
 def check_room(name: str, size: int, index: tuple[int, ...]) -> None:
@@ -71,7 +83,37 @@ def replaced(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 
-def addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Any:
+# ------------------------------------------------------------------------------------- workspace
+BLOCK = 1 << 17
+"""Elements of a block: what kernels hold at a time of operands that may be of any size."""
+
+Part = tuple[slice, ...]
+
+
+def blocks(shape: tuple[int, ...]) -> Iterator[Part]:
+    """Keys of the parts of at most `BLOCK` elements that make up a shape, in row-major order."""
+    whole, dim, inner = (), 0, sizes.numel(shape)
+    if inner <= BLOCK:
+        yield whole
+        return
+    while inner > BLOCK:  # dimensions before `dim` are taken one by one, those behind it whole
+        inner //= shape[dim]
+        dim += 1
+    step = BLOCK // inner
+    for head in product(*map(range, shape[: dim - 1])):
+        ones = [slice(i, i + 1) for i in head]
+        for begin in range(0, shape[dim - 1], step):
+            yield (*ones, slice(begin, begin + step))
+
+
+def placed(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Iterator[tuple[Part, Any]]:
+    """Parts of an index, and flat, the row-major positions in `shape` that their elements mean."""
+    for part in blocks(index.shape):
+        begin = [cut.start for cut in part] + [0] * len(index.shape)
+        yield part, xp.reshape(_addresses(xp, index[part], dim, shape, begin), (-1,))
+
+
+def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: list[int]) -> Any:
     """Row-major position in `shape` of each element's place: its own, but `index` along `dim`."""
     total = xp.zeros((), dtype=xp.int64)
     for i, step in enumerate(layout.contiguous_strides(shape)):
@@ -80,17 +122,37 @@ def addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Any:
         else:
             ones = [1] * len(shape)
             ones[i] = index.shape[i]
-            place = xp.reshape(xp.arange(index.shape[i], dtype=xp.int64), tuple(ones))
+            own = xp.arange(begin[i], begin[i] + index.shape[i], dtype=xp.int64)
+            place = xp.reshape(own, tuple(ones))
         total = total + place * step
     return total
 
 
-def added(xp: Any, meta: TensorMeta, a: Any, places: Any, values: Any) -> Any:
-    """A copy of `a` with `values` added in at row-major positions; a position may come often."""
+def flat_part(xp: Any, a: Any, begin: int, end: int) -> Any:
+    """The elements `begin:end` in row-major order: of the memory, if they lie in this order."""
+    if a.flags.c_contiguous:
+        return xp.reshape(a, (-1,))[begin:end]
+    return elements(xp, a, xp.arange(begin, end))
+
+
+def elements(xp: Any, a: Any, places: Any) -> Any:
+    """The elements at row-major positions, negative ones from the end; without a copy of `a`."""
+    if a.flags.c_contiguous:
+        return xp.reshape(a, (-1,))[places]
+    return a[xp.unravel_index(places % a.size, a.shape)]
+
+
+def taken(xp: Any, a: Any, index: Any, axis: int) -> Any:
+    """`xp.take`, for which NumPy copies an operand that is not contiguous."""
+    if a.flags.c_contiguous:
+        return xp.take(a, index, axis=axis)
+    return a[(*[slice(None)] * (axis % a.ndim), index)]
+
+
+def flat_copy(xp: Any, a: Any) -> Any:
+    """A copy in row-major order."""
     # `+ 0` would turn -0.0 into 0.0: a copy has to be asked for.
-    flat = xp.array(xp.reshape(a, (-1,)), copy=True)
-    xp.add.at(flat, xp.reshape(places, (-1,)), xp.reshape(values, (-1,)))
-    return xp.reshape(flat, meta.shape)
+    return xp.reshape(xp.array(a, order="C", copy=True), (-1,))
 
 
 # ------------------------------------------------------------------------------------------ loops

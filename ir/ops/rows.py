@@ -12,18 +12,19 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, number_in, pure
 from aotlite.ir.ops.positions import (
-    added,
     adder,
-    addresses,
     check_index_dtype,
     check_range,
     check_room,
     check_same_dtype,
     extents,
+    flat_copy,
     line,
     place_of,
+    placed,
     put,
     replaced,
+    taken,
 )
 
 
@@ -49,8 +50,8 @@ def _index_select_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorM
 def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
     source = a if a.shape else xp.reshape(a, (1,))
     check_range(xp, "index_select", index, source.shape[dim])
-    taken = xp.take(source, index if index.shape else xp.reshape(index, (1,)), axis=dim)
-    return taken if a.shape else xp.reshape(taken, meta.shape)
+    rows = taken(xp, source, index if index.shape else xp.reshape(index, (1,)), dim)
+    return rows if a.shape else xp.reshape(rows, meta.shape)
 
 
 def _index_select_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
@@ -97,7 +98,7 @@ def _embedding_rule(
 
 def _embedding_kernel(xp: Any, meta: TensorMeta, weight: Any, indices: Any, *rest: Any) -> Any:
     check_range(xp, "embedding", indices, weight.shape[0])
-    return xp.take(weight, indices, axis=0)
+    return taken(xp, weight, indices, 0)
 
 
 def _embedding_vjp(
@@ -180,9 +181,11 @@ def _index_add_kernel(
     values = xp.reshape(source, extents(source.shape))
     column = xp.reshape(index, tuple([-1 if i == dim else 1 for i in range(len(shape))]))
     lookup = xp.broadcast_to(column, values.shape)
-    if alpha != 1:
-        values = values * xp.astype(xp.asarray(alpha), meta.dtype.numpy)
-    return added(xp, meta, a, addresses(xp, lookup, dim, shape), values)
+    flat, factor = flat_copy(xp, a), xp.astype(xp.asarray(alpha), meta.dtype.numpy)
+    for part, places in placed(xp, lookup, dim, shape):
+        given = values[part] if alpha == 1 else values[part] * factor
+        xp.add.at(flat, places, xp.reshape(given, (-1,)))
+    return xp.reshape(flat, meta.shape)
 
 
 def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:

@@ -5,6 +5,7 @@ Of elements that meet in one place `scatter` keeps the last one; `scatter_reduce
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,16 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, number_in, pure
 from aotlite.ir.ops.gather import check_window, padded
 from aotlite.ir.ops.positions import (
+    Part,
     adder,
-    addresses,
     check_index_dtype,
     check_range,
     check_same_dtype,
     extents,
+    flat_copy,
     line,
     place_of,
+    placed,
     put,
 )
 
@@ -45,25 +48,25 @@ def _scatter_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Any) -> Te
     return tensor_meta(self.shape, None, self.dtype, common_device("scatter", metas))
 
 
-def _places(xp: Any, name: str, a: Any, dim: int, index: Any) -> Any:
-    """Row-major positions that the index means, flat. Raises IndexOutOfRangeError."""
+def _places(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[Part, Any]]:
+    """Parts of the index, and what they mean (`placed`). Raises IndexOutOfRangeError."""
     shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
     dim %= len(shape)
     check_range(xp, name, lookup, shape[dim])
-    return xp.reshape(addresses(xp, lookup, dim, shape), (-1,))
+    return placed(xp, lookup, dim, shape)
 
 
-def _values(xp: Any, index: Any, src: Any) -> Any:
-    """The part of `src` that the index spans, flat."""
+def _values(xp: Any, index: Any, src: Any, part: Part) -> Any:
+    """What `src` has for a part of the index, flat."""
     window = tuple(slice(0, n) for n in extents(index.shape))
-    return xp.reshape(xp.reshape(src, extents(src.shape))[window], (-1,))
+    return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
 
 
 def _scatter_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
-    flat = xp.array(xp.reshape(a, (-1,)), copy=True)
+    flat, is_array = flat_copy(xp, a), hasattr(src, "dtype")
     if 0 not in index.shape:
-        places = _places(xp, "scatter", a, dim, index)
-        flat[places] = _values(xp, index, src) if hasattr(src, "dtype") else _cast(xp, meta, src)
+        for part, places in _places(xp, "scatter", a, dim, index):
+            flat[places] = _values(xp, index, src, part) if is_array else _cast(xp, meta, src)
     return xp.reshape(flat, meta.shape)
 
 
@@ -194,16 +197,18 @@ def _scatter_reduce_kernel(
     reduce: str,
     include_self: bool,
 ) -> Any:
-    flat = xp.array(xp.reshape(a, (-1,)), copy=True)
+    flat, combine = flat_copy(xp, a), getattr(xp, _REDUCTIONS[reduce])
     if 0 in index.shape:
         return xp.reshape(flat, meta.shape)
-    places, values = _places(xp, "scatter_reduce", a, dim, index), _values(xp, index, src)
     if not include_self:
-        flat[places] = _neutral(xp, meta, reduce)
-    getattr(xp, _REDUCTIONS[reduce]).at(flat, places, values)
+        for _, places in _places(xp, "scatter_reduce", a, dim, index):
+            flat[places] = _neutral(xp, meta, reduce)
+    count = xp.full(flat.shape if reduce == "mean" else (0,), int(include_self), dtype=xp.int64)
+    for part, places in _places(xp, "scatter_reduce", a, dim, index):
+        combine.at(flat, places, _values(xp, index, src, part))
+        if reduce == "mean":
+            xp.add.at(count, places, 1)
     if reduce == "mean":
-        count = xp.full(flat.shape, int(include_self), dtype=xp.int64)
-        xp.add.at(count, places, 1)
         flat = _divided(xp, meta, flat, xp.maximum(count, 1))
     return xp.reshape(flat, meta.shape)
 

@@ -16,6 +16,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import image_like
+from aotlite.ir.ops.positions import taken
 from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.upsample_loops import upsampled, upsampled_backward
 from aotlite.ir.sizes import Shape
@@ -73,7 +74,7 @@ def _taps(xp: Any, name: str, dtype: Any, ends: Any, options: tuple[bool, Scales
 def _gathered(xp: Any, a: Any, axis: int, taps: Taps) -> Any:
     total: Any = None
     for places, shares in taps:
-        part = _shared(xp, xp.take(a, places, axis=axis), axis, shares)
+        part = _shared(xp, taken(xp, a, places, axis), axis, shares)
         total = part if total is None else total + part
     return total
 
@@ -107,8 +108,8 @@ def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
         raise ShapeError(
             f"{name}: argument 'output_size' is {size}, expected two sizes of at least 1"
         )
-    taken = self.dtype.is_floating_point or ("nearest" in name and self.dtype is dtypes.uint8)
-    if not taken:
+    is_image = self.dtype.is_floating_point or ("nearest" in name and self.dtype is dtypes.uint8)
+    if not is_image:
         raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
     return image_like(self, (*self.shape[:2], *size))
 
