@@ -28,6 +28,7 @@ from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused, kind_of, refusal
 from aotlite.ir.ops.positions import replaced
 from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Any, ...]
@@ -180,7 +181,7 @@ def _blocks(xp: Any, array: Any, ranks: int, dim: int) -> Arrays:
     part = shape[dim] // ranks
     apart = xp.reshape(array, (*shape[:dim], ranks, part, *shape[dim + 1 :]))
     front = xp.permute_dims(apart, (dim, *[i for i in range(len(shape) + 1) if i != dim]))
-    return tuple([xp.take(front, xp.asarray(rank), axis=0) for rank in range(ranks)])
+    return tuple([front[rank] for rank in range(ranks)])
 
 
 def _all_reduce(xp: Any, metas: Metas, tensors: Sequence[Any], op: str) -> Arrays:
@@ -272,6 +273,7 @@ def _collective(
         kernel=kernel,
         vjp={"tensors": vjp},
         cost=Cost.OPAQUE,
+        workspace={RESULTS: 2, OPERANDS: 2},
         linear=(("tensors",),) if is_linear else (),
     )
 

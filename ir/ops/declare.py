@@ -299,7 +299,7 @@ def pure(
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
     `facts` are fields of `PureOp` that not all ops have: `loops`, `expands`, `additive`,
-    `namespaced`, `dims`, `linear`.
+    `namespaced`, `dims`, `linear`, `workspace`.
     """
     parsed = schema_of(schema)
 
@@ -322,6 +322,7 @@ def data_dependent(
     vjp: Formulas,
     cost: Cost,
     advice: str,
+    workspace: Mapping[str, int] | None = None,
 ) -> DataOp:
     """Declares an op whose result's shape depends on values: `outline(*key)` gives an `Outline`.
 
@@ -334,7 +335,15 @@ def data_dependent(
         return kernel(arrays.namespace, known, *args)
 
     op: DataOp = register(
-        DataOp(parsed, outline, cost=cost, kernel=run, vjp=parse_vjp(parsed, vjp), advice=advice)
+        DataOp(
+            parsed,
+            outline,
+            cost=cost,
+            kernel=run,
+            vjp=parse_vjp(parsed, vjp),
+            advice=advice,
+            workspace=workspace,
+        )
     )
     return op
 

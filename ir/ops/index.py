@@ -17,13 +17,13 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.positions import (
-    BLOCK,
     INDEX_DTYPES,
     adder,
     check_range,
     check_room,
     check_same_dtype,
     elements,
+    flat_blocks,
     flat_copy,
     flat_part,
     numbered,
@@ -407,8 +407,7 @@ def _put_kernel(
 ) -> Any:
     flat = flat_copy(xp, a)
     check_range(xp, "put", index, a.size, negative=True)
-    for begin in range(0, index.size, BLOCK):
-        end = min(begin + BLOCK, index.size)
+    for begin, end in flat_blocks(index.size):
         places, values = flat_part(xp, index, begin, end), flat_part(xp, source, begin, end)
         if accumulate:
             xp.add.at(flat, places, values)

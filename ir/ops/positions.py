@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir import dtypes, layout, sizes, workspace
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.meta import TensorMeta
@@ -83,27 +83,30 @@ def replaced(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 
-# ------------------------------------------------------------------------------------- workspace
-BLOCK = 1 << 17
-"""Elements of a block: what kernels hold at a time of operands that may be of any size."""
-
+# ---------------------------------------------------------------------------------------- blocks
 Part = tuple[slice, ...]
 
 
 def blocks(shape: tuple[int, ...]) -> Iterator[Part]:
-    """Keys of the parts of at most `BLOCK` elements that make up a shape, in row-major order."""
-    whole, dim, inner = (), 0, sizes.numel(shape)
-    if inner <= BLOCK:
-        yield whole
+    """Keys of the parts that make up a shape, in row-major order: at most `BLOCK` elements each."""
+    dim, inner = 0, sizes.numel(shape)
+    if inner <= workspace.BLOCK:
+        yield ()
         return
-    while inner > BLOCK:  # dimensions before `dim` are taken one by one, those behind it whole
+    while inner > workspace.BLOCK:  # dimensions before `dim` go one by one, those behind it whole
         inner //= shape[dim]
         dim += 1
-    step = BLOCK // inner
+    step = workspace.BLOCK // inner
     for head in product(*map(range, shape[: dim - 1])):
         ones = [slice(i, i + 1) for i in head]
         for begin in range(0, shape[dim - 1], step):
             yield (*ones, slice(begin, begin + step))
+
+
+def flat_blocks(count: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the blocks of so many elements in order."""
+    for begin in range(0, count, workspace.BLOCK):
+        yield begin, min(begin + workspace.BLOCK, count)
 
 
 def placed(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Iterator[tuple[Part, Any]]:

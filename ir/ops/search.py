@@ -12,7 +12,8 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import common_device, common_dtype, pure
 from aotlite.ir.ops.positions import check_range
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.workspace import RESULTS
 
 
 # ---------------------------------------------------------------------------- searchsorted
@@ -81,12 +82,14 @@ def _search_kernel(xp: Any, meta: TensorMeta, sequence: Any, values: Any, *optio
         check_range(xp, "searchsorted", sorter, size)
         sequence = xp.take_along_axis(sequence, sorter, axis=-1)
     values = wide(xp, xp.asarray(values), dtypes.from_numpy(xp.asarray(values).dtype))
-    sequence = wide(xp, sequence, dtypes.from_numpy(sequence.dtype))
     if values.size == 0 or size == 0:
         return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
     right = right or side == "right"
-    # NumPy's search ends at a nan of the sequence; PyTorch's goes past it.
-    if sequence.ndim > 1 or bool(xp.any(xp.isnan(sequence))):
+    # NumPy copies a sequence that is not contiguous, and one of 16-bit floats would be widened. Its
+    # search ends at a nan of the sequence; PyTorch's goes past it.
+    dtype = dtypes.from_numpy(sequence.dtype)
+    as_it_is = sequence.ndim == 1 and sequence.flags.c_contiguous and accumulator(dtype) is dtype
+    if not as_it_is or bool(xp.isnan(xp.max(sequence))):
         lines = values if sequence.ndim > 1 else xp.reshape(values, (-1,))
         places = _bisected(xp, sequence, lines, right=right)
         return cast(xp, xp.reshape(places, meta.shape), meta.dtype)
@@ -105,6 +108,7 @@ def _bisected(xp: Any, sequence: Any, values: Any, *, right: bool) -> Any:
     for _ in range(size.bit_length()):
         middle = (low + high) // 2
         inside = xp.take_along_axis(sequence, xp.minimum(middle, low * 0 + size - 1), axis=-1)
+        inside = wide(xp, inside, dtypes.from_numpy(inside.dtype))
         after = inside > values if right else inside >= values
         before = xp.logical_and(low < high, xp.logical_not(after))
         high = xp.where(xp.logical_and(low < high, after), middle, high)
@@ -119,6 +123,7 @@ SEARCHSORTED: PureOp = pure(
     kernel=_search_kernel,
     vjp=None,
     cost=Cost.INDEXING,
+    workspace={RESULTS: 8, "sorter": 2},
 )
 """Where each value would be put into the sorted sequence (of its line) to keep it sorted."""
 

@@ -25,6 +25,11 @@ def _repeat_rule(self: TensorMeta, repeats: tuple[int, ...]) -> TensorMeta:
     return tensor_meta(shape, None, self.dtype, self.device)
 
 
+def _repeat_kernel(xp: Any, meta: TensorMeta, a: Any, repeats: tuple[int, ...]) -> Any:
+    # NumPy tiles what is not to be repeated at all, too.
+    return xp.tile(a, repeats) if meta.numel else xp.zeros(meta.shape, dtype=meta.dtype.numpy)
+
+
 def _repeat_vjp(grad: Any, self_meta: TensorMeta, repeats: tuple[int, ...]) -> Any:
     shape = self_meta.shape
     more = len(repeats) - len(shape)
@@ -51,7 +56,7 @@ def _repeat_loops(k: Any, meta: TensorMeta, a: Any, repeats: tuple[int, ...]) ->
 REPEAT: PureOp = pure(
     "repeat(Tensor self, int[] repeats) -> Tensor",
     meta=_repeat_rule,
-    kernel=lambda xp, meta, a, repeats: xp.tile(a, repeats),
+    kernel=_repeat_kernel,
     loops=_repeat_loops,
     vjp={"self": _repeat_vjp},
     cost=Cost.INDEXING,

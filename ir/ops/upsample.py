@@ -79,6 +79,17 @@ def _gathered(xp: Any, a: Any, axis: int, taps: Taps) -> Any:
     return total
 
 
+def _read(size: int, taps: Taps, xp: Any) -> tuple[Any, Taps]:
+    """Which places of an axis to read, and the taps on these; all of them if taps read no fewer."""
+    count = taps[0][0].shape[0]
+    if len(taps) * count >= size:
+        return xp.arange(size), taps
+    begins = range(0, len(taps) * count, count)
+    shares = [share for _, share in taps]
+    renamed = [(xp.arange(n, n + count), s) for n, s in zip(begins, shares, strict=True)]
+    return xp.concat([places for places, _ in taps]), renamed
+
+
 def _scattered(xp: Any, grad: Any, axis: int, taps: Taps, size: int) -> Any:
     """The transpose of `_gathered`."""
     shape = list(grad.shape)
@@ -125,9 +136,12 @@ def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
         return _image(name, self, output_size)
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
-        a = wide(xp, a, meta.dtype)
         ends = list(zip(a.shape[2:], meta.shape[2:], strict=True))
-        rows, columns = _taps(xp, name, a.dtype, ends, settled(rest))
+        rows, columns = _taps(xp, name, accumulator(meta.dtype).numpy, ends, settled(rest))
+        (y, rows), (x, columns) = _read(a.shape[2], rows, xp), _read(a.shape[3], columns, xp)
+        if (len(y), len(x)) != a.shape[2:]:
+            a = a[:, :, y[:, None], x]
+        a = wide(xp, a, meta.dtype)
         return cast(xp, _gathered(xp, _gathered(xp, a, 3, columns), 2, rows), meta.dtype)
 
     def back_rule(

@@ -1,0 +1,114 @@
+"""OPS-26: a kernel holds no more than its results and the workspace that its op states.
+
+Calls whose operands are large and lie in hardly any memory: a kernel that copies one is seen, since
+NumPy reports what it allocates to `tracemalloc`.
+"""
+
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotlite.eager.dispatch import dispatch
+from aotlite.ir import workspace
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.op import OPS, DataOp, InplaceOp, Op, RandomOp
+from aotlite.testing.laws.running import bound, kernel_op, tensors_in
+from aotlite.testing.laws.sample import Sample, arrays_in
+from tests.laws.stretching import stretched, window_of
+from tests.samples import samples_of
+
+LARGE, MOST = 1 << 17, 1 << 20
+"""Elements of a stretched dimension; of an operand, or a result, of the calls that are tried."""
+REFUSED = (AotliteError, ArithmeticError, LookupError, TypeError, ValueError)
+SLOW = frozenset(
+    "adaptive_avg_pool2d adaptive_avg_pool2d_backward adaptive_max_pool2d conv2d upsample_bicubic2d "
+    "linalg_matrix_exp linalg_pinv linalg_svd linalg_eigh linalg_qr cdist".split()
+)
+"""Ops whose kernels take a second for such operands: tried in the long run alone."""
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels that go block by block have small ones, or operands would have to be far larger."""
+    monkeypatch.setattr(workspace, "BLOCK", 1 << 10)
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def calls_of(op: Op) -> Iterator[tuple[Sample, tuple[Any, ...], bool]]:
+    """Large calls that the op takes: as a sample, bound, and whether its results are small."""
+    seen = set()
+    for sample in samples_of(op.name):
+        like = tuple((a.shape, a.dtype.kind) for a in arrays_in(sample.args))
+        if like in seen:
+            continue
+        seen.add(like)
+        for each in stretched(sample, LARGE):
+            indices = [a.shape for a in arrays_in(each.args) if a.dtype.kind in "iu"]
+            try:
+                args = bound(op, each, window_of)
+                meta = () if isinstance(op, DataOp) else op.infer(args)
+                places = prod(np.broadcast_shapes(*indices)) if op.lists else 1
+            except REFUSED:
+                continue
+            count = sum(m.numel for m in (meta if type(meta) is tuple else (meta,)))
+            if max(count, places, *[t.numel() for t in tensors_in(args)]) <= MOST:
+                yield each, args, count < LARGE
+
+
+def most_held(op: Op, args: tuple[Any, ...]) -> tuple[int, int] | None:
+    """Bytes that a call held at once beside its results, and may hold; None where it is refused."""
+    computing: Any = kernel_op(op)
+    given = (0, 0, 0, *args) if isinstance(op, RandomOp) else args
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        found = tensors_in(dispatch(op, args))
+    except (*REFUSED, MemoryError):  # as many elements as the repeats of repeat_interleave say
+        return None
+    metas = [tensor.meta for tensor in found]
+    held = tracemalloc.get_traced_memory()[1] - before
+    results = 0 if isinstance(op, InplaceOp) else sum(meta.nbytes for meta in metas)
+    return held - results, workspace.bytes_of(computing, given, metas) + (
+        sum(meta.nbytes for meta in metas) - results
+    )
+
+
+def check(op: Op, count: int) -> int:
+    """Tries so many calls with small results, and as many others; gives how many there were."""
+    tried = 0
+    calls = list(islice(calls_of(op), 40 * count))
+    for small in (True, False):
+        for sample, args, _ in [call for call in calls if call[2] is small][:count]:
+            found = most_held(op, args)
+            if found is None:
+                continue
+            tried += 1
+            held, may = found
+            assert held <= may, (
+                f"{op.name}{sample}: the kernel holds {held} bytes beside its results, expected at "
+                f"most {may} ({workspace.stated(kernel_op(op))})"
+            )
+    return tried
+
+
+CHECKED = [op for op in OPS.values() if kernel_op(op) is not None and samples_of(op.name)]
+
+
+@pytest.mark.parametrize("op", [op for op in CHECKED if op.name.strip("_") not in SLOW], ids=str)
+def test_a_kernel_holds_no_more_than_its_op_states(op: Op, record_property: Any) -> None:
+    record_property("calls", check(op, 3))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("op", CHECKED, ids=str)
+def test_a_kernel_holds_no_more_than_its_op_states_in_many_calls(op: Op) -> None:
+    check(op, 12)
