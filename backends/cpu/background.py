@@ -5,7 +5,6 @@ Spec: `specs/cpu_toolchain.md`. `compile(..., wait=False)` runs its interpreter 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from aotlite.backends.cpu.library import load_c
+from aotlite.backends.cpu.loading import Library
 from aotlite.backends.cpu.once import Once
 
 __all__ = ["Job", "compile_in_background", "in_background"]
@@ -75,7 +75,7 @@ def in_background(work: Callable[[], T]) -> Job[T]:
     return Job(work)
 
 
-def compile_in_background(text: str, name: str, **options: Any) -> Job[ctypes.CDLL]:
+def compile_in_background(text: str, name: str, **options: Any) -> Job[Library]:
     """The job that compiles and loads a C11 text; arguments are those of `load_c`."""
     return in_background(partial(load_c, text, name, **options))
 

@@ -78,7 +78,8 @@ def execution(text: Text, *, contract: bool = True) -> Execute:
             library = load_c(
                 text.printed.text, text.program.name, contract=contract, libraries=False
             )
-        launches.append(launcher(getattr(library, segment), signature))
+        # By index: an attribute would refer to the library, which would refer to it.
+        launches.append(launcher(library[segment], signature))
     if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
         return launches[0]
     return _Segments(text, launches).run

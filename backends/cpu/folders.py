@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
-OTHERS = stat.S_IWGRP | stat.S_IWOTH
+from aotlite.ir import trust
+from aotlite.ir.trust import OTHERS, Step
 
 
 def chosen() -> str | None:
@@ -39,48 +40,44 @@ def made(folder: str) -> str:
 def refusal(folder: str) -> str:
     """Why code from a folder must not be loaded, or cannot be; empty where it may be.
 
-    It must belong to this user and be writable by nobody else; a folder above it that anybody can
-    write must keep users from renaming what is not theirs, as /tmp does.
+    It must belong to this user and be writable by nobody else. So must each folder above it, of
+    the path as it is given and of what links in it lead to, or nobody could say what is there a
+    moment later; those may be root's, too, or have a sticky bit, as /tmp.
     """
     try:
-        status = os.stat(folder)
-        above = [(each, os.stat(each)) for each in _above(os.path.realpath(folder))]
+        *above, last = trust.steps(folder)
         is_of_use = not runs_nothing(folder)
+    except NotADirectoryError:
+        return f"{folder} is no folder"
     except OSError as error:
         return f"{folder} cannot be read: {error.strerror}"
-    if not stat.S_ISDIR(status.st_mode):
-        return f"{folder} is no folder"
-    if status.st_uid != os.geteuid():
-        return f"{folder} belongs to {_user(status.st_uid)}"
-    if status.st_mode & OTHERS:
-        mode = stat.S_IMODE(status.st_mode)
-        return f"{folder} can be written by others (its mode is {mode:o}; chmod go-w would do)"
-    for each, status in above:
-        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            return f"{each}, above {folder}, can be written by anybody"
+    # From the root down: nobody else can exchange what is in a folder that was passed.
+    for each in above:
+        found = _fault_above(each)
+        if found:
+            return f"{each.path}, above {folder}, {found}"
+    if last.status.st_uid != os.geteuid():
+        return f"{folder} belongs to {trust.user(last.status.st_uid)}"
+    if last.status.st_mode & OTHERS:
+        return f"{folder} {_written_by_others(last)}"
     return "" if is_of_use else f"{folder} is mounted noexec, no library can be loaded from it"
+
+
+def _fault_above(step: Step) -> str:
+    if step.is_foreign:
+        kind = "is a link of" if step.is_link else "belongs to"
+        return f"{kind} {trust.user(step.status.st_uid)}"
+    return _written_by_others(step) if step.is_open else ""
+
+
+def _written_by_others(step: Step) -> str:
+    mode = stat.S_IMODE(step.status.st_mode)
+    return f"can be written by others (its mode is {mode:o}; chmod go-w would do)"
 
 
 def runs_nothing(folder: str) -> bool:
     """Whether the system loads no library from a folder: it is mounted noexec."""
     return bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
-
-
-def _above(folder: str) -> list[str]:
-    found = []
-    while folder != os.path.dirname(folder):
-        folder = os.path.dirname(folder)
-        found.append(folder)
-    return found
-
-
-def _user(number: int) -> str:
-    import pwd
-
-    try:
-        return f"user {pwd.getpwuid(number).pw_name}"
-    except KeyError:
-        return f"user {number}"
 
 
 def private() -> str:

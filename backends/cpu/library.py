@@ -1,23 +1,23 @@
-"""Compiled libraries in this process: each loaded once, and never unloaded.
+"""Compiled libraries in this process: each loaded once at a time.
 
 Spec: `specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 from functools import partial
 
-from aotlite.backends.cpu import store
-from aotlite.backends.cpu.once import Once
+from aotlite.backends.cpu import mappings, store
+from aotlite.backends.cpu.loading import Library, load
+from aotlite.backends.cpu.once import OnceAlive
 from aotlite.backends.cpu.toolchain import TIME_LIMIT, compile_c, key_of_c
-from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError
 
 __all__ = ["load", "load_c"]
 
-_loaded = Once[ctypes.CDLL]()
+_loaded = OnceAlive[Library]()
+_staying: list[Library] = []
+"""Those that may have started threads, or told the C library to call them."""
 
 
 def load_c(
@@ -28,15 +28,25 @@ def load_c(
     sanitize: str = "",
     libraries: bool = True,
     time_limit: float = TIME_LIMIT,
-) -> ctypes.CDLL:
-    """The library of a C11 text, compiled and loaded at most once a process.
+) -> Library:
+    """The library of a C11 text, compiled, and loaded unless it is loaded already.
 
-    The arguments, and the errors, are those of `compile_c`.
+    The arguments, and the errors, are those of `compile_c`. One that was linked without
+    `libraries` is unloaded when nobody has it or a function of it any more.
     """
     key = key_of_c(text, contract=contract, sanitize=sanitize, libraries=libraries)
     compiled = partial(compile_c, contract=contract, sanitize=sanitize, libraries=libraries)
 
-    def make() -> ctypes.CDLL:
+    def make() -> Library:
+        mappings.make_room()
+        library = first_that_loads()
+        if libraries:
+            _staying.append(library)
+        else:
+            library.unload_when_dropped()
+        return library
+
+    def first_that_loads() -> Library:
         path = compiled(text, name, time_limit=time_limit)
         try:
             return load(path)
@@ -48,19 +58,3 @@ def load_c(
 
     return _loaded.get(key, make)
 
-
-def load(path: str) -> ctypes.CDLL:
-    """A library, all of whose symbols are resolved now and seen by no other library.
-
-    Half a library is refused: the system's loader would end the process at it.
-    """
-    try:
-        found = fault(path)
-        if found:
-            raise OSError(f"it is {found}")
-        return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-    except OSError as error:
-        raise BackendError(
-            f"cpu: the library {path} cannot be loaded ({error}), expected one for this machine in "
-            "a folder from which programs may be run; AOTLITE_CACHE names another folder"
-        ) from error

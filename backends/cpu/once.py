@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from aotlite.ir.forks import lock
 
@@ -47,6 +48,33 @@ class Once(Generic[T]):
     def known(self, key: Hashable) -> T | None:
         """The value of a key where there is one."""
         return self._values.get(key)
+
+    def forget(self) -> None:
+        """Drops all values."""
+        self._values.clear()
+
+
+class OnceAlive(Generic[T]):
+    """The same for values that are kept while somebody else has them, and made anew after that."""
+
+    def __init__(self) -> None:
+        self._values: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
+        self._lock = lock()
+        self._making: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()
+        """Locks go when no thread makes the value."""
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, made where nobody has one. `make` must not ask for the same key."""
+        found = self._values.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            making = self._making.setdefault(key, lock())
+        with making:
+            found = self._values.get(key)
+            if found is None:
+                found = self._values[key] = make()
+            return found
 
     def forget(self) -> None:
         """Drops all values."""

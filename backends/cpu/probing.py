@@ -17,6 +17,7 @@ from aotlite.backends.cpu.compilers import (
     Compiler,
     fingerprint,
 )
+from aotlite.backends.cpu.loading import opened
 from aotlite.ir.errors import BackendError
 
 PROBE_LIMIT = 60.0
@@ -108,9 +109,9 @@ class _Probe:
 
 def _version(path: str) -> str | None:
     """What a library says of its compiler; None where it does not work. Loading raises OSError."""
-    library = ctypes.CDLL(path)
+    library = opened(path)
     try:
-        works = library.aotlite_probe(41) == 42
+        works = library["aotlite_probe"](41) == 42
         text = ctypes.addressof(ctypes.c_char.in_dll(library, "aotlite_version"))
     except (AttributeError, ValueError):
         return None

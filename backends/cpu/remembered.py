@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.cpu import store
+from aotlite.backends.cpu.cache import read
 from aotlite.backends.cpu.graph_keys import MOST_BYTES
 from aotlite.backends.cpu.printed import Printed, Text
 from aotlite.backends.loops.program import Buffer, Extern, Kind, Placed, Program
@@ -37,9 +38,8 @@ def remembered(key: str | None) -> Text | None:
     if path is None:
         return None
     try:
-        with open(path, encoding="utf-8") as file:
-            return _text(json.load(file))
-    except OSError:  # removed since by another process
+        return _text(json.loads(read(path)))
+    except OSError:  # removed, or exchanged, since by another process
         return None
     except Exception:  # whatever is missing in it or of another kind
         store.removed(key)

@@ -10,7 +10,7 @@ import json
 import os
 
 from aotlite.backends.cpu import compilers, cpu, store
-from aotlite.backends.cpu.cache import key_of
+from aotlite.backends.cpu.cache import key_of, read
 from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint
 from aotlite.backends.cpu.once import Once, tell_once
 from aotlite.ir.errors import BackendError
@@ -110,14 +110,13 @@ def _remembered(candidate: Candidate) -> Compiler | None:
     if path is None:
         return None
     try:
-        with open(path, encoding="utf-8") as file:
-            known = json.load(file)
+        known = json.loads(read(path))
         options = known.pop("options")
         texts = [*options, *known.values()]
         if type(options) is not list or not all(type(text) is str for text in texts):
             raise TypeError
         return Compiler(candidate.command, options=tuple(options), **known)
-    except OSError:  # removed since by another process
+    except OSError:  # removed, or exchanged, since by another process
         return None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         store.removed(key)

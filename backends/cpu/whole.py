@@ -25,15 +25,19 @@ def fault(path: str) -> str:
     Of ELF the tables and segments must lie within the file. Raises OSError as opening it does.
     """
     with open(path, "rb") as file:
-        head = file.read(64)
-        if sys.platform == "darwin":
-            return "" if head[:4] in _MACH_O else "no library"
-        if sys.platform != "linux":
-            return "" if head else "no library"
-        if not head or not head.startswith(_ELF[: len(head)]):
-            return "no library"
-        size = os.fstat(file.fileno()).st_size
-        return "" if _end(file, head, size) <= size else "half a library"
+        return fault_of(file, os.fstat(file.fileno()).st_size)
+
+
+def fault_of(file: BinaryIO, size: int) -> str:
+    """The same of an open file of so many bytes."""
+    head = file.read(64)
+    if sys.platform == "darwin":
+        return "" if head[:4] in _MACH_O else "no library"
+    if sys.platform != "linux":
+        return "" if head else "no library"
+    if not head or not head.startswith(_ELF[: len(head)]):
+        return "no library"
+    return "" if _end(file, head, size) <= size else "half a library"
 
 
 def _end(file: BinaryIO, head: bytes, size: int) -> int:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from aotlite.backends.cuda import nvrtc
+from aotlite.backends.cpu.cache import read
 from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.cublas import Cublas, opened, workspace_of
 from aotlite.backends.cuda.cupy_products import product
@@ -156,7 +157,7 @@ class CupyDriver:
 
     def _load(self, path: str) -> CupyModule:
         try:
-            return self.guarded(CupyModule, self.cupy, path)
+            return self.guarded(CupyModule, self.cupy, read(path))
         except Exception as error:
             raise BackendError(
                 f"cuda: the kernels in {path} cannot be loaded ({error}), expected some for "
@@ -198,12 +199,12 @@ def _captured(stream: Any, work: Callable[[], Any]) -> Any:
 
 
 class CupyModule:
-    """Kernels on the current device, from a file with their machine code."""
+    """Kernels on the current device, from their machine code."""
 
-    def __init__(self, cupy: Any, path: str) -> None:
+    def __init__(self, cupy: Any, image: bytes) -> None:
         self.driver = cupy.cuda.driver
         self.module = cupy.cuda.function.Module()
-        self.module.load_file(path)
+        self.module.load(image)
         self.functions: list[Any] = []
         """They keep the module on the device."""
 

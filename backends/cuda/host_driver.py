@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.backends.cpu.loading import load
 from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.driver import Launcher, Product
 from aotlite.backends.cuda.emit import Launch, Printed
@@ -193,7 +194,7 @@ class HostDriver:
             with tempfile.TemporaryDirectory() as folder:
                 return compiled(printed.text, counts, Path(folder), *flags).read_bytes()
 
-        make: Callable[[str], HostLibrary] = lambda path: HostLibrary(Path(path))
+        make: Callable[[str], HostLibrary] = lambda path: HostLibrary(load(path))
         library = loaded("host", identity, program.name, ".so", image, make)
         return partial(_launched, library, buffers_of(program), self.order)
 

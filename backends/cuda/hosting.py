@@ -78,8 +78,8 @@ class _Launch(ctypes.Structure):
 class HostLibrary:
     """Kernels of one text, compiled for the CPU."""
 
-    def __init__(self, path: Path) -> None:
-        self._library = ctypes.CDLL(str(path))
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
         self._run = self._library.cuda_host_launch
         self._run.restype = ctypes.c_char_p
 
@@ -126,7 +126,7 @@ def host_library(text: str, arguments: Mapping[str, int], folder: Path, *flags: 
     Raises MissingExtraError without a C++ compiler, BackendError with its messages where it
     refuses the text.
     """
-    return HostLibrary(compiled(text, arguments, folder, *flags))
+    return HostLibrary(ctypes.CDLL(str(compiled(text, arguments, folder, *flags))))
 
 
 def compiled(text: str, arguments: Mapping[str, int], folder: Path, *flags: str) -> Path:

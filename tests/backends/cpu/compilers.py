@@ -34,7 +34,7 @@ compiles = pytest.mark.skipif(GCC is None, reason="needs gcc")
 
 DOUBLE = "int twice(int x) { return 2 * x; }\n"
 
-HALF = f'{GCC} "$@" && truncate -s 9000 library.so'
+HALF = f'{GCC} "$@" && truncate -s 3000 library.so'
 """A compiler whose linker is killed: the library ends too soon."""
 
 SCRIPT = """\

@@ -1,9 +1,10 @@
 """Runtimes of tests' own, and compiled functions that use one."""
 
 import ctypes
-import shutil
+import os
 from functools import cache
 
+from aotlite.backends.cpu.cache import Cache, read
 from aotlite.backends.cpu.library import load, load_c
 from aotlite.backends.cpu.runtime import declarations, runtime_text, set_up
 from aotlite.backends.cpu.toolchain import compile_c
@@ -73,10 +74,8 @@ def tasks():
 
 
 def own_runtime(folder, threads=2, text=None, name="runtime"):
-    """A runtime with a pool of its own: a library is loaded once a path."""
-    path = compile_c(text or runtime_text(), name)
-    copy = folder / f"{name}-{len(list(folder.iterdir()))}.so"
-    shutil.copy(path, copy)
-    runtime = set_up(load(copy))
+    """A runtime with a pool of its own: a library is loaded once a file."""
+    data = read(compile_c(text or runtime_text(), name))
+    runtime = set_up(load(Cache(str(folder)).keep(os.urandom(8).hex(), name, ".so", data)))
     runtime.library.al_set_threads(threads)
     return runtime

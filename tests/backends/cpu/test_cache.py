@@ -3,6 +3,7 @@
 import atexit
 import errno
 import os
+import re
 import shutil
 import signal
 import time
@@ -123,7 +124,7 @@ def test_a_file_of_another_user_is_not_found(entries, monkeypatch):
 
 
 def test_writing_that_fails_leaves_no_file(entries, monkeypatch):
-    def full(*args):
+    def full(*args, **places):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for call in ("fsync", "replace"):
@@ -217,7 +218,7 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path, mode):
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     uid = os.geteuid()
     monkeypatch.setattr(folders.os, "geteuid", lambda: uid + 1)
-    assert f"{tmp_path} belongs to user " in folders.made(str(tmp_path))
+    assert re.fullmatch(rf"({tmp_path}|/.*, above {tmp_path},) belongs to user .*", folders.made(str(tmp_path)))
 
 
 def test_a_folder_below_one_that_anybody_can_write_is_refused(tmp_path):
@@ -225,7 +226,8 @@ def test_a_folder_below_one_that_anybody_can_write_is_refused(tmp_path):
     below = tmp_path / "cache"
     assert "" == folders.made(str(below))
     tmp_path.chmod(0o777)
-    assert f"{tmp_path}, above {below}, can be written by anybody" == folders.made(str(below))
+    refused = f"{tmp_path}, above {below}, can be written by others (its mode is 777; "
+    assert folders.made(str(below)).startswith(refused)
     tmp_path.chmod(0o1777)
     assert "" == folders.made(str(below))
 
@@ -344,7 +346,7 @@ def test_what_does_not_load_in_a_folder_that_is_read_only_is_passed_over(foreign
 
     def load_double():
         whole = compiled(DOUBLE)
-        bad = whole.read_bytes()[:9000] if data == "half" else data
+        bad = whole.read_bytes()[:3000] if data == "half" else data
         whole.unlink()
         kept = store.kept(key_of_c(DOUBLE), "double", ".so", bad)
         for each in (foreign, foreign / "kernels", whole.parent):

@@ -178,7 +178,7 @@ def test_where_no_library_can_be_loaded_no_compiler_is_to_be_installed(cache, mo
         raise OSError(f"{path}: failed to map segment from shared object")
 
     monkeypatch.setattr(toolchain, "candidates", lambda: iter([compilers.Candidate("gcc", (GCC,))]))
-    monkeypatch.setattr(probing.ctypes, "CDLL", refused)
+    monkeypatch.setattr(probing, "opened", refused)
     why = f"its library cannot be loaded from {cache}/kernels, mounted noexec? ("
     said = compiler_problem()
     assert f"gcc: cannot be tried: {why}" in said

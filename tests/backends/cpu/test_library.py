@@ -86,7 +86,7 @@ def test_a_library_that_does_not_load_is_compiled_again(cache):
     assert 42 == load_c(DOUBLE, "double").twice(21)
 
 
-@pytest.mark.parametrize("size", [0, 3, 40, 64, 300, 9000, -1])
+@pytest.mark.parametrize("size", [0, 3, 40, 64, 300, 3000, -1])
 def test_half_a_library_that_was_kept_is_compiled_again_and_not_loaded(cache, size):
     """Its checksum is right: it was half when it was kept. Loading it would end the process."""
     whole = compiled(DOUBLE)
@@ -100,8 +100,11 @@ def test_half_a_library_that_was_kept_is_compiled_again_and_not_loaded(cache, si
     in_child(load_double)
     assert data == whole.read_bytes() and not os.path.exists(half)
     whole.write_bytes(data[:size])
-    with pytest.raises(BackendError, match=r"cannot be loaded \(it is (half a|no) library\)"):
+    with pytest.raises(BackendError, match=r"cannot be loaded \(its bytes are not those that were"):
         load(str(whole))
+    half = store.kept(key_of_c(DOUBLE), "double", ".so", data[:size])
+    with pytest.raises(BackendError, match=r"cannot be loaded \(it is (half a|no) library\)"):
+        load(half)
 
 
 @pytest.mark.parametrize("flags", ["", "-s", "-g", "-nostdlib"])

@@ -32,8 +32,8 @@ class FakeCupy:
         self.stream = 0
         self.contexts: list[int] = []
         """Threads that have asked for one."""
-        self.refused: list[str] = []
-        """Files that cannot be loaded."""
+        self.refused: list[bytes] = []
+        """Images that cannot be loaded."""
         fake = self
 
         class Device:
@@ -71,10 +71,10 @@ class FakeCupy:
                 return SimpleNamespace(graphExec=99)
 
         class Module:
-            def load_file(self, path: str) -> None:
-                if path in fake.refused:
+            def load(self, image: bytes) -> None:
+                if image in fake.refused:
                     raise CUDADriverError("CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image")
-                fake.calls.append(("load_file", path, fake.current))
+                fake.calls.append(("load", image, fake.current))
 
             def get_function(self, name: str) -> Any:
                 return SimpleNamespace(ptr=1000 + len(name), name=name)

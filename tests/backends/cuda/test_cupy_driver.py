@@ -79,14 +79,14 @@ def test_a_cubin_that_does_not_load_is_compiled_again(compiled: Any) -> None:
     printed = Printed("text 3", ())
     fake = FakeCupy()
     driver_on(fake).module(PROGRAM, printed, ())
-    path = fake.calls[-1][1]
+    image = fake.calls[-1][1]
     cupy_driver.loaded.__globals__["_loaded"].forget()
     other = FakeCupy()
-    other.refused.append(path)
+    other.refused.append(image)
     driver_on(other).module(PROGRAM, printed, ())
     assert len(compiled) == 2
-    assert other.calls[-1][0] == "load_file"
-    assert other.calls[-1][1] != path
+    assert other.calls[-1][0] == "load"
+    assert other.calls[-1][1] != image
 
 
 def test_a_cubin_that_never_loads_is_an_error(

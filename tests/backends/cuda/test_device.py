@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.cpu.cache import Cache, key_of
 from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.backends.cuda.drivers import driver_of
@@ -200,7 +201,7 @@ def test_memory_that_a_device_has_not_is_an_error_and_work_goes_on(case: tuple[s
 def test_a_cubin_of_another_architecture_is_refused(case: tuple[str, int], tmp_path: Path) -> None:
     driver: Any = driver_of(device_of(case))
     other = "sm_80" if driver.target.architecture != "sm_80" else "sm_90"
-    path = tmp_path / "other.cubin"
-    path.write_bytes(nvrtc.compile_cubin('extern "C" __global__ void nothing() {}', other))
+    image = nvrtc.compile_cubin('extern "C" __global__ void nothing() {}', other)
+    path = Cache(str(tmp_path)).keep(key_of(other), "other", ".cubin", image)
     with pytest.raises(BackendError, match=f"expected some for {driver.target.architecture}"):
-        driver._load(str(path))
+        driver._load(path)
