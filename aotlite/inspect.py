@@ -16,7 +16,9 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.cpu.once import tell_once
 from aotlite.counting import Ran, counting
+from aotlite.ir import written
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.options import Observer, make_options
@@ -171,10 +173,10 @@ def dump_to(folder: str | os.PathLike[str]) -> Observer:
 
     `0001_loss_4_joint.py` is stage 4 of the process's first compilation, of a function `loss`.
     Graphs are Python that `ir.source.graph_from_source` reads back, records are sentences in
-    `.txt`. Raises ArgumentError where `folder` cannot be made.
+    `.txt`. Raises ArgumentError where `folder` cannot be made, or another user's link leads there.
     """
     try:
-        os.makedirs(folder, exist_ok=True)
+        written.make(folder)
     except OSError as error:
         raise noted(
             ArgumentError(
@@ -182,11 +184,14 @@ def dump_to(folder: str | os.PathLike[str]) -> Observer:
             ),
             str(error),
         ) from error
-    return _Dump(os.fspath(folder))
+    return Dump(os.fspath(folder))
 
 
-class _Dump:
-    """Writes stages as files; a compilation begins with its capture."""
+class Dump:
+    """Writes stages as files; a compilation begins with its capture.
+
+    A file that cannot be written is told of in a warning, once, and nothing else comes of it.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -200,9 +205,15 @@ class _Dump:
             self.passes = 0
         record = StageRecord(stage, made)
         ending = "py" if isinstance(made, Graph) else "txt"
-        path = os.path.join(self.folder, f"{self.prefix}_{self._name(stage)}.{ending}")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"{record}\n")
+        name = f"{self.prefix}_{self._name(stage)}.{ending}"
+        try:
+            written.write(self.folder, name, f"{record}\n")
+        except OSError as error:
+            tell_once(
+                f"aotlite: stages are not dumped: {self.folder} gives {error.strerror}, expected a "
+                "folder that can be written, with room in it; name another one, or unset "
+                "AOTLITE_DUMP"
+            )
 
     def _name(self, stage: str) -> str:
         """A file name under which listings keep the order of the stages."""

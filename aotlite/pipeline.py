@@ -472,9 +472,9 @@ def _forget_origins(graph: Graph | None) -> None:
 def _dumper(options: Options) -> Callable[[str, Any], None] | None:
     if options.dump is None:
         return None
-    from aotlite.inspect import dump_to
+    from aotlite.inspect import Dump
 
-    return dump_to(options.dump)
+    return Dump(options.dump)
 
 
 __all__ = ["AotliteError", "Compiled", "Request", "compile_once"]

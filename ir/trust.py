@@ -10,8 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 import attrs
+
+HAS_DESCRIPTORS = os.open in os.supports_dir_fd
+"""Whether files can be opened by the descriptor of their folder: not on Windows."""
 
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -52,27 +56,56 @@ def steps(path: str) -> list[Step]:
 
     Raises OSError where there is no such folder, or where it cannot be looked at.
     """
-    walk = _Walk(os.path.abspath(path))
+    walk = _Walk(path)
     os.close(walk.handle)
     return walk.steps
 
 
-def opened(path: str) -> int:
-    """A descriptor of a folder, to which no link of another user leads.
+def opened(path: str, *, make: bool = False) -> int:
+    """A descriptor of a folder, to which no link of another user leads; made where asked for.
 
-    Raises PermissionError where one would, OSError where there is no such folder.
+    Raises PermissionError at such a link, OSError where there is no such folder.
     """
-    walk = _Walk(os.path.abspath(path))
+    walk = _Walk(path, make=make, is_strict=True)
     try:
-        for step in walk.steps:
-            if step.is_link and step.is_foreign:
-                raise PermissionError(
-                    errno.EPERM, f"{step.path} is a link of {user(step.status.st_uid)}"
-                )
-        # What is only gone through cannot be written to by its descriptor everywhere.
+        # That of a folder that is only gone through writes nothing.
         return os.open(".", _FOLDER, dir_fd=walk.handle)
     finally:
         os.close(walk.handle)
+
+
+def opener(path: str, flags: int) -> int:
+    """A descriptor of a file, as the function `open` asks for one: no link of another user is
+    followed, to the file or above it."""
+    if not HAS_DESCRIPTORS:
+        return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(os.path.abspath(path))
+        handle = opened(folder)
+        try:
+            target = _target(folder, name, handle)
+            if target is None:
+                return os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=handle)
+        finally:
+            os.close(handle)
+        path = os.path.join(folder, target)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _target(folder: str, name: str, handle: int) -> str | None:
+    """Where a link in a folder leads; None where there is none."""
+    try:
+        step = Step(os.path.join(folder, name), os.lstat(name, dir_fd=handle))
+    except FileNotFoundError:
+        return None
+    return os.readlink(name, dir_fd=handle) if _is_own_link(step) else None
+
+
+def _is_own_link(step: Step) -> bool:
+    """Whether it is a link. Raises PermissionError for one of another user."""
+    if step.is_link and step.is_foreign:
+        raise PermissionError(errno.EPERM, f"{step.path} is a link of {user(step.status.st_uid)}")
+    return step.is_link
 
 
 def user(number: int) -> str:
@@ -87,14 +120,15 @@ def user(number: int) -> str:
 
 class _Walk:
     """Goes down a path; each folder is opened below the one before, so that what was looked at is
-    what is gone through."""
+    what is gone through. Strict: no link of another user is followed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, make: bool = False, is_strict: bool = False) -> None:
         self.handle = os.open("/", _FOLDER | _PASSED)
         self.path = "/"
         self.steps = [Step("/", os.fstat(self.handle))]
+        self._make, self._is_strict = make, is_strict
         self._links = 0
-        self._left = path.split("/")[::-1]
+        self._left = os.path.abspath(path).split("/")[::-1]
         try:
             while self._left:
                 self._go(self._left.pop())
@@ -105,14 +139,25 @@ class _Walk:
     def _go(self, name: str) -> None:
         if name in ("", "."):
             return
-        path = os.path.normpath(os.path.join(self.path, name))
-        status = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):
-            self.steps.append(Step(path, status))
+        step = self._step(name)
+        self.steps.append(step)
+        if _is_own_link(step) if self._is_strict else step.is_link:
             self._follow(os.readlink(name, dir_fd=self.handle))
             return
-        self._enter(os.open(name, _FOLDER | _PASSED | os.O_NOFOLLOW, dir_fd=self.handle), path)
-        self.steps.append(Step(path, os.fstat(self.handle)))
+        self._enter(os.open(name, _FOLDER | _PASSED | os.O_NOFOLLOW, dir_fd=self.handle), step.path)
+        # Of what was opened: what has the name may have been exchanged.
+        self.steps[-1] = Step(step.path, os.fstat(self.handle))
+
+    def _step(self, name: str) -> Step:
+        path = os.path.normpath(os.path.join(self.path, name))
+        try:
+            return Step(path, os.lstat(name, dir_fd=self.handle))
+        except FileNotFoundError:
+            if not self._make:
+                raise
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=self.handle)
+        return Step(path, os.lstat(name, dir_fd=self.handle))
 
     def _follow(self, target: str) -> None:
         self._links += 1

@@ -61,7 +61,7 @@ def _verify(value: str) -> tuple[State, str, str]:
 
 
 def _folder(value: str) -> tuple[State, str, str]:
-    """A folder that can be written, or made where it does not exist."""
+    """A folder that can be written, or made where it does not exist, and is nobody's link."""
     wanted = there = os.path.abspath(value)
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -71,16 +71,32 @@ def _folder(value: str) -> tuple[State, str, str]:
         return "broken", f"{value} {what}", advice
     if not os.access(there, os.W_OK | os.X_OK):
         return "broken", f"{there} cannot be written", advice
+    planted = _planted(there)
+    if planted:
+        return "broken", planted, advice
     return "ok", value if there == wanted else f"{value}, made when it is first needed", ""
+
+
+def _planted(folder: str) -> str:
+    """What is wrong with the way to a folder, such as a link of another user; or nothing."""
+    from aotlite.ir import trust
+
+    try:
+        if trust.HAS_DESCRIPTORS:
+            os.close(trust.opened(folder))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _cache(value: str) -> tuple[State, str, str]:
     """A folder as of AOTLITE_DUMP, which nobody else may write: what is in it is run."""
-    from aotlite.backends.cpu.folders import refusal
+    from aotlite.backends.cpu.folders import refusal, refusal_to_make
 
     state, text, advice = _folder(value)
     folder = os.path.abspath(value)
-    refused = refusal(folder) if not advice and os.path.exists(folder) else ""
+    asked = refusal if os.path.exists(folder) else refusal_to_make
+    refused = "" if advice else asked(folder)
     return ("broken", refused, _MEND) if refused else (state, text, advice)
 
 

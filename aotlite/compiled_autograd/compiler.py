@@ -22,7 +22,7 @@ from aotlite.compiled_autograd.templates import Templates
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.state import STATE, Tapes, backward_task
-from aotlite.inspect import dump_to
+from aotlite.inspect import Dump
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Graph
@@ -94,7 +94,7 @@ class CompiledAutograd:
         """Why the last captures were made, each in a sentence."""
         self._compiler = compiler
         """Kept alive: it is known by its id."""
-        dumper = None if options.dump is None else dump_to(options.dump)
+        dumper = None if options.dump is None else Dump(options.dump)
         self._observers = [each for each in (options.observer, dumper) if each is not None]
         self._programs: dict[Hashable, Program] = {}
         self._templates = Templates()

@@ -52,9 +52,10 @@ def save_state(state: Mapping[str, Tensor], path: str | os.PathLike[str]) -> Non
         raise ArgumentError(f"save_state: the state is {state!r}, expected tensors by name")
     arrays = dict([_encoded(name, _host(name, t), t.dtype) for name, t in state.items()])
     target = os.fspath(path)
-    partial = f"{target}.{os.getpid()}.part"
+    # A name that nobody can foresee, of a new file: no link of another user is followed.
+    partial = f"{target}.{os.urandom(8).hex()}.part"
     try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+        with open(partial, "xb") as new, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as archive:
             for name, array in arrays.items():
                 # A ZipInfo of its own: without it the member, and so the file, carries the time.
                 member = zipfile.ZipInfo(name + _SUFFIX)

@@ -89,6 +89,8 @@ def _section(item: pytest.Item, error: Any) -> str:
 
 def _stored(item: pytest.Item, error: Any) -> str:
     """Stores what an error carries; the section of the report."""
+    from aotlite.ir import written
+
     config = item.config
     folder = config.rootpath / config.getoption("--aotlite-scripts")
     if _program_of(error) is None:
@@ -98,8 +100,7 @@ def _stored(item: pytest.Item, error: Any) -> str:
         small = _smallest(error, config.getoption("--aotlite-shrink"))
         file = folder / f"{file_name(item.nodeid)}.py"
         text, more = script_of(small, error), f"\n{drawn(small)}\n"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, "utf-8")
+    written.write(file.parent, file.name, text)
     return f"stored in {_relative(file, config.rootpath)}:\n\n{text}{more}"
 
 

@@ -28,6 +28,10 @@ def chosen() -> str | None:
 
 def made(folder: str) -> str:
     """Makes a folder, readable by its user alone; why it cannot be used, or nothing."""
+    if not os.path.lexists(folder):
+        refused = refusal_to_make(folder)
+        if refused:
+            return refused
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except FileExistsError:
@@ -51,16 +55,36 @@ def refusal(folder: str) -> str:
         return f"{folder} is no folder"
     except OSError as error:
         return f"{folder} cannot be read: {error.strerror}"
-    # From the root down: nobody else can exchange what is in a folder that was passed.
-    for each in above:
-        found = _fault_above(each)
-        if found:
-            return f"{each.path}, above {folder}, {found}"
+    refused = _refusal_above(above, folder)
+    if refused:
+        return refused
     if last.status.st_uid != os.geteuid():
         return f"{folder} belongs to {trust.user(last.status.st_uid)}"
     if last.status.st_mode & OTHERS:
         return f"{folder} {_written_by_others(last)}"
     return "" if is_of_use else f"{folder} is mounted noexec, no library can be loaded from it"
+
+
+def refusal_to_make(folder: str) -> str:
+    """Why no code must be kept below where a folder would be made; empty where it may be."""
+    there = folder
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    try:
+        return _refusal_above(trust.steps(there), folder)
+    except NotADirectoryError:
+        return f"{there}, above {folder}, is no folder"
+    except OSError as error:
+        return f"{there}, above {folder}, cannot be read: {error.strerror}"
+
+
+def _refusal_above(steps: list[Step], folder: str) -> str:
+    # From the root down: nobody else can exchange what is in a folder that was passed.
+    for each in steps:
+        found = _fault_above(each)
+        if found:
+            return f"{each.path}, above {folder}, {found}"
+    return ""
 
 
 def _fault_above(step: Step) -> str:

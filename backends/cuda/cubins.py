@@ -54,10 +54,13 @@ def loaded(
 
 
 def saved(text: str, name: str) -> str:
-    """The path of a new file with a text that does not compile."""
-    handle, path = mkstemp(prefix=f"{word(name)}-", suffix=".cu")
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    """The path of a new file with a text that does not compile; why there is none."""
+    try:
+        handle, path = mkstemp(prefix=f"{word(name)}-", suffix=".cu")
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        return f"no file ({error.strerror})"
     return path
 
 

@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from aotlite.ir import trust
 from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.testing.coverage import ALIASING
 from aotlite.testing.fuzzing.plan import VERSION, Plan
@@ -35,7 +36,7 @@ class Ledger:
         if plan.ledger is None:
             return
         try:
-            self.file = plan.ledger.open("a+b")
+            self.file = open(plan.ledger, "a+b", opener=trust.opener)
         except OSError as error:
             raise _wrong(plan.ledger, f"gives {error}", "a file that can be written") from error
         try:

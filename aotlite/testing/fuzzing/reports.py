@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotlite.ir import written
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.cells import CELLS
 from aotlite.testing.coverage import ENOUGH
@@ -89,12 +90,11 @@ def write_script(plan: Plan, failure: Failure, folder: Path) -> Path | None:
     """Writes a failure's script, with all that is said of it as comments; the file."""
     if failure.program is None:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"program_{failure.seed}.py"
     said = "\n".join([head(plan, failure), *failure.found])
     parts = [_comment(said), script_of(plan, failure), *filter(None, [_comment(failure.picture)])]
-    path.write_text("\n\n".join(part.rstrip("\n") for part in parts) + "\n", "utf-8")
-    return path
+    name = f"program_{failure.seed}.py"
+    written.write(folder, name, "\n\n".join(part.rstrip("\n") for part in parts) + "\n")
+    return folder / name
 
 
 def _comment(text: str) -> str:
