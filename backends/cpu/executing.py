@@ -15,6 +15,7 @@ import numpy as np
 
 from aotlite.backends.cpu.launch import Launch, Signature, launcher
 from aotlite.backends.cpu.library import load_c
+from aotlite.backends.cpu.loading import Library
 from aotlite.backends.cpu.printed import Printed, Text
 from aotlite.backends.cpu.toolchain import key_of_c
 from aotlite.backends.loops.interpreter import run_extern
@@ -69,7 +70,7 @@ def execution(text: Text, *, contract: bool = True) -> Execute:
     """What computes the program: compiles it, if no cache has it, and loads it."""
     signature = _signature(text)
     launches: list[Launch | Extern] = []
-    library: Any = None
+    library: Library | None = None
     for segment in text.printed.segments:
         if isinstance(segment, Extern):
             launches.append(segment)
@@ -78,8 +79,7 @@ def execution(text: Text, *, contract: bool = True) -> Execute:
             library = load_c(
                 text.printed.text, text.program.name, contract=contract, libraries=False
             )
-        # By index: an attribute would refer to the library, which would refer to it.
-        launches.append(launcher(library[segment], signature))
+        launches.append(launcher(library.function(segment), signature))
     if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
         return launches[0]
     return _Segments(text, launches).run

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from aotlite.backends.cpu.loading import Function
 from aotlite.backends.cpu.runtime import Runtime, load_runtime
 from aotlite.backends.protocol import Window
 from aotlite.ir.errors import BackendError
@@ -83,7 +84,8 @@ class Signature:
 def launcher(run: Any, signature: Signature) -> Launch:
     """A function that runs a compiled graph; threads may call it at the same time.
 
-    `run` is the library's `int run(void **slots, const al_runtime *runtime)`. Values that a call
+    `run` is the library's `int run(void **slots, const al_runtime *runtime)`, a `Function` or as
+    ctypes gives it. What is returned refers to it, and so to its library. Values that a call
     brings must be as long as the kernel assumes; their alignment is that of their elements.
     Nothing is checked but that they are arrays or windows. What is called returns what `run`
     returns; it raises MemoryError where there is no scratch memory.
@@ -99,7 +101,7 @@ def _call(run: Any, signature: Signature) -> _Call:
     element_sizes = (ctypes.c_int64 * len(sizes))(*sizes)
     slots = (ctypes.c_void_p * len(constants))(*map(_constant_address, constants))
     call = _Call(
-        run=ctypes.cast(run, ctypes.c_void_p).value,
+        run=run.address if isinstance(run, Function) else ctypes.cast(run, ctypes.c_void_p).value,
         values=len(sizes),
         constants=len(constants),
         arena_bytes=signature.arena_bytes,

@@ -19,6 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 from weakref import finalize
 
+import attrs
+
 from aotlite.backends.cpu.cache import UnsoundError, checked
 from aotlite.backends.cpu.whole import fault_of
 from aotlite.ir.errors import BackendError
@@ -27,8 +29,21 @@ DESCRIPTORS = "/proc/self/fd"
 """Where Linux has names for what is open."""
 
 
+@attrs.frozen(eq=False)
+class Function:
+    """A function of a library, which it refers to."""
+
+    address: int
+    library: Library
+
+
 class Library(ctypes.CDLL):
     """A library of this process. Its functions refer to it."""
+
+    def function(self, name: str) -> Function:
+        """One of its functions. Those of ctypes refer to themselves, too: they, and the library
+        with them, stay until they are collected."""
+        return Function(ctypes.addressof(ctypes.c_char.in_dll(self, name)), self)
 
     def unload_when_dropped(self) -> None:
         """Unloads it when the last object that refers to it is gone: it, its functions, what has
