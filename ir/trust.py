@@ -20,7 +20,7 @@ HAS_DESCRIPTORS = os.open in os.supports_dir_fd
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _PASSED = getattr(os, "O_PATH", os.O_RDONLY)
-"""How a folder is opened that is only gone through: it need not be readable, where that is known."""
+"""How a folder is opened that is only gone through; where the system can, none need be readable."""
 _MOST_LINKS = 40
 """As many as Linux follows."""
 

@@ -66,7 +66,9 @@ def test_a_ledger_is_opened_through_no_link_of_another_user(tmp_path, victim, na
     (tmp_path / "below").symlink_to("real")
     give(tmp_path / "ledger")
     give(tmp_path / "below")
-    with pytest.raises(ArgumentError, match=r"the ledger .* is gives .*a link of user .*, expected"):
+    with pytest.raises(
+        ArgumentError, match=r"ledger .* is gives .* is a link of user .*, expected"
+    ):
         Ledger(Plan(ledger=tmp_path / name), Tally())
     assert [] == list((tmp_path / "real").iterdir())
 

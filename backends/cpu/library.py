@@ -57,4 +57,3 @@ def load_c(
         return load(compiled(text, name, time_limit=time_limit))
 
     return _loaded.get(key, make)
-

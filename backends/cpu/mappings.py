@@ -11,7 +11,7 @@ import gc
 from aotlite.ir.errors import BackendError
 
 EVERY = 256
-"""Mappings are counted after so many libraries: counting takes milliseconds where there are many."""
+"""Mappings are counted after so many libraries: counting many takes milliseconds."""
 
 _LIMIT, _MAPS = "/proc/sys/vm/max_map_count", "/proc/self/maps"
 _since_counted = 0

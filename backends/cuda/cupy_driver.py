@@ -14,8 +14,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cpu.cache import read
+from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.cublas import Cublas, opened, workspace_of
 from aotlite.backends.cuda.cupy_products import product

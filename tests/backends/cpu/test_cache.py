@@ -218,7 +218,9 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path, mode):
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     uid = os.geteuid()
     monkeypatch.setattr(folders.os, "geteuid", lambda: uid + 1)
-    assert re.fullmatch(rf"({tmp_path}|/.*, above {tmp_path},) belongs to user .*", folders.made(str(tmp_path)))
+    assert re.fullmatch(
+        rf"({tmp_path}|/.*, above {tmp_path},) belongs to user .*", folders.made(str(tmp_path))
+    )
 
 
 def test_a_folder_below_one_that_anybody_can_write_is_refused(tmp_path):

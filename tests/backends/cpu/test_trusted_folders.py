@@ -109,7 +109,7 @@ def test_links_that_lead_to_each_other_are_refused(place):
     assert f"{place}/a cannot be read: Too many levels" in folders.refusal(str(place / "a"))
 
 
-# -------------------------------------------------------------------- the law: what another can turn
+# ------------------------------------------------------------------- the law: what another can turn
 OWNERS = (ROOT, NOBODY, SOMEBODY)
 SAFE, MODES = (0o700, 0o711, 0o755), (0o775, 0o757, 0o777, 0o1777, 0o1775)
 PARTS = st.tuples(
@@ -123,7 +123,7 @@ PARTS = st.tuples(
 def built(place, parts):
     """The path of a folder, and all paths that lie on the way to it."""
     given, real, way = place, place, []
-    for depth, (owner, mode, of_link) in enumerate(parts):
+    for depth, (owner, _, of_link) in enumerate(parts):
         real = real / f"folder{depth}"
         real.mkdir()
         os.chown(real, owner, owner)
@@ -344,5 +344,5 @@ def test_a_library_that_others_can_write_is_not_loaded_by_its_path(cache):
     path = compiled(DOUBLE)
     assert str(path) == store.found(key_of_c(DOUBLE))
     path.chmod(0o622)
-    with pytest.raises(library.BackendError, match=r"cannot be loaded \(it can be written by other"):
+    with pytest.raises(library.BackendError, match=r"be loaded \(it can be written by others"):
         library.load(str(path))

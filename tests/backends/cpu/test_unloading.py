@@ -28,10 +28,15 @@ linux = pytest.mark.skipif(
 )
 pytestmark = [compiles, linux]
 
-TWICE = declarations() + """
+TWICE = (
+    declarations()
+    + """
 int run(void **slots, const al_runtime *runtime) { *(double *)slots[0] *= 2; return 0; }
 """
-SLOW = declarations() + """
+)
+SLOW = (
+    declarations()
+    + """
 static void wait(void *context, al_int64 chunk)
 {
     al_int64 *slots = context;
@@ -46,6 +51,7 @@ int run(void **slots, const al_runtime *runtime)
     return 0;
 }
 """
+)
 
 
 def mapped(part="/kernels/"):
@@ -63,7 +69,7 @@ def launch_of(loaded, sizes=(8,)):
     return launcher(loaded.function("run"), Signature(list(sizes)))
 
 
-# ---------------------------------------------------------------------------------------- one library
+# -------------------------------------------------------------------------------------- one library
 def test_a_library_takes_two_mappings_and_none_when_nobody_has_it(cache):
     """Not even the collector is needed: nothing refers to itself."""
     find_compiler()
