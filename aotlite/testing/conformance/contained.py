@@ -16,7 +16,7 @@ from typing import Any
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.conformance.messages import unpack
-from aotlite.testing.conformance.outcomes import Dies, Outcome, Report, Result
+from aotlite.testing.conformance.outcomes import Dies, Faulty, Outcome, Report, Result
 from aotlite.testing.conformance.rules import Rule, select
 from aotlite.testing.conformance.runner import result_of
 
@@ -150,5 +150,8 @@ class _Child:
         return self._note_death(f"crashes ({how})", note)
 
     def _note_death(self, how: str, note: Callable[[Rule, Outcome], None]) -> str:
-        note(self.rules.pop(0), Dies(how, self.case, self.method))
+        """A death counts against the library only where one of its methods was running."""
+        death = Dies(how, self.case, self.method)
+        outside = Faulty("outside of every method of the library", how, self.case)
+        note(self.rules.pop(0), death if self.method else outside)
         return ""

@@ -13,6 +13,7 @@ import attrs
 
 from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter, Array
+from aotlite.testing.conformance.faults import demand_theirs
 from aotlite.testing.conformance.functions import library_of, tried
 from aotlite.testing.conformance.rules import expect
 from aotlite.testing.conformance.stories import weights
@@ -95,6 +96,7 @@ def _run(body: Body, on: Adapter, arguments: Sequence[Array]) -> tuple[Any, Exce
     except Absent:
         raise
     except Exception as error:
+        demand_theirs(error)
         return None, error
 
 

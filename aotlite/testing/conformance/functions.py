@@ -7,6 +7,7 @@ from typing import Any
 
 from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter, Array
+from aotlite.testing.conformance.faults import demand_theirs
 from aotlite.testing.conformance.recording import Definition, Recorder
 from aotlite.testing.conformance.watched import Watched
 
@@ -37,6 +38,7 @@ def tried(
     except Absent:
         raise
     except Exception as error:
+        demand_theirs(error)
         failure = error
     if isinstance(on, Recorder):
         on.define(Definition(function, arrays, seen.events, result))

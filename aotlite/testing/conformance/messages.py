@@ -7,9 +7,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.conformance.outcomes import Breaks, Dies, Keeps, Lacks, Outcome
+from aotlite.testing.conformance.outcomes import Breaks, Dies, Faulty, Keeps, Lacks, Outcome
 
-_CLASSES: dict[str, type[Any]] = {each.__name__: each for each in (Keeps, Breaks, Lacks, Dies)}
+_CLASSES: dict[str, type[Any]] = {
+    each.__name__: each for each in (Keeps, Breaks, Lacks, Dies, Faulty)
+}
 
 
 def pack(outcome: Outcome) -> dict[str, Any]:

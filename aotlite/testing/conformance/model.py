@@ -13,10 +13,12 @@ from typing import Any
 
 import attrs
 
+from aotlite.testing.conformance.faults import Signal
+
 Shape = tuple[int, ...]
 
 
-class NoView(Exception):
+class NoView(Signal):
     """No strides say what was asked: a library may copy or refuse here, and nothing else."""
 
 

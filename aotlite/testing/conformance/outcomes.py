@@ -1,4 +1,4 @@
-"""What becomes of a rule: it is kept, broken, absent, or the library did not live to tell."""
+"""What becomes of a rule: kept, broken, absent, a death of the library, or a fault of the suite."""
 
 from __future__ import annotations
 
@@ -55,7 +55,19 @@ class Dies:
     method: str = ""
 
 
-Outcome: TypeAlias = Keeps | Breaks | Lacks | Dies
+@attrs.frozen
+class Faulty:
+    """The suite or the adapter made a mistake, so that nothing is known of the library.
+
+    `place` is the line that made it, `said` the error, `case` the case at which it was made.
+    """
+
+    place: str
+    said: str
+    case: str
+
+
+Outcome: TypeAlias = Keeps | Breaks | Lacks | Dies | Faulty
 """Each is its own class; match on it."""
 
 
@@ -105,6 +117,11 @@ class Report:
         """The results of rules that need what the library does not have."""
         return tuple(each for each in self.results if isinstance(each.outcome, Lacks))
 
+    @property
+    def faulty(self) -> tuple[Result, ...]:
+        """The results of rules at which the suite or the adapter made a mistake."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Faulty))
+
     def table(self) -> str:
         """A line for each rule, and below them the witness of each broken one."""
         from aotlite.testing.conformance.report import text
@@ -119,7 +136,10 @@ class Report:
 
 
 def is_broken(result: Result) -> bool:
-    """Whether a result counts against the library: a death always, a breach of no choice."""
+    """Whether a result counts against the library: a death always, a breach of no choice.
+
+    A mistake of the suite or the adapter never does.
+    """
     return isinstance(result.outcome, Dies) or (
         isinstance(result.outcome, Breaks) and not result.choice
     )

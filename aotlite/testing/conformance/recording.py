@@ -15,6 +15,7 @@ import attrs
 
 from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
+from aotlite.testing.conformance.faults import through
 from aotlite.testing.conformance.spelling import source_of, spell, written
 
 INDENT = "    "
@@ -80,7 +81,7 @@ class Recorder:
         def call(*arguments: object) -> Any:
             given = tuple(copy.deepcopy(each) if is_plain(each) else each for each in arguments)
             try:
-                result = method(*arguments)
+                result = through(method, arguments)
             except Absent:
                 raise
             except Exception as error:

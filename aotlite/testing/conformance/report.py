@@ -9,6 +9,7 @@ from aotlite.testing.conformance.notes import note
 from aotlite.testing.conformance.outcomes import (
     Breaks,
     Dies,
+    Faulty,
     Keeps,
     Lacks,
     Report,
@@ -32,6 +33,7 @@ Each rule is tried on cases from the smallest up. *keeps*: all cases hold. *brea
 case that does not is below, with what is behind it. *absent*: the library has not what the rule
 needs. *yes* and *no*: what a library does where either is right. *not run*: it cannot run here.
 *crashes*, *hangs*: it ended its process, or did not come back in time.
+*fault*: the suite or the adapter made a mistake, and nothing is known of the library.
 
 *Refused or right*: a library may raise, and then nothing is written; or it gives what would follow
 if all operands were copied first. The drawn rule, MEM-1, compares random chains of views and writes
@@ -55,6 +57,8 @@ def word(result: Result) -> str:
             return "absent"
         case Dies(how=how):
             return how.partition(" ")[0]
+        case Faulty():
+            return "fault"
 
 
 def line(result: Result) -> str:
@@ -73,6 +77,8 @@ def line(result: Result) -> str:
             return f"absent: needs {', '.join(missing) or 'a case'}"
         case Dies(how=how, case=case, method=method):
             return f"{how} {f'in {method} ' if method else ''}at case {case}"
+        case Faulty(place=place, said=said, case=case):
+            return f"a fault of the suite or the adapter, {place}: {said}; at case {case}"
 
 
 def summary(report: Report) -> str:
@@ -81,7 +87,8 @@ def summary(report: Report) -> str:
         return f"{report.library}: not run: {report.not_run}"
     counts = f"keeps {len(report.kept)}, breaks {len(report.broken)}, absent {len(report.absent)}"
     chosen = f", choices {len(report.chosen)}" if report.chosen else ""
-    return f"{title(report)}: {counts}{chosen}"
+    faults = f", faults of the suite or the adapter {len(report.faulty)}" if report.faulty else ""
+    return f"{title(report)}: {counts}{chosen}{faults}"
 
 
 def title(report: Report) -> str:
@@ -105,7 +112,9 @@ def _witness_lines(report: Report) -> Iterator[str]:
         yield ""
         yield f"{result.rule} {result.title}"
         yield from (f"    {each}" for each in witness(result).splitlines())
-    if report.broken:
+    for result in report.faulty:
+        yield from ("", f"{result.rule} {result.title}", f"    # {line(result)}")
+    if report.broken or report.faulty:
         yield ""
 
 
@@ -173,3 +182,7 @@ def _markdown_witnesses(report: Report) -> Iterator[str]:
         why = note(report.library, result.rule)
         if why:
             yield from ("", why)
+    if report.faulty:
+        yield from ("", f"## Where {title(report)} was not asked rightly", "")
+    for result in report.faulty:
+        yield f"- **{result.rule}** {result.title}: {line(result)}"

@@ -16,6 +16,7 @@ import attrs
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter
+from aotlite.testing.conformance.faults import demand_theirs
 
 GROUPS: dict[str, str] = {
     "views": "Views share memory",
@@ -109,12 +110,16 @@ def expect(got: object, expected: object, what: str) -> None:
 
 
 def attempt(call: Callable[..., object], *arguments: object) -> Exception | None:
-    """The error with which a library refuses a call, None where the call runs."""
+    """The error with which a library refuses a call, None where the call runs.
+
+    *Err* `ToolFault` where the error is the suite's or the adapter's own.
+    """
     try:
         call(*arguments)
     except (Absent, RuleBroken):
         raise
     except Exception as error:
+        demand_theirs(error)
         return error
     return None
 

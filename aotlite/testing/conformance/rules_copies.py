@@ -10,6 +10,7 @@ from typing import Any
 from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter, Array
 from aotlite.testing.conformance.cases import layouts
+from aotlite.testing.conformance.faults import demand_theirs
 from aotlite.testing.conformance.model import NoView, Shape
 from aotlite.testing.conformance.rules import Rule, attempt, expect, refuses, rule
 from aotlite.testing.conformance.rules_views import follow
@@ -45,6 +46,7 @@ def deeply_copied(on: Adapter, arrays: list[Array]) -> Any:
     try:
         return on.deepcopy(arrays)
     except TypeError as error:
+        demand_theirs(error)
         raise Absent("deepcopy") from error
 
 
@@ -53,6 +55,7 @@ def through_pickle(on: Adapter, arrays: list[Array]) -> Any:
     try:
         return on.pickled(arrays)
     except (TypeError, AttributeError, pickle.PicklingError) as error:
+        demand_theirs(error)
         raise Absent("pickles") from error
 
 

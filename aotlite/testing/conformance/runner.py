@@ -8,7 +8,16 @@ from typing import Any, cast
 
 from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
-from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks, Outcome, Report, Result
+from aotlite.testing.conformance.faults import is_ours, place_of
+from aotlite.testing.conformance.outcomes import (
+    Breaks,
+    Faulty,
+    Keeps,
+    Lacks,
+    Outcome,
+    Report,
+    Result,
+)
 from aotlite.testing.conformance.recording import Recorder
 from aotlite.testing.conformance.rules import NEEDS, Rule, RuleBroken, select
 from aotlite.testing.conformance.signatures import checked
@@ -39,7 +48,33 @@ def result_of(rule: Rule, outcome: Outcome) -> Result:
 def run_rule(
     rule: Rule, adapter: Adapter, begin: Callable[[str], None] = lambda _: None
 ) -> Outcome:
-    """What becomes of one rule; `begin` hears of each case before it runs."""
+    """What becomes of one rule; `begin` hears of each case before it runs.
+
+    A mistake in making cases, or in making them smaller, is a `Faulty` as one in a case is.
+    """
+    last = "()"
+
+    def began(case: str) -> None:
+        nonlocal last
+        last = case
+        begin(case)
+
+    try:
+        return _run_rule(rule, adapter, began)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_ours(error):
+            raise  # the library ends the process
+        return faulty(error, last)
+
+
+def faulty(error: BaseException, case: str) -> Faulty:
+    """The outcome of a rule at whose case the suite or the adapter made a mistake."""
+    return Faulty(place_of(error), told(error), case)
+
+
+def _run_rule(rule: Rule, adapter: Adapter, begin: Callable[[str], None]) -> Outcome:
     needed = [name for name in NEEDS.get(rule.group, ()) if is_missing(adapter, name)]
     if needed:
         return Lacks(tuple(needed))
@@ -70,7 +105,10 @@ def shrunk(
 
 
 def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
-    """The breach, what is absent, or None where the case holds."""
+    """The breach, what is absent, or None where the case holds.
+
+    *Err* whatever the suite or the adapter raises by mistake, here or where a witness is written.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _run_case(rule, adapter, case)
@@ -86,11 +124,13 @@ def _run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None
         found = broken.what, _text(broken.got), _text(broken.expected)
         return Breaks(repr(case), tuple(recorder.lines()), *found)
     except Exception as error:
+        if is_ours(error):
+            raise
         return Breaks(repr(case), tuple(recorder.lines()), "the last line", told(error), "no error")
     return None
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """An error in one line that any file takes, also where it cannot say what it is.
 
     >>> told(ValueError("no \\udc80"))

@@ -168,7 +168,8 @@ def _is_constant(node: ast.AST) -> bool:
 
 
 def _value(node: ast.AST) -> Any:
-    return eval(ast.unparse(node), {**FOLDED, "along": along, "__builtins__": {}})
+    text = compile(ast.unparse(node), __file__, "eval")
+    return eval(text, {**FOLDED, "along": along, "__builtins__": {}})
 
 
 def _expression(value: object) -> ast.expr:

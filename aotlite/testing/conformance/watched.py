@@ -8,13 +8,14 @@ from typing import Any
 
 from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
+from aotlite.testing.conformance.faults import through
 
 
 class Watched:
     """Stands for an `Adapter`. `deadly`: method -> what it did to an earlier process.
 
     A library in which one method hangs would hang in every rule that needs it; after a few of them
-    the method counts as absent. Functions that a library traces call `unwatched`, the adapter.
+    the method counts as absent. `calling` hears the name of each method, and '' when it has come back. Functions that a library traces call `unwatched`, the adapter.
     """
 
     def __init__(
@@ -36,6 +37,12 @@ class Watched:
             if name in self._deadly:
                 raise Absent(f"{name}, which {self._deadly[name]}")
             self._calling(name)
-            return method(*arguments)
+            try:
+                result = through(method, arguments)
+            except Exception:
+                self._calling("")
+                raise
+            self._calling("")
+            return result
 
         return call
