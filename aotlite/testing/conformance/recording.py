@@ -12,16 +12,16 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import attrs
+import numpy as np
 
 from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.faults import through
-from aotlite.testing.conformance.spelling import source_of, spell, written
+from aotlite.testing.conformance.spelling import is_constant, source_of, spell, written
 
 INDENT = "    "
 BLOCKS = ("no_grad", "inference_mode")
 """Methods that give a `with` block."""
-PLAIN = (bool, int, float, complex, str, slice, type(None), type(...))
 
 
 @attrs.frozen(eq=False)
@@ -79,7 +79,7 @@ class Recorder:
 
     def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: object) -> Any:
-            given = tuple(copy.deepcopy(each) if is_plain(each) else each for each in arguments)
+            given = tuple(copy.deepcopy(each) if is_constant(each) else each for each in arguments)
             try:
                 result = through(method, arguments)
             except Absent:
@@ -184,6 +184,9 @@ class _Scribe:
             return [f"{names[0]},"] if len(names) == 1 else names
         return [self._name(result)]
 
+    def _is_named(self, value: object) -> bool:
+        return any(known is value for known, _ in self._named)
+
     def _name(self, value: object) -> str:
         for known, name in self._named:
             if known is value:
@@ -197,7 +200,7 @@ class _Scribe:
 
     def _text(self, value: object) -> str:
         """A value as the lines call it: its name, or the literal."""
-        if is_plain(value):
+        if is_plain(value) or (is_constant(value) and not self._is_named(value)):
             return written(value)
         if isinstance(value, list):
             return f"[{', '.join(map(self._text, value))}]"
@@ -208,10 +211,16 @@ class _Scribe:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is Python's own: numbers, texts, slices, and lists and tuples of these."""
-    if isinstance(value, list | tuple):
-        return type(value) in (list, tuple) and all(map(is_plain, value))
-    return type(value) in PLAIN
+    """Whether a value is Python's own, and gets no name: a NumPy scalar may be an array's element."""
+    return is_constant(value) and not _holds_numpy(value)
+
+
+def _holds_numpy(value: object) -> bool:
+    if isinstance(value, dict):
+        return _holds_numpy([*value, *value.values()])
+    if isinstance(value, tuple | list | set | frozenset):
+        return any(map(_holds_numpy, value))
+    return isinstance(value, np.generic)
 
 
 def _all_names(letters: str) -> Iterator[str]:

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import ast
 import builtins
+import cmath
 import contextlib
 import copy
 import functools
 import inspect
+import math
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FOLDED = {"slice": slice, "tuple": tuple, "list": list, "range": range, "len": len, "None": None}
+import numpy as np
+
+FOLDED = {
+    each.__name__: each
+    for each in (slice, tuple, list, range, len, float, complex, frozenset, set, bytearray)
+}
 """Names that a constant expression may use."""
+SIMPLE = (bool, int, float, complex, str, bytes, bytearray, range, type(None), type(...))
+CONTAINERS = (tuple, list, set, frozenset)
 
 
 def along(dim: int, *key: Any) -> tuple[Any, ...]:
@@ -115,16 +125,16 @@ class _Filled(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         self.generic_visit(node)
         if _is_constant(node.test):
-            return node.body if _value(node.test) else node.orelse
+            with contextlib.suppress(Exception):  # `None < 0` is the method's own mistake
+                return node.body if _value(node.test) else node.orelse
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """Slices in an index read `1:3`."""
         self.generic_visit(node)
-        if _is_constant(node.slice):
-            index = ast.parse(f"a[{index_text(_value(node.slice))}]", mode="eval").body
-            assert isinstance(index, ast.Subscript)
-            node.slice = index.slice
+        if _is_constant(node.slice) and not isinstance(node.slice, ast.Slice):
+            with contextlib.suppress(Exception):
+                node.slice = _index(_value(node.slice))
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
@@ -167,9 +177,27 @@ def _is_constant(node: ast.AST) -> bool:
     return isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Slice)
 
 
-def _value(node: ast.AST) -> Any:
-    text = compile(ast.unparse(node), __file__, "eval")
-    return eval(text, {**FOLDED, "along": along, "__builtins__": {}})
+def _value(node: ast.expr) -> Any:
+    expression = ast.Expression(_Sliced().visit(copy.deepcopy(node)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # `None is not 3`, once it is filled in
+        code = compile(ast.fix_missing_locations(expression), __file__, "eval")
+    return eval(code, {**FOLDED, "along": along, "__builtins__": {}})
+
+
+class _Sliced(ast.NodeTransformer):
+    """Writes `1:3` as `slice(1, 3, None)`: alone, or in a tuple, it is no expression."""
+
+    def visit_Slice(self, node: ast.Slice) -> ast.expr:
+        self.generic_visit(node)
+        ends = [each or ast.Constant(None) for each in (node.lower, node.upper, node.step)]
+        return ast.Call(ast.Name("slice", ast.Load()), ends, [])
+
+
+def _index(key: object) -> ast.expr:
+    index = ast.parse(f"a[{index_text(key)}]", mode="eval").body
+    assert isinstance(index, ast.Subscript)
+    return index.slice
 
 
 def _expression(value: object) -> ast.expr:
@@ -177,38 +205,88 @@ def _expression(value: object) -> ast.expr:
 
 
 def index_text(key: object) -> str:
-    """An index as Python writes it between brackets.
+    """An index as people write it between brackets: a tuple of one reads as the one.
 
     >>> index_text((slice(1, None), ..., 0))
     '1:, ..., 0'
     """
-    match key:
-        case slice(start=start, stop=stop, step=step):
-            ends = ["" if end is None else repr(end) for end in (start, stop, step)]
-            return ":".join(ends if step is not None else ends[:2])
-        case tuple() if key:
-            return ", ".join(map(index_text, key))
-        case builtins.Ellipsis:
-            return "..."
-    return written(key)
+    if type(key) is tuple and key:
+        return ", ".join(map(_part_text, key))
+    return _part_text(key)
+
+
+def _part_text(part: object) -> str:
+    if not isinstance(part, slice):
+        return written(part)
+    ends = ["" if end is None else written(end) for end in (part.start, part.stop, part.step)]
+    return ":".join(ends if part.step is not None else ends[:2])
+
+
+def is_constant(value: object) -> bool:
+    """Whether `written` says all of a value: numbers, texts, slices, and containers of these."""
+    match value:
+        case slice():
+            return all(map(is_constant, (value.start, value.stop, value.step)))
+        case dict() if type(value) is dict:
+            return all(is_constant(each) for pair in value.items() for each in pair)
+        case np.generic():
+            return not isinstance(value, np.void)
+    if type(value) in CONTAINERS:
+        return all(map(is_constant, value))  # type: ignore[call-overload]
+    return type(value) in SIMPLE
 
 
 def written(value: object) -> str:
-    """A plain value as Python writes it.
+    """A constant as an expression that gives it, with `np` for NumPy: of nan and infinities, too.
 
-    >>> written((slice(1, None), 0))
-    '(slice(1, None), 0)'
+    >>> written((slice(1, None), 0, float("inf")))
+    "(slice(1, None), 0, float('inf'))"
     """
     match value:
-        case slice(start=None, stop=stop, step=None):
-            return f"slice({stop!r})"
-        case slice(start=start, stop=stop, step=None):
-            return f"slice({start!r}, {stop!r})"
-        case tuple():
-            inner = ", ".join(map(written, value))
-            return f"({inner},)" if len(value) == 1 else f"({inner})"
-        case list():
-            return f"[{', '.join(map(written, value))}]"
+        case np.generic():
+            return _scalar_text(value)
+        case slice(start=start, stop=stop, step=step):
+            ends = [start, stop] if start is not None else [stop]
+            ends = ends if step is None else [start, stop, step]
+            return f"slice({', '.join(map(written, ends))})"
+        case tuple() | list() | set() | frozenset() | dict():
+            return _container_text(value)
+        case float() if not math.isfinite(value):
+            return f"float('{value}')"
+        case complex() if not _is_sum(value):
+            return f"complex({written(value.real)}, {written(value.imag)})"
         case builtins.Ellipsis:
             return "..."
+    return repr(value)
+
+
+def _is_sum(value: complex) -> bool:
+    """Whether `x+yj` gives the number: it has no infinities, nor zeros that lose their sign."""
+    if not cmath.isfinite(value):
+        return False
+    if value.real and value.imag:
+        return True
+    is_plus = math.copysign(1, value.imag) > 0
+    return is_plus and (value.real != 0 or math.copysign(1, value.real) > 0)
+
+
+def _container_text(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{written(key)}: {written(each)}" for key, each in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, frozenset):
+        return f"frozenset({written(set(value)) if value else ''})"
+    if isinstance(value, set):
+        return f"{{{', '.join(sorted(map(written, value)))}}}" if value else "set()"
+    inner = ", ".join(map(written, value))
+    if isinstance(value, list):
+        return f"[{inner}]"
+    return f"({inner},)" if len(value) == 1 else f"({inner})"
+
+
+def _scalar_text(value: np.generic) -> str:
+    """A NumPy scalar by its class: older versions of NumPy show the number alone."""
+    plain = value.item()
+    if type(plain) in (bool, int, float, complex):
+        return f"np.{value.dtype.type.__name__}({written(plain)})"
     return repr(value)
