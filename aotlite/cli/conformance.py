@@ -1,7 +1,8 @@
 """`aotlite conformance`: which rules about shared memory an array library keeps or breaks.
 
 `aotlite.testing.conformance` finds it out, each library in a process of its own; this module
-prints it. The status is 0 even where rules are broken, unless `--strict` is given.
+prints it. The status is 0 even where rules are broken, unless `--strict` is given, and 3 where the
+suite or an adapter made a mistake: nothing is known of a library then.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aotlite.testing.conformance.outcomes import Report
+
+FAULT = 3
+"""The exit status of a command that made a mistake itself."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +53,8 @@ def command(args: argparse.Namespace) -> None:
     print_reports(Console(), reports)
     if args.markdown:
         args.markdown.write_text(markdown(reports), "utf-8")
+    if any(report.faulty for report in reports):
+        raise SystemExit(FAULT)
     if all(report.not_run for report in reports) or (
         args.strict and any(report.broken or report.not_run for report in reports)
     ):
@@ -90,7 +96,7 @@ def print_reports(console: object, reports: Sequence[Report]) -> None:
     """Prints the table of all, the witnesses, and a line for each library."""
     from rich.console import Console
 
-    from aotlite.testing.conformance.report import rich_table, summary, title, witness
+    from aotlite.testing.conformance.report import line, rich_table, summary, title, witness
 
     assert isinstance(console, Console)
     if not all(report.not_run for report in reports):
@@ -98,7 +104,10 @@ def print_reports(console: object, reports: Sequence[Report]) -> None:
     for report in reports:
         for result in report.broken:
             print(f"\n{title(report)} breaks {result.rule}: {result.title}")
-            print("\n".join(f"    {line}" for line in witness(result).splitlines()))
+            print("\n".join(f"    {each}" for each in witness(result).splitlines()))
+        for result in report.faulty:
+            print(f"\n{title(report)} was not asked {result.rule}: {result.title}")
+            print(f"    # {line(result)}")
     print()
     for report in reports:
         print(summary(report))

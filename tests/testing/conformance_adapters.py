@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from aotlite.ir.errors import DeviceError
-from aotlite.testing.conformance import Adapter
+from aotlite.testing.conformance import Adapter, drawn_chains, model
 from aotlite.testing.conformance.adapters.numpy import NumPy
 
 
@@ -141,3 +141,34 @@ class Forking(NumPy):
         with open(os.environ["AOTLITE_TEST_FORKED"], "a") as file:
             print(child, file=file)
         os._exit(3)
+
+
+class Unwell(NumPy):
+    """NumPy, asked by a suite that ends the process where it compares."""
+
+    def __init__(self):
+        model.View.to_list = lambda view: os._exit(4)
+
+
+class Stuck(NumPy):
+    """NumPy, asked by a suite that does not come back from making cases."""
+
+    def __init__(self):
+        drawn_chains.draw = lambda source, length: time.sleep(600)
+
+
+class Leaver(NumPy):
+    """NumPy, asked by a suite that leaves by an exception that no handler expects."""
+
+    def __init__(self):
+        plant = "def to_list(view):\n    raise SystemExit(5)"
+        space = {}
+        exec(compile(plant, model.__file__, "exec"), space)
+        model.View.to_list = space["to_list"]
+
+
+class Misspelt(NumPy):
+    """Uses a name that is not there."""
+
+    name = "misspelt"
+    narrow = lambda self, a, dim, start, length: nump.take(a, range(start, start + length), dim)  # noqa: F821

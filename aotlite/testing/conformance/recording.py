@@ -211,7 +211,7 @@ class _Scribe:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is Python's own, and gets no name: a NumPy scalar may be an array's element."""
+    """Whether a value is a constant of Python's own: a NumPy scalar may be a part of an array."""
     return is_constant(value) and not _holds_numpy(value)
 
 

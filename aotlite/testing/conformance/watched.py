@@ -15,7 +15,8 @@ class Watched:
     """Stands for an `Adapter`. `deadly`: method -> what it did to an earlier process.
 
     A library in which one method hangs would hang in every rule that needs it; after a few of them
-    the method counts as absent. `calling` hears the name of each method, and '' when it has come back. Functions that a library traces call `unwatched`, the adapter.
+    the method counts as absent. `calling` hears the name of each method, and '' when it is back.
+    Functions that a library traces call `unwatched`, the adapter.
     """
 
     def __init__(
