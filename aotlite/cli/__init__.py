@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import math
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 
-from aotlite.ir.errors import AotliteError
+from aotlite import __version__
+from aotlite.ir.errors import AotliteError, ArgumentError, FormatError, MissingExtraError
 
 COMMANDS: dict[str, str] = {
     "demo": "train a small convolutional network on handwritten digits by two compiled functions",
@@ -20,35 +24,120 @@ COMMANDS: dict[str, str] = {
 """Name of a command, and of its module in this package -> what it does."""
 
 
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("aotlite demo", "aotlite demo --epochs 3 --dump stages"),
+    "explain": (
+        "aotlite explain train.py:loss --arg 'f32[4,3]' --arg 'f32[3,2] requires_grad'",
+        "aotlite explain model.py:Net.forward --arg 2.0 --kwarg 'x=f32[8]' --stage partition",
+    ),
+    "fuzz": (
+        "aotlite fuzz --minutes 5 --seed 1",
+        "aotlite fuzz --count 500 --ledger run.jsonl --out scripts",
+        "aotlite fuzz --against numpy --minutes 1",
+        "aotlite fuzz --function mine.py:compile",
+    ),
+    "conformance": (
+        "aotlite conformance --list",
+        "aotlite conformance numpy torch --rules views overlap",
+        "aotlite conformance mine:MyAdapter --strict",
+    ),
+    "cache": ("aotlite cache", "aotlite cache clear"),
+    "doctor": ("aotlite doctor", "aotlite doctor --json"),
+}
+"""Name of a command -> lines that run it."""
+
+STATUSES = "status: 0 well, 1 something failed or was found, 2 wrong use, 130 interrupted"
+WRONG_USE = (ArgumentError, FormatError, MissingExtraError)
+"""Errors of what was typed: another value, another file, or an extra that has to be installed."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: 0, 1 for an error of ours, 130 for Ctrl-C."""
+    """Runs one command; returns the exit status, or ends with it.
+
+    0: well; 1: something failed, or was found; 2: wrong use; 130: Ctrl-C; 141: whoever read what
+    is printed went away. `conformance` has 3 for a mistake of its own.
+    """
     given = sys.argv[1:] if argv is None else list(argv)
-    args = _parser(given).parse_args(given)
+    args = _parsed(given)
     try:
         args.command(args)
+        sys.stdout.flush()
     except AotliteError as error:
         print("\n".join([f"aotlite: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, WRONG_USE) else 1
     except KeyboardInterrupt:
         print("aotlite: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed once more
+        return 141
     return 0
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands; only the module of the command that is run is imported."""
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """The arguments; ends with status 2, and the closest names, where they are none of ours."""
+    parser, commands = _parser(given)
+    if not given:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
+    if not given[0].startswith("-") and given[0] not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        parser.error(f"command is {given[0]!r}, expected one of {known}{_near(given[0], COMMANDS)}")
+    args, unknown = parser.parse_known_args(given)
+    if unknown:
+        sub = commands[given[0]]
+        options = [each for action in sub._actions for each in action.option_strings]
+        sub.error(f"unrecognized arguments: {' '.join(unknown)}{_near(unknown[0], options)}")
+    return args
+
+
+def _near(given: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(given.partition("=")[0], list(known), 1)
+    return f". Did you mean {close[0]}?" if close else ""
+
+
+def _parser(
+    argv: Sequence[str],
+) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser, and that of each command; the module of the command that is run is imported."""
+    shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="aotlite",
         description="Eager functions become pure forward and backward graphs.",
+        epilog=f"{_examples(['aotlite demo', 'aotlite explain --help'])}\n\n{STATUSES}",
+        formatter_class=shape,
     )
+    parser.add_argument("--version", action="version", version=f"aotlite {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parsers = {}
     for name, purpose in COMMANDS.items():
-        sub = commands.add_parser(name, help=purpose, description=f"{name}: {purpose}.")
-        if name in argv:
+        sub = parsers[name] = commands.add_parser(
+            name,
+            help=purpose,
+            description=f"{name}: {purpose}.",
+            epilog=_examples(EXAMPLES[name]),
+            formatter_class=shape,
+        )
+        if argv[:1] == [name]:
             module = import_module(f"aotlite.cli.{name}")
             module.add_arguments(sub)
             sub.set_defaults(command=module.command)
-    return parser
+    return parser, parsers
+
+
+def _examples(lines: Sequence[str]) -> str:
+    return "\n  ".join(["examples:", *lines])
+
+
+def positive(text: str) -> float:
+    """An argparse type: a finite number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0, expected a number that is")
+    return value
+
+
+positive.__name__ = "number"  # argparse: "invalid number value"
 
 
 def number(least: int) -> Callable[[str], int]:

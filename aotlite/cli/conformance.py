@@ -14,6 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotlite.cli import positive
+from aotlite.ir.errors import ArgumentError
+
 if TYPE_CHECKING:
     from aotlite.testing.conformance.outcomes import Report
 
@@ -35,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rules", metavar="ID", nargs="+", help="only these rules or groups")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there too")
     parser.add_argument(
-        "--seconds", type=float, default=30.0, help="a case that takes longer hangs (default 30)"
+        "--seconds", type=positive, default=30.0, help="a case that takes longer hangs (default 30)"
     )
     parser.add_argument("--list", action="store_true", help="print the rules, and end")
     parser.add_argument("--strict", action="store_true", help="status 1 where a rule is broken")
@@ -49,6 +52,8 @@ def command(args: argparse.Namespace) -> None:
 
     if args.list or not args.libraries:
         return print_rules(args.rules)
+    if args.markdown:
+        _demand_writable(args.markdown)
     reports = ask(args)
     print_reports(Console(), reports)
     if args.markdown:
@@ -59,6 +64,16 @@ def command(args: argparse.Namespace) -> None:
         args.strict and any(report.broken or report.not_run for report in reports)
     ):
         raise SystemExit(1)
+
+
+def _demand_writable(path: Path) -> None:
+    """Makes the page first, since it would be a pity to find out in the end."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise ArgumentError(
+            f"conformance: --markdown gives {error}, expected a file that can be written"
+        ) from error
 
 
 def print_rules(names: Sequence[str] | None) -> None:

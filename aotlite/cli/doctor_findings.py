@@ -22,7 +22,7 @@ from aotlite.cli.doctor_record import Finding, State
 MACHINE, REQUIRED, BACKENDS = "This machine", "Required packages", "Backends"
 PREREQUISITES, OPTIONAL = "What the backends need", "Optional packages"
 
-NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich")
+NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich", "filelock")
 """Modules, which are also the names under which they are installed."""
 
 OPTIONS: dict[str, tuple[str, str | None]] = {

@@ -46,13 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """`aotlite explain`: prints the stages. What cannot be explained ends it with status 2."""
-    try:
-        print(_explained(args))
-    except AotliteError as error:
-        notes = getattr(error, "__notes__", ())
-        print("\n".join([f"aotlite: {error}", *notes]), file=sys.stderr)
-        raise SystemExit(2) from None
+    """`aotlite explain`: prints the stages."""
+    print(_explained(args))
 
 
 def _explained(args: argparse.Namespace) -> str:

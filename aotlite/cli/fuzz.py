@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from aotlite.cli import number
+from aotlite.cli import number, positive
 from aotlite.ir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `aotlite fuzz`."""
     add = parser.add_argument
-    add("--minutes", type=float, help="how long programs are begun (default 1)")
+    add("--minutes", type=positive, help="how long programs are begun (default 1)")
     add("--count", type=number(1), help="end at so many programs, those of the ledger included")
     add("--seed", type=number(0), default=0, help="of the first program (default 0)")
     add("--jobs", type=number(1), help="processes (default: all cores)")
@@ -62,7 +62,7 @@ def _add_sides(parser: argparse.ArgumentParser) -> None:
         metavar="VIEW,WRITE,OUTPUT,RELATION",
         help="what programs aim at: names of the table, or any",
     )
-    add("--seconds-per-program", type=float, default=20.0, help="longer is a hang (default 20)")
+    add("--seconds-per-program", type=positive, default=20.0, help="longer is a hang (default 20)")
 
 
 def _add_kept(parser: argparse.ArgumentParser) -> None:

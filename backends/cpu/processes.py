@@ -24,9 +24,12 @@ _exiting = threading.Event()
 
 _starting = threading.Lock()
 """No fork while a child is started: it would hold the pipe on which its start is waited for."""
-os.register_at_fork(
-    before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release
-)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=_starting.acquire,
+        after_in_parent=_starting.release,
+        after_in_child=_starting.release,
+    )
 
 
 @attrs.frozen

@@ -5,6 +5,7 @@ import functools
 import random
 import re
 
+import attrs
 import numpy as np
 import pytest
 
@@ -80,6 +81,11 @@ def draws(count, pairs):
         yield rule, library, code, source.randrange(calls[code]), source.choice(ERRORS)
 
 
+def unworded(outcome):
+    """The outcome without the lines of its witness, which need not be spelled in the best way."""
+    return attrs.evolve(outcome, lines=()) if isinstance(outcome, Breaks) else outcome
+
+
 def check_draws(count, pairs):
     known = functions_of_the_suite()
     seen = collections.Counter()
@@ -90,7 +96,7 @@ def check_draws(count, pairs):
             found = run(asked, library)
         what = (rule, library, code.co_qualname, call, error.__name__, found)
         assert plant.calls > call, what
-        assert isinstance(found, Faulty) or found == expected, what
+        assert isinstance(found, Faulty) or unworded(found) == unworded(expected), what
         seen[part_of(code), type(found).__name__] += 1
     return seen
 

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     except (MissingExtraError, DeviceError) as error:
         return tell(not_run=str(error))
     except ArgumentError as error:
-        return tell(refused=str(error))
+        return tell(refused=str(error), notes=getattr(error, "__notes__", []))
     tell(name=name_of(adapter), version=adapter.version)
     watched = cast(Adapter, Watched(adapter, json.loads(deadly), lambda name: tell(call=name)))
     for rule in select(ids):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.testing.conformance.messages import unpack
 from aotlite.testing.conformance.outcomes import Dies, Faulty, Outcome, Report, Result
 from aotlite.testing.conformance.rules import Rule, select
@@ -125,8 +125,8 @@ class _Child:
                         self.case, self.method = BEFORE_ANY_CASE, ""
                     case {"not_run": reason}:
                         return str(reason)
-                    case {"refused": reason}:
-                        raise ArgumentError(reason)
+                    case {"refused": reason, "notes": notes}:
+                        raise noted(ArgumentError(reason), *notes)
                     case {"done": True}:
                         return ""
                     case None:
@@ -136,9 +136,15 @@ class _Child:
                 return f"its import hangs (> {START_SECONDS:g} s)"
             return self._note_death(f"hangs (> {self.seconds:g} s)", note)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self._end()
             self.process.wait()
+
+    def _end(self) -> None:
+        """Ends the process, and what it has started; that is left alone on Windows."""
+        if not hasattr(os, "killpg"):
+            return self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def _died(self, started: bool, note: Callable[[Rule, Outcome], None]) -> str:
         """The process ended without a word: while it was imported, or in a case."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+import sys
 from importlib import import_module
 from typing import Any
 
-from aotlite.ir.errors import ArgumentError, MissingExtraError
+from aotlite.ir.errors import ArgumentError, MissingExtraError, noted
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.signatures import checked
 
@@ -42,19 +45,26 @@ def adapter_of(library: str) -> Adapter:
     module, _, name = LIBRARIES.get(library, library).partition(":")
     if not (module and name):
         known = ", ".join(LIBRARIES)
-        raise ArgumentError(
-            f"conformance: library is {library!r}, expected one of {known}, or module:Class"
-        )
+        text = f"conformance: library is {library!r}, expected one of {known}, or module:Class"
+        near = difflib.get_close_matches(library, LIBRARIES, 1)
+        raise noted(ArgumentError(text), *(f"Did you mean {each}?" for each in near))
     try:
         found = getattr(import_module(module), name, None)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise ArgumentError(
-            f"conformance: module {module!r} is not found, expected one that Python can import"
-        ) from error
+        text = f"conformance: module {module!r} is not found, expected one that Python can import"
+        folders = ", ".join(path or os.getcwd() for path in dict.fromkeys(sys.path))
+        raise noted(ArgumentError(text), f"looked for in {folders}") from error
+    if found is None:
+        text = f"conformance: module {module!r} has no {name!r}, expected a class of adapters"
+        raise noted(ArgumentError(text), f"the module is {_file_of(module)}")
     if not (isinstance(found, type) and issubclass(found, Adapter)):
         raise ArgumentError(
             f"conformance: {library!r} is {found!r}, expected a subclass of conformance.Adapter"
         )
     return checked(found())
+
+
+def _file_of(module: str) -> str:
+    return getattr(sys.modules[module], "__file__", None) or "not of a file"

@@ -133,8 +133,9 @@ class _Filled(ast.NodeTransformer):
         """Slices in an index read `1:3`."""
         self.generic_visit(node)
         if _is_constant(node.slice) and not isinstance(node.slice, ast.Slice):
-            with contextlib.suppress(Exception):
-                node.slice = _index(_value(node.slice))
+            with contextlib.suppress(Exception):  # `(1, 2)[5]`
+                key = _value(node.slice)
+                node.slice = _index(key)
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.AST:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
-import resource
 import signal
 import time
 import traceback
@@ -27,7 +26,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import engine
 from aotlite.testing.fuzzing import across, judges
-from aotlite.testing.fuzzing.forking import in_fork, watch_parent
+from aotlite.testing.fuzzing.forking import CAN_FORK, in_fork, watch_parent
 from aotlite.testing.fuzzing.named import compiler_of, library_of
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.fuzzing.plan import EAGER, Plan
@@ -58,7 +57,10 @@ class Judge:
     rounds: int | None = None
     """None: not once more, not even if it fails."""
     forked: float | None = None
-    """Not None: in a fork of this process, which may hang or crash, within so many seconds."""
+    """Not None: in a fork of this process, which may hang or crash, within so many seconds.
+
+    On Windows, where there are no forks, in this process, which the parent ends.
+    """
 
 
 @attrs.frozen
@@ -112,13 +114,23 @@ def main(connection: Connection) -> None:
 
 
 def _contain() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     os.dup2(2, 1)
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    if hasattr(faulthandler, "register"):  # not on Windows
+        faulthandler.register(signal.SIGUSR1, all_threads=False)
     watch_parent()
+
+
+def _limit() -> None:
+    """Bounds memory, and keeps the system from writing it down, where the system can do that."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _warm_up() -> None:
@@ -154,7 +166,8 @@ def _run(order: Any, plan: Plan, judge: judges.Judge, connection: Connection) ->
             gc.collect()
         case Judge(program, seed, rounds, limit):
             action = partial(judged, judge, program, _options(plan, seed), rounds)
-            connection.send(Told(action() if limit is None else in_fork(action, limit)))
+            is_here = limit is None or not CAN_FORK
+            connection.send(Told(action() if is_here else in_fork(action, limit)))
         case Draw(program):
             connection.send(_picture(plan, program))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from aotlite.testing.fuzzing.outcomes import Outcome
 
 PIECE = 65536
+CAN_FORK = hasattr(os, "fork")
 
 
 def in_fork(action: Callable[[], Outcome], seconds: float) -> Outcome:

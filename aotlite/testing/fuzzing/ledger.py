@@ -4,16 +4,17 @@
     {"first": 0, "programs": 50, "cells": [[17, 2], ...], "failures": [...], ...}   a chunk
     {"failures": [...]}   failures of earlier chunks, made small
 
-Lines are only ever added, each in one write, by one process at a time, which holds a lock. A last
-line that was cut off is dropped, and a note says so.
+Lines are only ever added, each in one write, by one process at a time, which holds the lock of a
+file beside it, `<ledger>.lock`. A last line that was cut off is dropped, and a note says so.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from aotlite.ir import trust
 from aotlite.ir.errors import ArgumentError, FormatError
@@ -35,12 +36,17 @@ class Ledger:
         self.file = None
         if plan.ledger is None:
             return
+        self.lock = FileLock(f"{plan.ledger}.lock")
         try:
-            self.file = open(plan.ledger, "a+b", opener=trust.opener)
+self.file = open(plan.ledger, "a+b", opener=trust.opener)
+            self.lock.acquire(blocking=False)
+        except Timeout as error:
+            self.close()
+            raise _wrong(plan.ledger, "being written by another run", "one for each run") from error
         except OSError as error:
+            self.close()
             raise _wrong(plan.ledger, f"gives {error}", "a file that can be written") from error
         try:
-            self._lock(plan.ledger)
             end = _read(plan.ledger, plan.identity(), tally)
             self.file.truncate(end)
             if not end:
@@ -48,13 +54,6 @@ class Ledger:
         except Exception:
             self.close()
             raise
-
-    def _lock(self, path: Path) -> None:
-        assert self.file is not None
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise _wrong(path, "being written by another run", "one for each run") from error
 
     def write(self, line: dict[str, Any]) -> None:
         """Adds a line."""
@@ -67,6 +66,7 @@ class Ledger:
         if self.file is not None:
             self.file.close()
             self.file = None
+            self.lock.release()
 
 
 def read(path: Path, tally: Tally) -> dict[str, Any]:

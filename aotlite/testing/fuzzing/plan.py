@@ -15,6 +15,7 @@ import aotlite
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.coverage import ALIASING
 from aotlite.testing.engines import ENGINES
+from aotlite.testing.fuzzing.named import demand_place
 
 EAGER = "eager"
 IN_TURN = "in turn"
@@ -97,6 +98,8 @@ class Plan:
             raise wrong("function", None, f"what compiles functions of {self.engine}")
         if self.function is not None and ":" not in self.function:
             raise wrong("function", self.function, "module:name or file.py:name")
+        if self.function is not None:
+            demand_place(self.function, "function")
 
     @property
     def is_endless(self) -> bool:
@@ -154,3 +157,5 @@ def _check_library(what: str, name: str) -> None:
     if name not in ENGINES and ":" not in name:
         known = ", ".join(map(repr, ENGINES))
         raise wrong(what, name, f"one of {known}, or module:Class")
+    if name not in ENGINES:
+        demand_place(name, what)

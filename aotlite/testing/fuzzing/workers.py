@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from aotlite.ir.errors import BackendError
 from aotlite.testing.fuzzing.child import Draw, Drawn, Judge, Play, Refused, Told
-from aotlite.testing.fuzzing.forking import exit_text
+from aotlite.testing.fuzzing.forking import CAN_FORK, exit_text
 from aotlite.testing.fuzzing.outcomes import Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
 from aotlite.testing.programs import Program
@@ -31,10 +31,11 @@ STOPPED = "stopped"
 BOOT = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from aotlite.testing.fuzzing.child import main
-main(Connection(int(sys.argv[1])))
+main(type(Pipe()[0])(int(sys.argv[1])))
 """
+"""The child. The class of a connection is another on Windows."""
 
 
 class Died(Exception):
@@ -70,7 +71,7 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stdout=self.errors,
             stderr=self.errors,
-            pass_fds=[its.fileno()],
+            **_handing_down(its.fileno()),
         )
         its.close()
         self.connection = mine
@@ -138,7 +139,8 @@ class Worker:
         self.start()
         try:
             self._send(order)
-            answer = self._answer(seconds if order.forked is None else seconds + START_SECONDS)
+            is_forked = order.forked is not None and CAN_FORK
+            answer = self._answer(seconds + START_SECONDS if is_forked else seconds)
         except Died as died:
             return Outcome(found=died.found)
         assert isinstance(answer, Told)
@@ -185,14 +187,23 @@ class Worker:
             status = self.process.wait()
             how = f"crash: {exit_text(status)}"
         else:
-            # It says where it hangs.
-            with suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGUSR1)
-            time.sleep(0.2)
+            if hasattr(signal, "SIGUSR1"):  # it says where it hangs; Windows has no such signal
+                with suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGUSR1)
+                time.sleep(0.2)
         self.errors.seek(max(self.mark, self._size() - TAIL))
         said = self.errors.read().decode(errors="replace").splitlines()
         self.stop()
         return [how, *_telling(said)]
+
+
+def _handing_down(handle: int) -> dict[str, Any]:
+    """Arguments of `Popen` with which a process gets one handle of this one, and no other."""
+    if sys.platform != "win32":
+        return {"pass_fds": [handle]}
+    os.set_handle_inheritable(handle, True)
+    info = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
+    return {"startupinfo": info}
 
 
 class _Ended(Exception):
