@@ -103,8 +103,9 @@ class StageRecord:
 class Stages:
     """One compilation, stage by stage, in order.
 
-    `stages["joint"]` is what a stage made: capture, analyze, convention, joint, functionalize,
-    simplify, partition, forward, backward, or `pass 'name'`. Printing shows all of them. Graphs
+    `stages["joint"]` is what a stage made: capture, analyze, convention, joint, desugar (where
+    there is something to desugar), functionalize, simplify, partition, forward, backward, or
+    `pass 'name'`. Printing shows all of them. Graphs
     print as tables, too: `stages["joint"].sequence_table()`, `.print_tabular()`.
     """
 

@@ -25,20 +25,6 @@ Observer = Callable[[str, Any], None]
 DEFAULT_BACKEND = "auto"
 """Who compiles where no backend is given."""
 
-STAGES = (
-    "capture",
-    "analyze",
-    "convention",
-    "joint",
-    "functionalize",
-    "simplify",
-    "partition",
-    "lower",
-    "runtime",
-)
-"""Names under which `stages=` replaces a stage."""
-
-
 @attrs.frozen
 class Options:
     """How to compile."""
@@ -301,6 +287,10 @@ def _passes(passes: Any) -> tuple[Pass, ...]:
 def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     if not isinstance(stages, Mapping):
         raise ArgumentError(f"compile: stages is {stages!r}, expected functions by stage name")
+    if not stages:
+        return {}
+    from aotlite.pipeline import STAGES
+
     for name, stage in stages.items():
         if name not in STAGES:
             raise ArgumentError(

@@ -44,6 +44,7 @@ from aotlite.stages.inlined_hooks import with_inlined_hooks
 from aotlite.stages.kept_values import Reads, with_kept
 from aotlite.stages.late import widened
 from aotlite.stages.linear import is_linear
+from aotlite.stages.no_backward import why_no_backward
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.reported import with_reported_strides
 from aotlite.stages.s1_capture import capture
@@ -125,7 +126,7 @@ class _Journey:
         self.reads = Reads.OPERANDS if options.decompositions else Reads.FORMULAS
         """What derivatives of the backward may read."""
         self.linear = True
-        self.stage = {**_STAGES, **options.stages}
+        self.stage = {**STAGES, **options.stages}
         self.observers = [o for o in (options.observer, _dumper(options)) if o is not None]
         for observer in self.observers:
             if isinstance(observer, Numbering):
@@ -147,13 +148,9 @@ class _Journey:
         captured, meta = with_parts(captured, self.stage["analyze"])
         hooks = tuple([hook for hook, _ in captured.hooks])
         meta = attrs.evolve(meta, grads=captured.grads, hooks=hooks)
-        self._show("2 analyze", meta)
         if self.runner is not None and not meta.wrappers:
             check_metadata(captured, meta)
-        calling = self.stage["convention"](captured, meta)
-        self._show("3 convention", calling)
-        both = self.stage["joint"](captured, meta)
-        meta = attrs.evolve(meta, training=both.has_backward)
+        calling, both, meta = self._joint(captured, meta)
         if both.memory or both.late_inputs or captured.recorder.streams.inputs:
             captured, meta = widened(captured, meta, both)
             calling = self.stage["convention"](captured, meta)
@@ -176,7 +173,7 @@ class _Journey:
         plain = simple
         for each in self.options.passes:
             simple = self._apply(each, simple)
-        if meta.training and not _is_spent(both):
+        if meta.training and not meta.failure:
             told = attrs.evolve(self._opened(simple), exported=_exported(captured))
             partition = self._partition(told)
             if both.runs_user_code or told.nodes != plain.nodes:
@@ -213,6 +210,22 @@ class _Journey:
         )
         return Compiled(self.number, entry, plan["meta"], partition)
 
+    def _joint(self, captured: Captured, meta: FunctionMeta) -> tuple[Any, Joint, FunctionMeta]:
+        """Convention, joint graph, and metadata that say whether a backward is made of it.
+
+        Metadata are shown when that is known, or as they are where a stage raises.
+        """
+        calling = None
+        try:
+            calling = self.stage["convention"](captured, meta)
+            both = self.stage["joint"](captured, meta)
+            meta = attrs.evolve(meta, training=both.has_backward, failure=_failure(both))
+        finally:
+            self._show("2 analyze", meta)
+            if calling is not None:
+                self._show("3 convention", calling)
+        return calling, both, meta
+
     def _decomposed(self, graph: Graph) -> Graph:
         """The graph without ops of the table; a decomposition that is wrong names itself."""
         table = self.options.decompositions
@@ -244,7 +257,7 @@ class _Journey:
         kept = self.options.keeps_writes()
         if kept:
             graph, meta = with_closing_copies(graph, meta)
-        whole = Partition(graph, None, ())
+        whole = Partition(graph, None, (), why_no_backward(meta) or "")
         self._show("8 partition", whole)
         if kept:
             self._show("8 partition, forward", graph)
@@ -393,7 +406,7 @@ class _Journey:
             observer(stage, made)
 
 
-_STAGES: dict[str, Callable[..., Any]] = {
+STAGES: dict[str, Callable[..., Any]] = {
     "capture": capture,
     "analyze": analyze,
     "convention": convention,
@@ -405,11 +418,13 @@ _STAGES: dict[str, Callable[..., Any]] = {
     "lower": lower,
     "runtime": runtime,
 }
+"""The stages in order, under the names by which `stages=` replaces them."""
 
 
-def _is_spent(both: Joint) -> bool:
-    """Whether every backward raises, as where the function has run them all itself (DBL-3)."""
-    return bool(both.layouts) and both.layouts.keys() <= both.errors.keys()
+def _failure(both: Joint) -> str:
+    """What every backward raises, as where the function has run them all itself (DBL-3)."""
+    is_spent = bool(both.layouts) and both.layouts.keys() <= both.errors.keys()
+    return str(next(iter(both.errors.values()))) or "an error" if is_spent else ""
 
 
 def _world(

@@ -35,6 +35,7 @@ from aotlite.stages.facts import (
     StateStep,
     ViewFacts,
 )
+from aotlite.stages.no_backward import why_no_backward
 from aotlite.stages.partition_facts import Partition, SavedValue
 from aotlite.stages.record import chain_text
 
@@ -271,19 +272,14 @@ def _result_name(role: Role, meta: FunctionMeta) -> str:
 
 def _training_text(meta: FunctionMeta) -> str:
     givers = [each.place for each in meta.inputs if each.requires_grad]
-    if meta.training:
-        if not givers:  # what happens on the way to a leaf that the function makes (TOK-4, FUN-36)
-            return "Training: tangents arrive, so a backward graph is made."
-        given = f"{_listed(givers)} {'requires' if len(givers) == 1 else 'require'} grad"
-        return f"Training: {given} and tangents arrive, so a backward graph is made."
-    if not givers:
-        return "Inference: no input requires grad, so no backward graph is made."
-    if meta.tangents:
-        return "Inference: no gradient reaches an input, so no backward graph is made."
-    return (
-        "Inference: all that is differentiable is inputs and views of inputs, which the tape links "
-        "when they are rebuilt, so no backward graph is made."
-    )
+    why = why_no_backward(meta)
+    if why is not None:
+        kind = "Training" if meta.training else "Inference"
+        return f"{kind}: {why}, so no backward graph is made."
+    if not givers:  # what happens on the way to a leaf that the function makes (TOK-4, FUN-36)
+        return "Training: tangents arrive, so a backward graph is made."
+    given = f"{_listed(givers)} {'requires' if len(givers) == 1 else 'require'} grad"
+    return f"Training: {given} and tangents arrive, so a backward graph is made."
 
 
 def _listed(items: list[Any]) -> str:
@@ -356,7 +352,8 @@ def explain_partition(partition: Partition) -> str:
 def _partition_lines(partition: Partition) -> Iterator[str]:
     forward, backward = partition.forward, partition.backward
     if backward is None:
-        yield f"The graph has {_ops(forward)} ops and is the forward; there is no backward."
+        reason = f": {partition.no_backward}" if partition.no_backward else ""
+        yield f"The graph has {_ops(forward)} ops and is the forward; there is no backward{reason}."
         return
     yield f"The forward has {_ops(forward)} ops, the backward {_ops(backward)}."
     count = len(partition.saved)

@@ -121,9 +121,9 @@ def memory(of: Program) -> Profile:
 
 
 def _wrapped(wrap: Callable[[str, Callable[..., Any]], Any]) -> dict[str, Any]:
-    from aotlite.pipeline import _STAGES
+    from aotlite import pipeline
 
-    return {name: wrap(name, stage) for name, stage in _STAGES.items() if name in STAGES}
+    return {name: wrap(name, stage) for name, stage in pipeline.STAGES.items() if name in STAGES}
 
 
 def best(runs: Sequence[Profile]) -> Profile:

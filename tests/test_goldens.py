@@ -115,15 +115,15 @@ WRONG_STAGES = {
 
 @pytest.mark.parametrize("stage", WRONG_STAGES)
 def test_verify_names_a_wrong_stage(stage, readme_loss):
-    from aotlite.pipeline import _STAGES
+    from aotlite.pipeline import STAGES
 
     def wrong(graph):
-        return _STAGES[stage](worsen(graph))
+        return STAGES[stage](worsen(graph))
 
     if stage == "functionalize":  # its input is not pure, so what is worsened is its result
 
         def wrong(graph):
-            return worsen(_STAGES[stage](graph))
+            return worsen(STAGES[stage](graph))
 
     compiled = al.compile(readme_loss, verify=True, stages={stage: wrong})
     check_inputs_untouched(compiled, WRONG_STAGES[stage])

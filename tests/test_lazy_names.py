@@ -12,7 +12,7 @@ import aotlite
 
 HEAVY = {"numpy", "networkx", "sympy", "attrs", "ml_dtypes", "optree", "rich"}
 EXTRAS = {
-    "array_api_strict", "cupy", "hypothesis", "jax", "mpi4py", "onnx", "torch", "z3", "ziglang",
+    "array_api_strict", "cupy", "hypothesis", "jax", "torch", "ziglang",
 }  # fmt: skip
 
 IMPORT_WITHOUT_EXTRAS = """

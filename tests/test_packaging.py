@@ -3,6 +3,7 @@
 import ast
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,16 +32,59 @@ SDIST_FILES = (
 CACHES = (".*cache", ".hypothesis", "__pycache__", "typecheck")
 IGNORED = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.egg-info", *CACHES)
 EXTRAS = {
-    "conformance",
-    *("cc", "cuda12", "cuda13", "torch", "distributed", "verify", "onnx"),
-    *("test", "mutation", "conformance", "dev"),
+    *("cc", "cuda12", "cuda13", "torch", "conformance"),
+    *("test", "mutation", "dev"),
 }
+MODULES = {"cosmic-ray": "cosmic_ray", "pytest-xdist": "xdist"} | {
+    f"cupy-cuda{major}x": "cupy" for major in (12, 13)
+}
+"""What a distribution is imported as, where that is not its name with underscores."""
+TOOLS = {
+    "ziglang": "backends/cpu/compilers.py",
+    "nvidia-cuda-nvrtc": "backends/cuda/nvrtc.py",
+    "nvidia-cuda-nvrtc-cu12": "aotlite/cli/doctor_cuda.py",
+    "build": "tests/test_packaging.py",
+    "setuptools": "pyproject.toml",
+    "mypy": "tools/typecheck.py",
+    "ruff": "tools/lint.py",
+}
+"""Distributions that nothing imports, and the file that runs them or looks for them by name."""
+LOADERS = {"__import__", "import_module", "required", "hasplugin"}
+"""Functions that import the module of a name."""
+LISTED = ("aotlite", "ir", "backends", "tests", "tools")
 
 
 def declared_packages() -> set[str]:
     parser = configparser.ConfigParser()
     parser.read(ROOT / "setup.cfg", encoding="utf-8")
     return set(parser["options"]["packages"].split())
+
+
+def distributions() -> dict[str, list[str]]:
+    """What each extra installs."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return {
+        extra: [re.split("[<>=;]", line)[0].strip() for line in lines.split("\n") if line]
+        for extra, lines in parser["options.extras_require"].items()
+    }
+
+
+def imported() -> set[str]:
+    """Every module that some code imports, by a statement or by a name that it writes out."""
+    found = set()
+    paths = [path for folder in LISTED for path in files_below(folder) if path.suffix == ".py"]
+    for node in (each for p in paths for each in ast.walk(ast.parse((ROOT / p).read_text()))):
+        match node:
+            case ast.Import(names):
+                found |= {alias.name.partition(".")[0] for alias in names}
+            case ast.ImportFrom(str(module), level=0):
+                found.add(module.partition(".")[0])
+            case ast.Call(
+                ast.Name(loader) | ast.Attribute(attr=loader), [ast.Constant(str(name)), *_]
+            ) if loader in LOADERS:
+                found.add(name.partition(".")[0])
+    return found
 
 
 def files_below(folder: str) -> set[Path]:
@@ -79,6 +123,20 @@ def test_packages_listed_are_the_folders_that_hold_python_files():
     files = set().union(*map(files_below, FOLDERS))
     folders = {Path(installed_place(path)).parent for path in files if path.suffix == ".py"}
     assert declared_packages() == {".".join(folder.parts) for folder in folders}
+
+
+def test_what_an_extra_installs_is_imported_or_run_by_some_code():
+    """An extra that nothing needs promises what does not work."""
+    modules, tools = imported(), set()
+    for extra, names in distributions().items():
+        for name in names:
+            if name in TOOLS:
+                assert name in (ROOT / TOOLS[name]).read_text(), name
+                tools.add(name)
+            else:
+                assert MODULES.get(name, name.replace("-", "_")) in modules, f"{extra}: {name}"
+    assert set(TOOLS) == tools
+    assert EXTRAS == set(distributions())
 
 
 def test_packages_listed_have_an_init_file():

@@ -20,7 +20,7 @@ from aotlite.ir.role import Offset, Primal, Seed
 from aotlite.ir.transform import Transformer
 from aotlite.nn import functional as F
 from aotlite.partition import cut
-from aotlite.pipeline import _STAGES
+from aotlite.pipeline import STAGES
 from aotlite.verification import DRAWS, Inputs
 from tests.eager.listarrays import LISTS
 
@@ -185,26 +185,26 @@ ONE_TO_TWO = rewriting("exp", lambda a: a * 2.0)
 
 
 def wrong_joint(captured, meta):
-    both = _STAGES["joint"](captured, meta)
+    both = STAGES["joint"](captured, meta)
     return attrs.evolve(both, graph=WORSEN(both.graph))
 
 
 def wrong_partition(graph):
-    return _STAGES["partition"](WORSEN(graph))
+    return STAGES["partition"](WORSEN(graph))
 
 
-STAGES = {
+WRONG = {
     "joint": (wrong_joint, "4 joint", "1 capture"),
-    "functionalize": (lambda g: WORSEN(_STAGES["functionalize"](g)), "6 functionalize", "4 joint"),
-    "simplify": (lambda g: ONE_TO_TWO(_STAGES["simplify"](g)), "7 simplify", "6 functionalize"),
+    "functionalize": (lambda g: WORSEN(STAGES["functionalize"](g)), "6 functionalize", "4 joint"),
+    "simplify": (lambda g: ONE_TO_TWO(STAGES["simplify"](g)), "7 simplify", "6 functionalize"),
     "partition": (wrong_partition, "8 partition", "7 simplify"),
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", WRONG)
 def test_a_wrong_stage_is_named(stage):
     """With random numbers and a written input in the graph."""
-    wrong, name, before = STAGES[stage]
+    wrong, name, before = WRONG[stage]
     message = message_of(
         noisy_loss, floats(3, 4), floats(3, 4).requires_grad_(), stages={stage: wrong}
     )
@@ -214,7 +214,7 @@ def test_a_wrong_stage_is_named(stage):
 
 def test_a_joint_graph_that_forgets_a_write_is_named():
     def forgetful(captured, meta):
-        both = _STAGES["joint"](captured, meta)
+        both = STAGES["joint"](captured, meta)
         outputs = list(zip(both.graph.output_roles, both.graph.outputs, strict=True))[1:]
         closing = output_node([v for _, v in outputs], [r for r, _ in outputs])
         return attrs.evolve(both, graph=Graph((*both.graph.nodes[:-1], closing), "graph"))
@@ -233,7 +233,7 @@ def test_a_random_number_drawn_at_another_position_is_named():
         return "uniform", seed, offset, advance + 4, *rest
 
     def wrong(graph):
-        return rewriting("uniform", shifted)(_STAGES["functionalize"](graph))
+        return rewriting("uniform", shifted)(STAGES["functionalize"](graph))
 
     message = message_of(lambda x: x * al.rand(3), floats(3), stages={"functionalize": wrong})
     assert message.startswith("verify: 6 functionalize changed the value of output_0,")

@@ -28,9 +28,6 @@ NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich", 
 OPTIONS: dict[str, tuple[str, str | None]] = {
     "torch": ("torch", "torch"),
     "jax": ("jax", None),
-    "mpi4py": ("mpi4py", "distributed"),
-    "z3": ("z3-solver", "verify"),
-    "onnx": ("onnx", "onnx"),
     "hypothesis": ("hypothesis", "test"),
 }
 """Module -> the name under which it is installed, and the extra of aotlite that has it."""

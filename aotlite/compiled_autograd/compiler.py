@@ -9,7 +9,7 @@ import itertools
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import attrs
@@ -249,13 +249,18 @@ class CompiledAutograd:
                 if hasattr(observer, "number"):
                     observer.number = number
             self._check("1 capture", graph, functional=False)
-            simple = simplify(functionalize(graph))
+            pure = self._stage("functionalize", functionalize)(graph)
+            simple = self._stage("simplify", simplify)(pure)
             self._check("7 simplify", simple)
             for each in self.options.passes:
                 simple = apply_pass(each, simple)
                 self._check(pass_name(each), simple)
             self.counters.compiles += 1
-            return simple, lower(simple, self.options.backend)
+            return simple, self._stage("lower", lower)(simple, self.options.backend)
+
+    def _stage(self, name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+        """A stage, or what the user has put in its place."""
+        return self.options.stages.get(name, own)
 
     def _check(self, stage: str, graph: Graph, *, functional: bool = True) -> None:
         for observer in self._observers:

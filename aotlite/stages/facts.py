@@ -389,6 +389,8 @@ class FunctionMeta(Record):
     """What each call registers."""
     inside: Mapping[int, tuple[int, str]] = {}
     """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""
+    failure: str = ""
+    """What every backward raises, as eager's does (DBL-3): no graph is made of one."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""

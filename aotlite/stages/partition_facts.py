@@ -37,6 +37,8 @@ class Partition(Record):
     forward: Graph
     backward: Graph | None
     saved: tuple[SavedValue, ...]
+    no_backward: str = ""
+    """Why there is no backward, where that is known."""
 
     @property
     def gradients(self) -> tuple[Any, ...]:

@@ -124,7 +124,7 @@ def test_json_says_the_same_as_one_object():
 
 def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
     """A package that raises, a compiler that fails and a variable that is wrong, all reported."""
-    write_package(tmp_path, "onnx", "raise RuntimeError('built for another Python')")
+    write_package(tmp_path, "hypothesis", "raise RuntimeError('built for another Python')")
     done = run_doctor("--json", path=[tmp_path], CC="/bin/false", AOTLITE_VERIFY="7")
     assert (1, "") == (done.returncode, done.stderr)
     sections = json.loads(done.stdout)["sections"]
@@ -136,7 +136,7 @@ def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
     ]
     assert broken == [
         ("C compiler (cpu)", "$CC is '/bin/false': ended with status 1"),
-        ("onnx", "RuntimeError: built for another Python"),
+        ("hypothesis", "RuntimeError: built for another Python"),
         ("AOTLITE_VERIFY", "compile: AOTLITE_VERIFY is '7', expected 0, 1 or 2"),
     ]
 
@@ -366,24 +366,24 @@ def test_extras_that_are_named_have_the_package():
 def test_an_absent_package_comes_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(doctor_findings, "_is_here", lambda *_: False)
     found = {each.name: each.advice for each in doctor_findings._optional()}
-    assert "pip install 'aotlite[verify]'" == found["z3"]
+    assert "pip install 'aotlite[test]'" == found["hypothesis"]
     assert "pip install jax" == found["jax"]
     assert set(doctor_findings.OPTIONS) == set(found)
 
 
 def test_metadata_without_the_module_is_broken(tmp_path, monkeypatch):
     """What half an uninstallation leaves."""
-    info = tmp_path / "onnx-77.0.dist-info"
+    info = tmp_path / "hypothesis-77.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: onnx\nVersion: 77.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 77.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(doctor_probes, "imports", lambda names: dict.fromkeys(names, BLAMED))
-    found = named(doctor_findings._optional(), "onnx")
+    found = named(doctor_findings._optional(), "hypothesis")
     assert ("broken", BLAMED.text) == (found.state, found.value)
-    assert "77.0" == doctor_findings.version("onnx")
+    assert "77.0" == doctor_findings.version("hypothesis")
 
 
-BLAMED = Outcome(False, "ModuleNotFoundError: No module named 'onnx'")
+BLAMED = Outcome(False, "ModuleNotFoundError: No module named 'hypothesis'")
 
 
 # ---------------------------------------------------------------------------- environment variables

@@ -1,4 +1,4 @@
-"""Collectives are MPI's, where mpi4py and mpich are installed (the extra `distributed`)."""
+"""Collectives are MPI's, where mpi4py and mpich are installed."""
 
 from __future__ import annotations
 

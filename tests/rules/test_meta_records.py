@@ -16,7 +16,7 @@ from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
 from aotlite.ir.compare import structurally_equal
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.role import ROLES, Gradient, Hidden, Primal, Saved, Tangent
-from aotlite.pipeline import _STAGES
+from aotlite.pipeline import STAGES
 from aotlite.stages.facts import Alias
 from aotlite.stages.record import Record, where_it_leads
 from tests.end_to_end.cases import Case, cases
@@ -328,11 +328,11 @@ def test_what_one_detach_made_is_one_after_pickling() -> None:
 
 def _pickled(plan: Any) -> Any:
     meta, forward = again((plan.meta, plan.forward))
-    return _STAGES["runtime"](attrs.evolve(plan, meta=meta, forward=forward))
+    return STAGES["runtime"](attrs.evolve(plan, meta=meta, forward=forward))
 
 
 def _cut_and_pickled(graph: Any) -> Any:
-    return again(_STAGES["partition"](graph))
+    return again(STAGES["partition"](graph))
 
 
 @pytest.mark.rules("META-26")
