@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.api import CompiledFunction
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import ArgumentError, GuardError, noted
+from aotlite.ir.errors import ArgumentError, noted
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
 from aotlite.options import make_options
@@ -84,7 +84,7 @@ class StaticFunction:
         positions: tuple[int, ...],
         compiled: Callable[[Callable[..., Any]], CompiledFunction],
     ) -> None:
-        self._limit = compiled(function).options.recompile_limit  # refuses what is no function
+        self.limit = compiled(function).limit  # refuses what is no function
         self.function = function
         self.positions = positions
         self.variants: dict[Any, CompiledFunction] = {}
@@ -100,29 +100,34 @@ class StaticFunction:
                     "positional arguments, expected it to be given by position"
                 )
         constants = tuple([args[position] for position in self.positions])
+        variant = self._variant(constants)
+        if variant is None:
+            return self.function(*args, **kwargs)
         rest = [value for i, value in enumerate(args) if i not in self.positions]
-        return self._variant(constants)(*rest, **kwargs)
+        return variant(*rest, **kwargs)
 
-    def _variant(self, constants: tuple[Any, ...]) -> CompiledFunction:
+    def _variant(self, constants: tuple[Any, ...]) -> CompiledFunction | None:
+        """The variant for these constants; None where there would be too many (GRD-4)."""
         key = tuple([_key(value, i) for value, i in zip(constants, self.positions, strict=True)])
         found = self.variants.get(key)
         if found is None:
-            self._check_count()
-            bound = _bound(self.function, self.positions, constants)
-            found = self.variants.setdefault(key, self._compiled(bound))
+            if len(self.variants) >= self.limit.most:
+                self._reached(constants)
+                return None
+            made = self._compiled(_bound(self.function, self.positions, constants))
+            made.limit = self.limit  # of one function one warning
+            found = self.variants.setdefault(key, made)
         return found
 
-    def _check_count(self) -> None:
-        """GRD-4: constants that differ at every call would compile at every call."""
-        if len(self.variants) >= self._limit:
-            raise noted(
-                GuardError(
-                    f"aot_function: there are {len(self.variants)} variants by static arguments, "
-                    f"expected at most {self._limit} (recompile_limit)"
-                ),
-                *[f"variant {i}: {key}" for i, key in enumerate(self.variants)][-8:],
-                "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)",
-            )
+    def _reached(self, constants: tuple[Any, ...]) -> None:
+        """Constants that differ at every call would compile at every call."""
+        if self.limit.is_silent(len(self.variants)):
+            return
+        given = zip(self.positions, constants, strict=True)
+        failing = ", ".join([f"argument {i} is {value!r:.200}" for i, value in given])
+        reasons = [f"variant {i}: {key}" for i, key in enumerate(self.variants)][-8:]
+        what = f"aot_function: there are {len(self.variants)} variants by static arguments"
+        self.limit.reached(what, reasons, f"Static {failing}, which none of them was made for")
 
     @property
     def newest(self) -> CompiledFunction:

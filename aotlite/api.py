@@ -16,14 +16,16 @@ import optree
 
 from aotlite.calls import Call, call_of, results_for_caller
 from aotlite.eager.state import STATE
-from aotlite.ir.errors import ArgumentError, GuardError, UnsupportedError, noted
+from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
+from aotlite.recompiling import Miss, RecompileLimit, failing_guards
 from aotlite.stages.facts import FunctionMeta
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s10_guards import MISS
+from aotlite.stages.s10_reasons import Failure
 from aotlite.trees import flattened
 
 
@@ -43,6 +45,7 @@ class CompiledFunction:
         """The entries for positional arguments that are tensors and numbers as they stand."""
         self._forms: dict[Any, list[Compiled]] = {}
         self._lock = lock()
+        self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
         self._name = getattr(function, "__name__", type(function).__name__)
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
@@ -63,6 +66,8 @@ class CompiledFunction:
         result = self._try(call)
         if result is MISS:
             compiled = self._add(call)
+            if compiled is None:
+                return self._eagerly(call)
             result = compiled.entry.call(call.leaves)
             if result is MISS:
                 self._remove(compiled, call)
@@ -76,28 +81,46 @@ class CompiledFunction:
                 return result
         return MISS
 
+    def _eagerly(self, call: Call) -> Any:
+        """What the function itself gives; of ndarrays as its entries see them, as tensors."""
+        if not call.has_arrays:
+            return self.function(*call.args, **call.kwargs)
+        args, kwargs = optree.tree_unflatten(call.spec, call.leaves)
+        return results_for_caller(self.function(*args, **kwargs), call)
+
     # --- entries
     def _valid(self, call: Call) -> Compiled | None:
         """The entry that is valid for a call, without running it."""
         found = self._forms.get(call.form, ())
         return next((c for c in found if c.entry.why_not(call.leaves) is None), None)
 
-    def _add(self, call: Call) -> Compiled:
-        """A new entry; or the one that another thread made while this one waited."""
+    def _add(self, call: Call) -> Compiled | None:
+        """A new entry; or the one that another thread made while this one waited.
+
+        None where there would be too many: the call is to run eagerly (GRD-4).
+        """
+        if self.limit.is_silent(len(self.entries)):
+            return None
         with self._lock:
             made_meanwhile = self._valid(call)
             if made_meanwhile is not None:
                 return made_meanwhile
-            if len(self.entries) >= self.options.recompile_limit:
-                raise self._too_many(call)
-            compiled = self._compile(call)
-            of_form = self._forms.setdefault(call.form, [])
-            with UNFORKED:
-                self.entries.append(compiled)
-                of_form.append(compiled)
-                if call.is_flat and self.options.fast_paths:
-                    self._runs = (*self._runs, compiled.entry.call)
-            return compiled
+            if len(self.entries) < self.limit.most:
+                return self._new(call)
+            misses = self._misses(call)
+        what = f"{self._name} has {len(misses)} entries and none is valid for this call"
+        self.limit.reached(f"compile: {what}", misses, failing_guards(misses, call.leaves))
+        return None
+
+    def _new(self, call: Call) -> Compiled:
+        compiled = self._compile(call)
+        of_form = self._forms.setdefault(call.form, [])
+        with UNFORKED:
+            self.entries.append(compiled)
+            of_form.append(compiled)
+            if call.is_flat and self.options.fast_paths:
+                self._runs = (*self._runs, compiled.entry.call)
+        return compiled
 
     def _remove(self, compiled: Compiled, call: Call) -> None:
         of_form = self._forms[call.form]
@@ -135,32 +158,28 @@ class CompiledFunction:
             "Every call would compile again. Keep what changes in tensors written in place.",
         )
 
-    def _too_many(self, call: Call) -> Exception:
-        """GRD-4: the reasons why each of the entries is of no use to this call."""
+    def _misses(self, call: Call) -> list[Miss]:
+        """Why each of the entries is of no use to this call."""
         known = self._forms.get(call.form, ())
         specs = {id(c): form[0] for form, found in self._forms.items() for c in found}
-        reasons = []
+        found = []
         for number, compiled in enumerate(self.entries):
             why = compiled.entry.why_not(call.leaves) if compiled in known else None
-            spec = str(specs[id(compiled)])[:200]
-            text = f"the arguments come in {str(call.spec)[:200]}, expected {spec}"
-            reasons.append(f"entry {number}: {text if why is None else why}")
-        limit = self.options.recompile_limit
-        return noted(
-            GuardError(
-                f"compile: {self._name} has {len(self.entries)} entries and none is valid for this "
-                f"call, expected at most {limit} (recompile_limit)"
-            ),
-            *reasons,
-            "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)",
-        )
+            if why is None:
+                given, expected = str(call.spec)[:200], str(specs[id(compiled)])[:200]
+                why = Failure("the form of the arguments", given, expected)
+            found.append(Miss(number, compiled.meta, why))
+        return found
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles for arguments like these, if no entry is valid for them, and runs nothing."""
+        """Compiles for arguments like these, if no entry is valid for them, and runs nothing.
+
+        Nothing is compiled beyond `recompile_limit`, as at a call.
+        """
         call = call_of(args, kwargs)
         if self._valid(call) is None:
             compiled = self._add(call)
-            if compiled.entry.why_not(call.leaves) is not None:
+            if compiled is not None and compiled.entry.why_not(call.leaves) is not None:
                 self._remove(compiled, call)
                 raise self._unstable(compiled, call)
 
@@ -244,7 +263,8 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     NumPy until the C compiler is done), `partition` ('default', 'min_cut', or a function graph ->
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
-    stage); all of them are in `aotlite.options`. Usable as a decorator.
+    stage), `recompile_limit` (32: beyond so many entries calls run eagerly, or raise where
+    `recompile_limit_is_error`); all of them are in `aotlite.options`. Usable as a decorator.
 
     >>> import aotlite as al
     >>> @al.compile

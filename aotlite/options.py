@@ -25,6 +25,7 @@ Observer = Callable[[str, Any], None]
 DEFAULT_BACKEND = "auto"
 """Who compiles where no backend is given."""
 
+
 @attrs.frozen
 class Options:
     """How to compile."""
@@ -44,6 +45,8 @@ class Options:
     """For functions without backward; `fw_compiler` where it is None."""
     recompile_limit: int = 32
     """So many entries a function may have (GRD-4)."""
+    recompile_limit_is_error: bool = False
+    """A call that would need one more raises; otherwise it runs eagerly."""
     fast_paths: bool = True
     """False: calls go the general ways, which do the same more slowly."""
     num_params_buffers: int = 0
@@ -105,6 +108,7 @@ def make_options(
     bw_compiler: Any = None,
     inference_compiler: Any = None,
     recompile_limit: int = 32,
+    recompile_limit_is_error: bool = False,
     fast_paths: bool = True,
     num_params_buffers: int = 0,
     keep_inference_input_mutations: bool | None = None,
@@ -136,6 +140,7 @@ def make_options(
         bw_compiler=_compiler("bw_compiler", bw_compiler),
         inference_compiler=_compiler("inference_compiler", inference_compiler),
         recompile_limit=_limit(recompile_limit),
+        recompile_limit_is_error=_switch("recompile_limit_is_error", recompile_limit_is_error),
         fast_paths=_switch("fast_paths", fast_paths),
         num_params_buffers=_count(num_params_buffers),
         keep_inference_input_mutations=_kept(keep_inference_input_mutations),

@@ -24,7 +24,7 @@ from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.state import STATE, Tapes, backward_task
 from aotlite.inspect import Dump
 from aotlite.ir.collector import collector_paused
-from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import Options, make_options
@@ -192,15 +192,26 @@ class CompiledAutograd:
     def _is_endless(self, look: Look) -> bool:
         """Whether tapes of these ops come with ever other numbers or sizes (`recompile_limit`)."""
         count, most = self._alike[alike(look)], self.options.recompile_limit
+        if count < most:
+            return False
+        times = f"tapes of the same ops were captured {most} times, the last one since"
+        if self.options.recompile_limit_is_error:
+            raise noted(
+                GuardError(
+                    f"compiled_autograd: {times} {why(look, self._last)}, expected at most {most} "
+                    "(recompile_limit)"
+                ),
+                "A number that changes at each step can be a tensor. (CAG-6)",
+            )
         if count == most:
             LOG.warning(
-                "tapes of the same ops were captured %d times, the last one since %s; others of "
-                "them are left to the engine. A number that changes at each step can be a tensor.",
-                count,
+                "%s %s; others of them are left to the engine. A number that changes at each step "
+                "can be a tensor.",
+                times,
                 why(look, self._last),
             )
             self._alike[alike(look)] += 1  # it is said once
-        return count >= most
+        return True
 
     def _left(self, tape: Tape) -> list[Any]:
         self.counters.skipped += 1

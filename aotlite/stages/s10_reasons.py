@@ -40,10 +40,11 @@ class Failure:
     """Why an entry is not valid for a call."""
 
     subject: str
-    text: str
+    found: str
+    expected: str
 
     def __str__(self) -> str:
-        return self.text
+        return f"{self.subject} is {self.found}, expected {self.expected}"
 
 
 def what_fails(
@@ -64,12 +65,9 @@ def what_fails(
             return what_fails(one_by_one, {**here, **scope}, leaves)
         if not holds:
             subject = _evaluated(check.culprit, here, check.subject)
-            return _failure(subject, _evaluated(check.shown, here, "something else"), check)
+            found = _evaluated(check.shown, here, "something else")
+            return Failure(subject, found, check.expected)
     return None
-
-
-def _failure(subject: str, found: str, check: Check) -> Failure:
-    return Failure(subject, f"{subject} is {found}, expected {check.expected}")
 
 
 def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> str:

@@ -93,10 +93,15 @@ def tell_once(text: str, more: str = "") -> bool:
 
     def tell() -> None:
         told.append(True)
-        warnings.warn(text + more, RuntimeWarning, stacklevel=1 + _depth())
+        warn_caller(text + more)
 
     _told.get(text, tell)
     return bool(told)
+
+
+def warn_caller(text: str) -> None:
+    """Warns (RuntimeWarning) at the place that called aotlite."""
+    warnings.warn(text, RuntimeWarning, stacklevel=1 + _depth())
 
 
 def _depth() -> int:

@@ -60,7 +60,11 @@ def test_grad_mode_is_what_it_was_whatever_is_called():
 @pytest.mark.rules("GRD-4")
 def test_static_arguments_have_the_limit_and_the_face():
     scaled = al.aot_function(
-        lambda x, n: x * n, al.compilers.nop, static_argnums=1, recompile_limit=3
+        lambda x, n: x * n,
+        al.compilers.nop,
+        static_argnums=1,
+        recompile_limit=3,
+        recompile_limit_is_error=True,
     )
     with pytest.raises(al.ArgumentError, match="there is no variant yet, expected a call first"):
         scaled.source  # noqa: B018
@@ -79,7 +83,7 @@ def test_static_arguments_have_the_limit_and_the_face():
 
 def test_the_limit_says_what_changed_in_a_container():
     sizes = [1, 2]
-    compiled = al.compile(lambda x: x * sizes[0], recompile_limit=1)
+    compiled = al.compile(lambda x: x * sizes[0], recompile_limit=1, recompile_limit_is_error=True)
     compiled(al.ones(2))
     sizes[0] = 5
     with pytest.raises(al.GuardError) as caught:
@@ -87,11 +91,11 @@ def test_the_limit_says_what_changed_in_a_container():
     assert "entry 0: sizes is [5, 2], not [1, 2], expected as it was" in str(
         caught.value.__notes__
     ).replace("closure of <lambda>, cell 0", "sizes")
-    keyed = al.compile(lambda d: d["a"] * 2, recompile_limit=1)
+    keyed = al.compile(lambda d: d["a"] * 2, recompile_limit=1, recompile_limit_is_error=True)
     keyed({"a": al.ones(2)})
     with pytest.raises(al.GuardError) as caught:
         keyed({"a": al.ones(2), "b": 1})
-    assert "the arguments come in PyTreeSpec((({'a': *, 'b': *}" in caught.value.__notes__[0]
+    assert "the form of the arguments is PyTreeSpec((({'a': *, 'b': *}" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("solver", ["nope", 3, None])

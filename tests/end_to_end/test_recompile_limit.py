@@ -20,7 +20,7 @@ def leaves(count: int) -> list[Any]:
 
 def reason(function: Callable[..., Any], first: tuple[Any, ...], then: Callable[..., Any]) -> str:
     """Why the entry of a first call is not valid for what `then` does with the function."""
-    compiled = al.compile(function, recompile_limit=1)
+    compiled = al.compile(function, recompile_limit=1, recompile_limit_is_error=True)
     compiled(*first)
     with pytest.raises(al.GuardError, match="none is valid for this call") as caught:
         then(compiled)
@@ -59,7 +59,7 @@ def written(a: Any, b: Any) -> Any:
         (scaled, (X, Y), lambda f: f(X, X), "which arguments are one object"),
         (scaled, (X, 1), lambda f: f(ones(3), 1), "argument 0 is f32[3], expected f32[2]"),
         (scaled, (X, 1), lambda f: f(*leaves(1), 1), "argument 0 is f32[2], a leaf that requires"),
-        (scaled, (X, 1), lambda f: f(X, n=1), "the arguments come in PyTreeSpec(((*,), {'n': *})"),
+        (scaled, (X, 1), lambda f: f(X, n=1), "arguments is PyTreeSpec(((*,), {'n': *})"),
         (scaled, (X, 1), lambda f: al.no_grad()(f)(X, 1), "grad mode is False, expected True"),
         (scaled, (X, 1), lambda f: f.prepare(ones(3), 1), "argument 0 is f32[3], expected f32[2]"),
         (total, FOUR, lambda f: f(*FOUR[:3], ones(3)), "argument 3 is f32[3], expected f32[2]"),
@@ -79,7 +79,7 @@ def test_the_reason_is_named(
 
 @pytest.mark.rules("GRD-4")
 def test_every_entry_has_its_reason() -> None:
-    compiled = al.compile(scaled, recompile_limit=3)
+    compiled = al.compile(scaled, recompile_limit=3, recompile_limit_is_error=True)
     for number in (1, 2.0, True):
         compiled(X, number)
     with pytest.raises(al.GuardError, match="has 3 entries") as caught:
@@ -98,7 +98,7 @@ def test_what_lies_outside_is_named_by_its_place() -> None:
     def function(x: Any) -> Any:
         return x * factor + box[0]
 
-    compiled = al.compile(function, recompile_limit=1)
+    compiled = al.compile(function, recompile_limit=1, recompile_limit_is_error=True)
     compiled(X)
     factor = 4
     with pytest.raises(al.GuardError) as caught:
@@ -115,7 +115,7 @@ def test_what_lies_outside_is_named_by_its_place() -> None:
 
 @pytest.mark.rules("GRD-4")
 def test_the_limit_counts_entries_and_not_calls() -> None:
-    compiled = al.compile(scaled, recompile_limit=2)
+    compiled = al.compile(scaled, recompile_limit=2, recompile_limit_is_error=True)
     for _ in range(5):
         for number in (1, 2):
             compiled(X, number)
@@ -123,7 +123,7 @@ def test_the_limit_counts_entries_and_not_calls() -> None:
 
 
 def test_entries_that_are_prepared_count() -> None:
-    compiled = al.compile(scaled, recompile_limit=2)
+    compiled = al.compile(scaled, recompile_limit=2, recompile_limit_is_error=True)
     compiled.prepare(X, 1)
     compiled.prepare(X, 1)
     assert 1 == len(compiled.entries)

@@ -188,7 +188,7 @@ def test_numbers_that_differ_in_type_or_bits_have_entries_of_their_own() -> None
 
 
 def test_a_number_too_long_to_print_is_named_by_its_length() -> None:
-    compiled = al.compile(lambda x, number: x + 1, recompile_limit=1)
+    compiled = al.compile(lambda x, number: x + 1, recompile_limit=1, recompile_limit_is_error=True)
     compiled(al.ones(2), 10**5000)
     with pytest.raises(al.GuardError) as caught:
         compiled(al.ones(2), 2**20000)

@@ -1,0 +1,113 @@
+"""The end of compiling again: what a call does that would need one entry too many (GRD-4).
+
+It runs eagerly, and the first one warns of the guard that keeps failing; or it raises, where
+`recompile_limit_is_error` says so. Used by `api` and `aot`. Spec: `specs/rules/grd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.cpu.once import warn_caller
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import GuardError, noted
+from aotlite.ir.forks import lock
+from aotlite.ir.role import Primal
+from aotlite.stages.facts import FunctionMeta
+from aotlite.stages.s10_reasons import Failure
+
+ADVICE = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"
+_SHOWN = 3
+"""So many guards, and expected values of each, are named."""
+
+
+@attrs.frozen
+class Miss:
+    """An entry that is not valid for a call: its number, its metadata, and what fails."""
+
+    number: int
+    meta: FunctionMeta
+    failure: Failure
+
+    def __str__(self) -> str:
+        return f"entry {self.number}: {self.failure}"
+
+
+@attrs.define(eq=False)
+class RecompileLimit:
+    """How often one function is compiled, and what happens beyond that."""
+
+    most: int
+    is_error: bool
+    _is_told: bool = False
+    _lock: Any = attrs.field(factory=lock)
+
+    def is_silent(self, count: int) -> bool:
+        """Whether a call beyond so many entries runs eagerly, and nothing is to be said of it."""
+        return self._is_told and count >= self.most and not self.is_error
+
+    def reached(self, what: str, reasons: Sequence[Any], failing: str) -> None:
+        """Raises GuardError with the reasons, or warns, the first time, of what keeps `failing`."""
+        said = f"{what}, expected at most {self.most} (recompile_limit)"
+        if self.is_error:
+            raise noted(GuardError(said), *map(str, reasons), ADVICE)
+        with self._lock:
+            is_told, self._is_told = self._is_told, True
+        if not is_told:
+            warn_caller(f"{said}: such calls run eagerly from now on. {failing}. {ADVICE}")
+
+
+# --------------------------------------------------------------------------- what keeps failing
+def failing_guards(misses: Sequence[Miss], leaves: Sequence[Any]) -> str:
+    """The guards that fail for a call in most entries, each with what is found and expected."""
+    groups: dict[str, list[Miss]] = {}
+    for miss in misses:
+        groups.setdefault(miss.failure.subject, []).append(miss)
+    most = sorted(groups.values(), key=len, reverse=True)[:_SHOWN]
+    return "; ".join([_failing(group, len(misses), leaves) for group in most])
+
+
+def _failing(misses: Sequence[Miss], count: int, leaves: Sequence[Any]) -> str:
+    sizes = _sizes(misses, leaves)
+    first = misses[0].failure
+    texts = [
+        f"size {dim} of {first.subject} is {found}, expected {_one_of(list(map(str, expected)))}"
+        for dim, found, expected in sizes
+    ] or [
+        f"{first.subject} is {first.found}, expected "
+        f"{_one_of([miss.failure.expected for miss in misses])}"
+    ]
+    return f"{' and '.join(texts)} ({len(misses)} of {count} entries)"
+
+
+def _sizes(misses: Sequence[Miss], leaves: Sequence[Any]) -> list[tuple[int, int, list[int]]]:
+    """Sizes of one tensor of the call that every one of these entries expects to be others.
+
+    Each as its dimension, its size and the sizes expected; nothing where other things differ too.
+    """
+    shape, shapes = None, []
+    for miss in misses:
+        for each in miss.meta.inputs:
+            if each.place == miss.failure.subject and isinstance(each.role, Primal):
+                leaf = leaves[each.role.index]
+                if not isinstance(leaf, Tensor) or leaf.dtype is not each.meta.dtype:
+                    return []
+                shape = tuple(leaf.shape)
+                shapes.append(each.meta.shape)
+    if shape is None or len(shapes) < len(misses) or {len(shape)} != set(map(len, shapes)):
+        return []
+    found = [(dim, size, [each[dim] for each in shapes]) for dim, size in enumerate(shape)]
+    return [(dim, size, expected) for dim, size, expected in found if size not in expected]
+
+
+def _one_of(texts: Sequence[str]) -> str:
+    """The first of different texts, and how many more there are."""
+    different = list(dict.fromkeys(texts))
+    if len(different) == 1:
+        return different[0]
+    if len(different) <= _SHOWN:
+        return f"{', '.join(different[:-1])} or {different[-1]}"
+    return f"{', '.join(different[:_SHOWN])} or one of {len(different) - _SHOWN} more"
