@@ -222,19 +222,15 @@ class TapeRecorder(CaptureRecorder):
         self.kept[number] = absent
         graph = plan.variants.graph
         if absent:
-            graph = without_tangents(graph, absent)
+            graph = without_tangents(graph, absent, plan.reached(absent))
         values = self._given(node, number, graph, grads)
         for each in graph.nodes:
             if each.op == "get_attr":
                 values[each] = self._constant(each)
             elif each.op == "call":
                 values[each] = self._copied(each, values)
-        reached = plan.reached(absent)
-        found = []
-        for role, value in graph.outputs_with(Gradient):
-            known = value is not None and gradient_of(role.of) in reached
-            found.append(self._fake(values[value]) if known else None)
-        return found
+        found = [value for _, value in graph.outputs_with(Gradient)]
+        return [None if value is None else self._fake(values[value]) for value in found]
 
     def _given(
         self, node: CompiledBackward, number: int, graph: Graph, grads: list[Any]

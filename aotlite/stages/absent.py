@@ -8,6 +8,7 @@ perhaps, does not get into those that it does compute. Spec: `specs/s10_runtime.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from aotlite.ir import scalar
@@ -18,7 +19,7 @@ from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Arrived, Current, Result, Rewritten, Role, Tangent
+from aotlite.ir.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
 from aotlite.stages.late_effects import LateEffect
 from aotlite.stages.wrappings import gradient_of
 
@@ -28,16 +29,19 @@ WHERE = OPS["where"]
 def without_tangents(
     backward: Graph,
     absent: frozenset[Any],
+    reached: Container[Any],
     arrivals: tuple[frozenset[Result], ...] = (),
     effects: tuple[LateEffect, ...] = (),
 ) -> Graph:
     """The backward graph that takes no tangents of the `absent` results.
 
-    Gradients that only absent tangents lead to are None. `arrivals` say what its `Arrived` inputs
+    Gradients of sources that are not `reached` from others are None, be they zeros that depend on
+    no tangent; those of sources that are reached are there, be they zeros of which users' code was
+    given for an absent one. `arrivals` say what its `Arrived` inputs
     ask: for each the results of which one's gradient has to arrive. They are inputs no longer.
     `effects` are the graph's own, in order; those among `absent` do not happen (TOK-6).
     """
-    return _Specializer(backward, absent, arrivals, effects).run()
+    return _Specializer(backward, absent, reached, arrivals, effects).run()
 
 
 def _is_of_zeros(node: Node) -> bool:
@@ -50,11 +54,13 @@ class _Specializer:
         self,
         graph: Graph,
         absent: frozenset[Any],
+        reached: Container[Any],
         arrivals: Any,
         effects: tuple[LateEffect, ...],
     ) -> None:
         self.graph = graph
         self.absent = absent
+        self.reached = reached
         self.arrivals = arrivals
         self.build = Builder(graph.name)
         self.new: dict[Node, Any] = {}
@@ -184,10 +190,12 @@ class _Specializer:
 
     def _result(self, role: Role, value: Node) -> Node | None:
         """A gradient in memory of its own: what an addition passed on may be a tangent."""
+        if type(role) is Gradient and gradient_of(role.of) not in self.reached:
+            return None
         found: Node | None = self.new[value]
-        if type(role) is Rewritten:
+        if type(role) is Rewritten or (found is None and type(role) is Gradient):
             found = self._filled(value)
-            if found.role == Current(role.of):
+            if type(role) is Rewritten and found.role == Current(role.of):
                 return found
         if found is None or found.op == "call" and not found.target.views:
             return found

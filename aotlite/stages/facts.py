@@ -463,7 +463,9 @@ class Joint(Record):
     errors: dict[Result, Exception]
     """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
     reach: dict[Result, frozenset[SourceRole]]
-    """The inputs to which a gradient of each differentiable result flows (TAN-8)."""
+    """The inputs to which the tape of each differentiable result leads."""
+    flows: dict[Result, frozenset[SourceRole]]
+    """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
     reads: dict[Result, tuple[SavedOf, ...]]
     """What the gradient of each result reads of the memory of inputs and results (SAV-2)."""
     memory: tuple[LateMemory, ...] = ()
@@ -484,8 +486,8 @@ class Joint(Record):
     """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
     after: Any = None
     """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
-    apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
-    """Of sums of wrappers of several forms: results that have to arrive if the others do."""
+    apart: tuple[Any, ...] = ()
+    """Results whose gradients have to arrive together: `apart.Apart`."""
     choices: tuple[Any, ...] = ()
     """Where gradients are other ones for each choice of results: `wrapped_choices.Choice`."""
     taped: Any = None

@@ -33,11 +33,11 @@ from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent, is_
 from aotlite.stages.facts import Captured, CapturedFamily, LateMemory, SavedOf
 from aotlite.stages.histories import passed, passed_at_some_order
 from aotlite.stages.late_effects import what_happens
-from aotlite.stages.noted_run import runs_user_code
+from aotlite.stages.noted_run import Flows, runs_user_code, sees_absence
 from aotlite.stages.record import Record
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.wrapped_choices import check_is_eagers
-from aotlite.stages.wrapped_orders import Root, Second, wrapped_second
+from aotlite.stages.wrapped_orders import Root, Second, gradients_of, wrapped_second
 from aotlite.stages.wrappings import (
     FakeTangent,
     Wrapping,
@@ -224,6 +224,7 @@ class _Recording:
         )
         self.wrappings: dict[Any, Wrapping] = {}
         self.user_code = bool(self.recorder.wrapped)
+        self.sees_absence = False
         self.state = self.recorder.streams.state
 
     def run(self) -> Differentiated:
@@ -247,7 +248,7 @@ class _Recording:
         second = self._second(taped, roots)
         why = self._refusal(len(taped.nodes)) or self._unchecked(len(taped.nodes), reads)
         if why:
-            second, given = Second([]), []
+            second, given = Second([], {}), []
         self.wrappings |= second.wrappings
         outputs += second.outputs
         closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
@@ -326,18 +327,22 @@ class _Recording:
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
         pairs = zip(self._arrived(), incoming, strict=True)
         roots = [(start.edge, given.fake) for start, given in pairs]
-        return self._through(roots, self.taped.sources, create_graph=True)
+        return self._through(roots, self.taped.sources)
 
-    def _through(self, roots: Any, sources: Any, *, create_graph: bool) -> list[Any]:
-        sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
+    def _through(self, roots: Any, sources: Any) -> list[Any]:
         found = run_backward(
             roots,
-            sinks=[edge for each in sinks for edge, _ in each],
+            sinks=[edge for source in sources for edge, _ in sinks_of(source)],
             cut=True,
             retain_graph=True,
-            create_graph=create_graph,
+            create_graph=True,
             recorder=self.recorder,
         )
+        return self._sums(sources, found, create_graph=True)
+
+    def _sums(self, sources: Any, found: list[Any], *, create_graph: bool) -> list[Any]:
+        """The gradient of each source, of what was collected where its gradients are."""
+        sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
         rest = iter(found)
         STATE.grad_mode = create_graph
         try:
@@ -385,6 +390,7 @@ class _Recording:
         reads: dict[Any, dict[SavedOf, None]] = {role: dict.fromkeys(self.memory) for role in roles}
         way = passed([start.edge for start in taped.starts])
         self.user_code = self.user_code or runs_user_code(way)
+        self.sees_absence = any(map(sees_absence, way))
         for node, bits in way.items():
             of = [role for k, role in enumerate(roles) if bits >> k & 1]
             for role in of:
@@ -421,13 +427,16 @@ class _Recording:
     def _second(self, taped: Taped, roots: Sequence[Root]) -> Second:
         """The gradients of the sources; a result whose backward fails is left out (JNT-15)."""
         self.recorder.phase = Phase.BACKWARD
-        if self.recorder.wrapped:
+        if self.recorder.wrapped or self.sees_absence:
             return wrapped_second(self.recorder, taped.sources, roots, self.errors)
-        found = self._healthy(taped, roots)
+        flows, found = self._healthy(taped, roots)
         pairs = zip(taped.sources, found, strict=True)
-        return Second([(Gradient(s.role), None if g is None else g.value) for s, g in pairs])
+        outputs: list[tuple[Role, Any]] = [
+            (Gradient(s.role), None if g is None else g.value) for s, g in pairs
+        ]
+        return Second(outputs, flows)
 
-    def _healthy(self, taped: Taped, roots: Sequence[Root]) -> list[Any]:
+    def _healthy(self, taped: Taped, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
         start = len(self.recorder.nodes)
         try:
             return self._of_healthy(taped, roots)
@@ -444,9 +453,10 @@ class _Recording:
                 self.recorder.drop_from(start)
         return self._of_healthy(taped, roots)
 
-    def _of_healthy(self, taped: Taped, roots: Sequence[Root]) -> list[Any]:
-        healthy = [(edge, tangent) for role, edge, tangent in roots if role not in self.errors]
-        return self._through(healthy, taped.sources, create_graph=False)
+    def _of_healthy(self, taped: Taped, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
+        healthy = [root for root in roots if root[0] not in self.errors]
+        flows, found = gradients_of(self.recorder, taped.sources, healthy)
+        return flows, self._sums(taped.sources, found, create_graph=False)
 
 
 def _alone(family: CapturedFamily) -> CapturedFamily:

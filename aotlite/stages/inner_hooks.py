@@ -185,6 +185,14 @@ class InnerHooks:
         """The nodes at which their gradients arrive."""
         return {tensor._node: role for role, tensor in self.kept.items()}  # type: ignore[misc]
 
+    def edges(self) -> dict[Any, list[Edge]]:
+        """Where the gradients of results arrive that retain them, by role."""
+        return {
+            role: [(node, tensor._index)]
+            for role, tensor in self.kept.items()
+            if (node := tensor._node) is not None
+        }
+
     def clear(self) -> None:
         """A backward is recorded."""
         for tensor in self.kept.values():

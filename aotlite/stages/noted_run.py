@@ -7,9 +7,17 @@ is given, and when its turn is. Rules: FUN-31, TAN-8, TOK-4. Spec: `specs/s4_joi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 
@@ -22,6 +30,11 @@ from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Node, Phase
+
+Result = Hashable
+Source = Hashable
+Flows = dict[Any, frozenset[Any]]
+"""For each result the sources of which one gets a gradient where a gradient of it arrives."""
 
 
 def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
@@ -37,6 +50,11 @@ def _has_user_code(node: TapeNode) -> bool:
     """Whether its gradients are what users' code says: perhaps not zeros where none arrives."""
     is_users = type(node) is CustomNode and not node.is_formula
     return is_users or (node.extra is not None and not node.extra.is_idle)
+
+
+def sees_absence(node: TapeNode) -> TypeGuard[CustomNode]:
+    """Whether it is a user's backward that is given None, not zeros, for what does not arrive."""
+    return type(node) is CustomNode and not (node.is_formula or node.ctx._materialize_grads)
 
 
 # ------------------------------------------------------------------------------------ recording
@@ -109,6 +127,21 @@ class Turn:
     """The results, as bits, whose gradients it was given."""
 
 
+def flows_of(
+    run: NotedRun, results: Sequence[Result], ends: Mapping[Source, Sequence[Edge]]
+) -> Flows:
+    """The sources to which a gradient of each result has flowed in a run that started from these.
+
+    The tape leads to more where users' backwards give None. `ends` are where each one's gradient is
+    collected.
+    """
+    given = {source: run.given(edges) for source, edges in ends.items()}
+    return {
+        result: frozenset([source for source, bits in given.items() if bits >> k & 1])
+        for k, result in enumerate(results)
+    }
+
+
 @attrs.define
 class NotedRun(WholeRun):
     """A run of the tape that notes whose gradients each node is given, and when its turn is."""
@@ -126,8 +159,20 @@ class NotedRun(WholeRun):
     """Whether those of this turn are such."""
     join: Callable[[Any, Any], Any] | None = attrs.field(kw_only=True, default=None)
     """The sum of two gradients, each with the results, as bits, that it comes of."""
+    tell: Callable[[CustomNode, tuple[int, int]], None] | None = attrs.field(
+        kw_only=True, default=None
+    )
+    """Told of each gradient by which a custom function knows what arrives: the results, as bits,
+    that its backward runs for, and those of the gradient."""
     _slots: dict[Edge, int] = attrs.field(init=False, factory=dict)
     """The results, as bits, whose gradients each slot of a node has been given."""
+
+    def given(self, edges: Iterable[Edge]) -> int:
+        """The results, as bits, of which one's gradient has to arrive for any at these edges."""
+        found = 0
+        for edge in edges:
+            found |= self._slots.get(edge, 0)
+        return found
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         self._bits = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
@@ -138,6 +183,10 @@ class NotedRun(WholeRun):
         self.turns.append(Turn(len(self.recorded), node, self.now))
         some = self.now != (1 << len(self._bits)) - 1
         self._guards = some and _has_user_code(node)
+        if self.tell is not None and sees_absence(node):
+            slots = {self._slots.get((node, k), 0) for k in range(node.results())} - {0}
+            for bits in sorted(slots) if len(slots) > 1 else ():
+                self.tell(node, (self.now, bits))
         super()._step(node)
 
     def _give(self, edge: Edge, grad: Any) -> None:

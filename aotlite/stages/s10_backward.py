@@ -28,9 +28,10 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Output, Tangent
+from aotlite.ir.role import Gradient, Output, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.absent import without_tangents
+from aotlite.stages.apart import Apart
 from aotlite.stages.facts import LateMemory, SavedOf, SourceRole
 from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_backward_writer import BackwardWriter, Step
@@ -38,10 +39,10 @@ from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import PackedValues, saved_metas, with_copies
 from aotlite.stages.s10_watched import Inside, again
-from aotlite.stages.s10_wrappers import coerced, coerced_with_history, refuse_part
+from aotlite.stages.s10_wrappers import coerced, coerced_with_history
 from aotlite.stages.streams import After
 from aotlite.stages.wrapped_choices import Choice, chosen
-from aotlite.stages.wrappings import Wrapping
+from aotlite.stages.wrappings import Wrapping, gradient_of
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""
@@ -63,6 +64,8 @@ class BackwardPlan:
     gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
     """The inputs, and the geometry of the gradients of those that get one."""
     reach: dict[ResultRole, frozenset[SourceRole]]
+    """The inputs to which the tape of each result leads."""
+    flows: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
     reads: dict[ResultRole, tuple[SavedOf, ...]]
     """Whose memory the gradient of each result reads."""
@@ -89,9 +92,10 @@ class BackwardPlan:
     """What happens in the backward (TOK-4)."""
     after: After | None = None
     """Where the backward leaves the generator (RNG-5)."""
-    apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
+    apart: tuple[Apart, ...] = ()
+    """Results whose gradients have to arrive together."""
     choices: tuple[Choice, ...] = ()
-    """Of sums of wrappers of several forms: results that have to arrive if the others do."""
+    """Where gradients are other ones for each choice of results."""
     wrappings: Mapping[Any, Wrapping] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
     orders: Orders | None = None
@@ -119,7 +123,7 @@ class BackwardPlan:
 
     def reached(self, absent: Absent) -> set[SourceRole]:
         """The inputs to which a gradient that is not absent flows."""
-        return {of for role, _ in self.tangents if role not in absent for of in self.reach[role]}
+        return {of for role, _ in self.tangents if role not in absent for of in self.flows[role]}
 
 
 class CompiledBackward(TapeNode):
@@ -435,11 +439,10 @@ class Variants:
             with self._lock:
                 if absent not in self._made:
                     graph, plan = _for_choice(self.graph, plan, absent)
-                    for pair in plan.apart:
-                        if pair[0] <= absent and not pair[1] <= absent:
-                            raise refuse_part(pair[0] | pair[1])
+                    for each in plan.apart:
+                        each.check(absent)
                     if absent or self.arrivals:
-                        graph = without_tangents(graph, absent, self.arrivals, self.effects)
+                        graph = self._without(graph, plan, absent)
                     writer = BackwardWriter(plan, absent, graph, self._lower(graph))
                     step, source = writer.function()
                     with UNFORKED:
@@ -449,6 +452,10 @@ class Variants:
             if not absent:
                 self.whole = step
         return step
+
+    def _without(self, graph: Graph, plan: BackwardPlan, absent: Absent) -> Graph:
+        reached = plan.reached(absent)
+        return without_tangents(graph, absent, reached, self.arrivals, self.effects)
 
 
 def _for_choice(
@@ -462,4 +469,6 @@ def _for_choice(
     if choice.error is not None:
         raise again(choice.error)
     known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
-    return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings})
+    given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
+    flows = dict.fromkeys(plan.flows, frozenset(given))
+    return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings}, flows=flows)

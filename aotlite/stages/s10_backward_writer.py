@@ -32,7 +32,7 @@ from aotlite.stages.s10_late import LateWriter
 from aotlite.stages.s10_regions import refuse_regions
 from aotlite.stages.s10_source import MANY, ORDER, Source, listed
 from aotlite.stages.s10_wrappers import WrapWriter, dense_part, is_like, write_tangent
-from aotlite.stages.wrappings import Wrapping, gradient_of
+from aotlite.stages.wrappings import Wrapping
 
 if TYPE_CHECKING:
     from aotlite.stages.s10_backward import Absent, BackwardPlan
@@ -182,11 +182,10 @@ class BackwardWriter:
     def _gradients(self) -> None:
         """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
         plan, source = self.plan, self.source
-        reached = plan.reached(self.absent)
         # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
         metas: list[Any] = [
-            None if value is None or gradient_of(role.of) not in reached else value.meta
-            for role, value in self.graph.outputs_with(Gradient)
+            None if value is None else value.meta
+            for _, value in self.graph.outputs_with(Gradient)
         ]
         if plan.memory:
             self.late.put_back(len(metas))

@@ -39,6 +39,7 @@ def plan_backward(
     links = tuple(dict.fromkeys(each for saved in both.reads.values() for each in saved))
     facts: dict[str, Any] = {
         "reach": both.reach,
+        "flows": both.flows,
         "reads": both.reads,
         "errors": both.errors,
         "is_compact": is_compact,

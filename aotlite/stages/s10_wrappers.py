@@ -261,19 +261,6 @@ def _named(value: Any) -> str:
     return f"a {type(value).__name__}{spec}"
 
 
-def refuse_part(results: frozenset[Any]) -> Exception:
-    """The error for gradients of which some arrive, where a sum of them has a form of its own."""
-    names = ", ".join(sorted(map(str, results)))
-    return noted(
-        TangentError(
-            f"backward: gradients of some of {names} arrive, expected all of them or none: they "
-            "are summed as wrappers of several classes or specs, and the compiled sum is of one"
-        ),
-        "Sum the losses before backward(), or give the class a method "
-        "__coerce_same_metadata_as_tangent__(spec, kind). (TAN-8)",
-    )
-
-
 def is_like(part: Any, meta: TensorMeta) -> bool:
     """Whether a part is a dense tensor of this shape and dtype, in whatever layout (TAN-4)."""
     dense = isinstance(part, Tensor) and not is_wrapper(part)

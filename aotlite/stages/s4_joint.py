@@ -26,15 +26,7 @@ from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.ir.role import (
-    Family,
-    IntermediateBase,
-    MutatedInput,
-    Output,
-    Part,
-    Role,
-    Tangent,
-)
+from aotlite.ir.role import Family, IntermediateBase, MutatedInput, Output, Part, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.facts import (
     Captured,
@@ -59,9 +51,11 @@ from aotlite.stages.late_effects import (
     refuse_again,
 )
 from aotlite.stages.noted_run import (
+    Flows,
     NotedRun,
     Turn,
     WholeRun,
+    flows_of,
     recording_backwards,
     runs_user_code,
 )
@@ -77,7 +71,7 @@ from aotlite.stages.wrapped_choices import (
     recorded_choices,
     turns_among,
 )
-from aotlite.stages.wrapped_sums import joined
+from aotlite.stages.wrapped_sums import joined, told_apart
 from aotlite.stages.wrappings import fake_tangent, flat_gradients
 
 
@@ -93,7 +87,6 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
 
 Root = tuple[ResultRole, Edge | None, Tensor]
 """A result, where its gradient goes, and the tangent that arrives."""
-Roots = list[Root]
 
 
 class _Recording:
@@ -112,6 +105,7 @@ class _Recording:
         self.values: dict[Role, Any] = {}
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[SourceRole]] = {}
+        self.flows: Flows = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
         self.asks: set[ResultRole] = set()
         self.user_code = False  # users' Python runs in the backward
@@ -128,7 +122,7 @@ class _Recording:
         self.hooks = captured.recorder.hooks
         self.wrappings: dict[Any, Any] = {}
         self.choices: list[Choice] = []
-        self.roots: Roots = []
+        self.roots: list[Root] = []
         self.owners: dict[Storage, Any] = {}
         """Whose memory each storage is, once the call has returned."""
 
@@ -155,6 +149,7 @@ class _Recording:
             late.graph,
             self.errors,
             self.reach,
+            {**self.reach, **self.flows},
             self.reads,
             late.memory,
             late.arrivals,
@@ -314,7 +309,7 @@ class _Recording:
     def _backward(
         self, edges: dict[ResultRole, Edge | None]
     ) -> tuple[list[Node], list[tuple[Role, Any]]]:
-        nodes, roots = list[Node](), Roots()
+        nodes, roots = list[Node](), list[Root]()
         for result, edge in edges.items():
             like = self._wrapper_of(result) if self.wrapped else None
             tangent = fake_tangent(self.recorder, result, self._meta_of(result), like)
@@ -336,13 +331,14 @@ class _Recording:
         gradients += self.recorder.streams.outputs(Phase.BACKWARD)
         return nodes, gradients
 
-    def _has_choices(self, roots: Roots) -> bool:
+    def _has_choices(self, roots: list[Root]) -> bool:
         """Whether gradients are other ones for each choice of results, and are so few."""
-        count = sum(root[0] not in self.errors for root in roots)
-        return self.recorder.wrapped.unlike and 1 < count <= MOST
+        draws = self.recorder.streams.after_backward() is not None
+        few = 1 < sum(root[0] not in self.errors for root in roots) <= MOST
+        return few and self.recorder.wrapped.unlike and not (draws or self.hooks.kept)
 
     def _healthy(self) -> list[ResultRole]:
-        return [result for result, _, _ in self.roots if result not in self.errors]
+        return [root[0] for root in self.roots if root[0] not in self.errors]
 
     def _flat(self, roots: Sequence[Root]) -> Flat:
         """The gradients of a choice, and how those are made that are wrappers."""
@@ -363,7 +359,7 @@ class _Recording:
                 found = self.captured.results[self.captured.index_of(result)]
         return found if is_wrapper(found) else None
 
-    def _run(self, roots: Roots) -> list[Any]:
+    def _run(self, roots: list[Root]) -> list[Any]:
         """The gradients of all healthy results; which ones are poisoned is found one by one."""
         start = len(self.recorder.nodes)
         healthy = [r for r in roots if r[0] not in self.errors]
@@ -403,12 +399,12 @@ class _Recording:
         put = self.meta.count_plan is not None
         return (AutogradError, ShapeError) if put else (AutogradError,)
 
-    def _run_without(self, bits: int, error: Exception, healthy: Roots, start: int) -> list[Any]:
+    def _run_without(self, bits: int, error: Exception, roots: list[Root], start: int) -> list[Any]:
         """The gradients of the results that do not lead to where users' Python has failed."""
-        if len(healthy) > 1:  # which of them fail, together or alone, is not known
+        if len(roots) > 1:  # which of them fail, together or alone, is not known
             refuse_again(self.recorder.nodes[start:])
         left = []
-        for k, root in enumerate(healthy):
+        for k, root in enumerate(roots):
             if bits >> k & 1:
                 self.errors[root[0]] = error
             else:
@@ -453,7 +449,7 @@ class _Recording:
                 run = NotedRun(ends, True, False, True, recorder, recorded=(), join=join)
             self.arrived, found = run.arrived, run.begin(pairs)[: len(sinks)]
             if not has_late_effects(recorder.nodes[start:]):
-                return found
+                return found  # formulas give gradients wherever the tape leads
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
             recorder.drop_from(start)
         for given in recorder.inputs:
@@ -468,8 +464,12 @@ class _Recording:
         every = frozenset[Any]().union(*self.reach.values())
         moments = Moments(self.run, recorder, self.ran, self._ends(), every)
         self.run.guard = moments.guarded
+        self.run.tell = partial(told_apart, recorder, tuple(self.ran))
         self.recorder.streams.begin_backward(moments.now)
-        return self.run.begin(pairs)[: len(sinks)]
+        found = self.run.begin(pairs)[: len(sinks)]
+        collected = {each.role: [e for e, _ in sinks_of(each)] for each in self.captured.sources}
+        self.flows = flows_of(self.run, self.ran, collected | self.hooks.edges())
+        return found
 
     def _edge(self, result: ResultRole) -> Edge | None:
         match result:

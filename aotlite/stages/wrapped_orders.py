@@ -19,7 +19,8 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.role import Role
-from aotlite.stages.noted_run import NotedRun
+from aotlite.stages.apart import Apart
+from aotlite.stages.noted_run import Flows, NotedRun, flows_of
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.wrapped_choices import (
     MOST,
@@ -29,7 +30,7 @@ from aotlite.stages.wrapped_choices import (
     check_is_eagers,
     recorded_choices,
 )
-from aotlite.stages.wrapped_sums import joined
+from aotlite.stages.wrapped_sums import joined, told_apart
 from aotlite.stages.wrappings import Wrapping, flat_gradients
 
 Root = tuple[Any, Any, Tensor]
@@ -41,11 +42,13 @@ class Second:
     """The outputs that gradients are, and what is to be known of their graph (`facts.Joint`)."""
 
     outputs: list[tuple[Role, Any]]
+    flows: Flows
+    """The sources to which a gradient of each result flows."""
     wrappings: Mapping[Any, Wrapping] = {}
     flags: tuple[Node, ...] = ()
     """`Arrived` inputs."""
     arrivals: tuple[frozenset[Any], ...] = ()
-    apart: tuple[tuple[frozenset[Any], frozenset[Any]], ...] = ()
+    apart: tuple[Apart, ...] = ()
     choices: tuple[Choice, ...] = ()
 
 
@@ -68,6 +71,7 @@ class _Recording:
         self.recorder = recorder
         self.sources = sources
         self.errors = errors
+        self.flows: Flows = {}
 
     def run(self, roots: Sequence[Root]) -> Second:
         recorder, start = self.recorder, len(self.recorder.nodes)
@@ -81,6 +85,7 @@ class _Recording:
         outputs, wrappings = found
         return Second(
             outputs,
+            self.flows,
             {role: how for role, how in wrappings.items() if how is not None},
             tuple(recorder.streams.flags.values()),
             recorder.streams.arrivals(),
@@ -126,15 +131,32 @@ class _Recording:
         recorder.wrapped.unlike = False
         recorder.streams.flags.clear()
         join = partial(joined, recorder, tuple([role for role, _, _ in roots])) if joins else None
-        ends = [edge for each in sinks for edge, _ in each]
-        run = _Pass(ends, True, False, True, recorder, recorded=recorder.nodes, join=join)
-        found = iter(run.begin([(edge, tangent) for _, edge, tangent in roots]))
+        tell = partial(told_apart, recorder, tuple([r[0] for r in roots])) if joins else None
+        self.flows, arrived = gradients_of(recorder, self.sources, roots, join=join, tell=tell)
+        found = iter(arrived)
         grads = [
             recorder.summed(sum_at_entry, source, [(next(found), moves) for _, moves in each])
             for source, each in zip(self.sources, sinks, strict=True)
         ]
         recorder.origin = None
         return flat_gradients(recorder, self.sources, grads)
+
+
+def gradients_of(
+    recorder: Any,
+    sources: Sequence[Any],
+    roots: Sequence[Root],
+    **notes: Any,
+) -> tuple[Flows, list[Any]]:
+    """The sources that gradients of each root flow to, and what arrives where theirs are collected.
+
+    That has to be told from zeros at each order: which results' gradients arrive is not known.
+    """
+    ends = {source.role: [edge for edge, _ in sinks_of(source)] for source in sources}
+    edges = [edge for each in ends.values() for edge in each]
+    run = _Pass(edges, True, False, True, recorder, recorded=recorder.nodes, **notes)
+    found = run.begin([(edge, tangent) for _, edge, tangent in roots])
+    return flows_of(run, [role for role, _, _ in roots], ends), found
 
 
 @attrs.define

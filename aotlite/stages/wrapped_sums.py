@@ -17,6 +17,7 @@ from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, same_spec
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
+from aotlite.stages.apart import Apart
 from aotlite.stages.wrapped_values import again
 
 WHERE = OPS["where"]
@@ -38,10 +39,21 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
         sets = _roles(results, ones), _roles(results, others)
         # A tensor that does not arrive is zero, and adds nothing to the sum.
         pairs = (one, sets), (other, sets[::-1])
-        recorder.wrapped.apart += [each for grad, each in pairs if not _is_linear(grad)]
+        recorder.wrapped.apart += [Apart(*each) for grad, each in pairs if not _is_linear(grad)]
         return total
     first, second = (_flag(recorder, results, bits) for bits in (ones, others))
     return _chosen(recorder, first, second, (one, other, total))
+
+
+def told_apart(recorder: Any, results: Sequence[Any], node: Any, given: Given) -> None:
+    """Notes that a custom function is told whether some of the gradients for it arrive.
+
+    `given` are the results, as bits, that its backward runs for, and those of one gradient of it.
+    """
+    every, some = given
+    recorder.wrapped.unlike = True
+    needed, others = _roles(results, some), _roles(results, every)
+    recorder.wrapped.apart.append(Apart(needed, others, node.name()))
 
 
 def _is_like(a: Any, b: Any) -> bool:

@@ -32,6 +32,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.stages.apart import Apart
 from aotlite.stages.facts import InputRole
 
 
@@ -44,10 +45,11 @@ class WrapperValues:
         """Every node that stands for a wrapper, and the object, where the node made one."""
         self.parts: dict[InputRole, dict[str, InputRole]] = {}
         """The roles of the parts of each input that is a wrapper."""
-        self.apart: list[tuple[frozenset[Any], frozenset[Any]]] = []
-        """Of sums of gradients that cannot be chosen from: the results that each summand is of."""
+        self.apart: list[Apart] = []
+        """Gradients that have to arrive together, unless each choice of them is recorded."""
         self.unlike = False
-        """Whether a sum of gradients was met that are of several classes or forms."""
+        """Whether gradients are other ones for each choice of results: they are summed, and of
+        several classes or forms, or a custom function is told which of them arrive."""
         self._given: list[tuple[Tensor, dict[str, Tensor], TensorMeta, str]] = []
         """Fakes from outside, the parts and geometry that they had, and where they lie."""
 

@@ -38,7 +38,7 @@ class Ledger:
             return
         self.lock = FileLock(f"{plan.ledger}.lock")
         try:
-self.file = open(plan.ledger, "a+b", opener=trust.opener)
+            self.file = open(plan.ledger, "a+b", opener=trust.opener)
             self.lock.acquire(blocking=False)
         except Timeout as error:
             self.close()
