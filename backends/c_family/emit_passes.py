@@ -13,9 +13,9 @@ from typing import TypeVar, cast
 
 import attrs
 
-from aotlite.backends.c_family.emit_scalar import Facts, unknown
+from aotlite.backends.c_family.emit_scalar import Facts
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import PRIMITIVES, Scalar, const, name, rebuilt, walk
+from aotlite.backends.loops.expr import PRIMITIVES, Scalar, const, name, rebuilt, unknown, walk
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
 from aotlite.backends.loops.rewrite import on_statement, unchanged
 

@@ -7,14 +7,14 @@ Input: Scalars; output: lines of C. Spec: `specs/c_printer.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 import attrs
 
 from aotlite.backends.c_family.emit_operations import operation, through_integer
 from aotlite.backends.c_family.emit_types import from_memory, literal, value_type
-from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, walk
+from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, unknown, walk
 from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
@@ -164,21 +164,6 @@ class Facts:
     def _in_range(self, buffer: int, address: Affine) -> bool:
         low, high = reach(address, self.extents)
         return not address.dynamic and low >= 0 and high < self.sizes[buffer]
-
-
-def unknown(root: Scalar, known: Mapping[Scalar, object]) -> Iterator[Scalar]:
-    """The scalars of a tree that are not known, operands first; they are to be made known."""
-    stack = [root]
-    while stack:
-        scalar = stack[-1]
-        if scalar in known:
-            stack.pop()
-            continue
-        missing = [operand for operand in scalar.operands if operand not in known]
-        if missing:
-            stack += missing
-        else:
-            yield stack.pop()
 
 
 def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:

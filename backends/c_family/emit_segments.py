@@ -20,6 +20,7 @@ from aotlite.backends.loops.expr import (
     const,
     load,
     rebuilt,
+    unknown,
     walk,
     where,
 )
@@ -67,9 +68,10 @@ def parts(roots: Iterable[Scalar], axis: int, fixed: Fixed | None) -> list[list[
     depend on other axes and on values.
     """
     found: dict[Base, list[Condition]] = {}
+    forms = Forms(fixed)
     for scalar in walk(roots):
         if scalar.op in COMPARISONS and scalar.args[0].dtype is dtypes.int64:
-            condition = _condition(scalar, axis, fixed)
+            condition = _condition(scalar, axis, forms)
             if condition is not None:
                 found.setdefault(condition.base, []).append(condition)
     still = found.pop((), [])
@@ -116,29 +118,56 @@ def _logic(scalar: Scalar) -> Scalar | None:
 # --------------------------------------------------------------------------------- affine forms
 Form = tuple[dict[int | Scalar, int], int]
 """Coefficients of axes and of values that are not looked into, and a constant."""
+LARGEST, FURTHEST = 1 << 30, 1 << 60
+"""Of the coefficients and of the constant of a form."""
 FAR = 1 << 40
 """Values beyond this are as good as this, as places to split loops at."""
 
 
-def form(scalar: Scalar, fixed: Fixed | None) -> Form | None:
-    """An integer value as an affine form, if it is one."""
+class Forms:
+    """The affine forms of integer values, each found once."""
+
+    def __init__(self, fixed: Fixed | None) -> None:
+        self.fixed = fixed
+        self.known: dict[Scalar, Form | None] = {}
+
+    def of(self, root: Scalar) -> Form | None:
+        """An integer value as an affine form, if it is one."""
+        for scalar in unknown(root, self.known, _terms):
+            terms = [self.known[each] for each in _terms(scalar)]
+            self.known[scalar] = _form(scalar, terms, self.fixed)
+        return self.known[root]
+
+
+def _terms(scalar: Scalar) -> tuple[Scalar, ...]:
+    """What a value is the sum, difference or product of."""
+    return scalar.args if scalar.op in ("neg", "add", "sub", "mul") else ()
+
+
+def _form(scalar: Scalar, terms: list[Form | None], fixed: Fixed | None) -> Form | None:
     match scalar.op:
         case "const":
             return {}, int(scalar.args[0])
         case "axis":
             return {scalar.args[0]: 1}, 0
         case "neg":
-            return _scaled(form(scalar.args[0], fixed), -1)
+            return _near(_scaled(terms[0], -1))
         case "add" | "sub":
-            second = _scaled(form(scalar.args[1], fixed), 1 if scalar.op == "add" else -1)
-            return _added(form(scalar.args[0], fixed), second)
+            return _near(_added(terms[0], _scaled(terms[1], 1 if scalar.op == "add" else -1)))
         case "mul":
-            a, b = form(scalar.args[0], fixed), form(scalar.args[1], fixed)
+            a, b = terms
             if a is not None and b is not None and not (a[0] and b[0]):
-                return _scaled(a, b[1]) if a[0] else _scaled(b, a[1])
+                return _near(_scaled(a, b[1]) if a[0] else _scaled(b, a[1]))
         case _ if fixed is not None and fixed(scalar):
             return {scalar: 1}, 0
     return None
+
+
+def _near(a: Form | None) -> Form | None:
+    """The form, if what it says stays within int64, whose sums wrap around."""
+    if a is None or abs(a[1]) > FURTHEST or any(abs(c) > LARGEST for c in a[0].values()):
+        return None
+    return a
 
 
 def _scaled(a: Form | None, by: int) -> Form | None:
@@ -154,9 +183,9 @@ def _added(a: Form | None, b: Form | None) -> Form | None:
     return {k: c for k, c in total.items() if c}, a[1] + b[1]
 
 
-def _condition(scalar: Scalar, axis: int, fixed: Fixed | None) -> Condition | None:
+def _condition(scalar: Scalar, axis: int, forms: Forms) -> Condition | None:
     """How a comparison goes along an axis, if it is one of affine forms that vary along it."""
-    a, b = form(scalar.args[0], fixed), form(scalar.args[1], fixed)
+    a, b = map(forms.of, scalar.args)
     op = scalar.op
     if op in _OPPOSITE:
         a, b, op = b, a, _OPPOSITE[op]
@@ -197,35 +226,46 @@ def with_chosen_addresses(root: Scalar, fixed: Callable[[Scalar], bool]) -> Scal
     innermost loop: then the address is chosen before it (rolls along outer axes).
     """
 
+    known: Choices = {}
+
     def change(scalar: Scalar) -> Scalar | None:
         if scalar.op != "where" or not fixed(scalar.args[0]):
             return None
-        return _joined(*scalar.args)
+        return _joined(*scalar.args, known)
 
     return rebuilt(root, change)
 
 
-def _joined(condition: Scalar, a: Scalar, b: Scalar) -> Scalar | None:
+def _joined(condition: Scalar, a: Scalar, b: Scalar, known: Choices) -> Scalar | None:
     if a.op != "load" or b.op != "load" or a.args[0] != b.args[0]:
         return None
-    first, second = _start(a.args[1]), _start(b.args[1])
+    first, second = _start(a.args[1], known), _start(b.args[1], known)
     if first is None or second is None or a.args[1].coefficients != b.args[1].coefficients:
         return None
     chosen = where(condition, first, second)
     return load(a.args[0], Affine(a.args[1].coefficients, 0, ((chosen, 1),)), a.dtype)
 
 
-def _start(address: Affine) -> Scalar | None:
+Choices = dict[Scalar, bool]
+"""Of values whether they choose between constants."""
+
+
+def _start(address: Affine, known: Choices) -> Scalar | None:
     """The start of an address that is a number or was chosen."""
     if not address.dynamic:
         return const(address.start, dtypes.int64)
     value, step = address.dynamic[0]
     chosen = value.op == "where" and len(address.dynamic) == 1 and step == 1
-    return value if chosen and address.start == 0 and _is_choice(value) else None
+    return value if chosen and address.start == 0 and _is_choice(value, known) else None
 
 
-def _is_choice(value: Scalar) -> bool:
+def _is_choice(root: Scalar, known: Choices) -> bool:
     """Whether a value chooses between constants."""
-    if value.op == "const":
-        return True
-    return value.op == "where" and _is_choice(value.args[1]) and _is_choice(value.args[2])
+    for value in unknown(root, known, _branches):
+        branches = _branches(value)
+        known[value] = value.op == "const" or (value.op == "where" and all(map(known.get, branches)))
+    return known[root]
+
+
+def _branches(value: Scalar) -> tuple[Scalar, ...]:
+    return value.args[1:] if value.op == "where" else ()

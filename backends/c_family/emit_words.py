@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotlite.backends.c_family.emit_scalar import unknown
 from aotlite.backends.c_family.emit_types import value_type
-from aotlite.backends.loops.expr import Scalar
+from aotlite.backends.loops.expr import Scalar, unknown
 from aotlite.ir import dtypes
 
 WORD = (1 << 32) - 1

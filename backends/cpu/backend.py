@@ -22,7 +22,7 @@ from aotlite.backends.cpu.printed import Text
 from aotlite.backends.cpu.remembered import remember, remembered
 from aotlite.backends.cpu.runtime import begin_loading, get_num_threads
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler, is_known
-from aotlite.backends.loops.interpreter import interpreted
+from aotlite.backends.loops.interpreter import Abandoned, interpreted
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
 from aotlite.backends.protocol import Run
@@ -84,7 +84,7 @@ class CpuBackend:
         make = partial(clock.timed, "C compiler", self._made, key, text)
         if self.wait:
             return _run(graph, text, make(), kernels)
-        return _in_background(_run(graph, text, interpreted(program), kernels), make)
+        return _in_background(graph, text, program, kernels, make)
 
     def _is_compiled(self, text: Text) -> bool:
         """Whether the library is there, as far as that is known without trying a compiler."""
@@ -119,9 +119,10 @@ def _run(graph: Graph, text: Text, execute: Execute, kernels: Kernels) -> Progra
     return run
 
 
-def _in_background(run: ProgramRun, make: Callable[[], Execute]) -> ProgramRun:
-    """The run, which computes as it does until what is made is there."""
-    interpret = run.execute
+def _in_background(
+    graph: Graph, text: Text, program: Program, kernels: Kernels, make: Callable[[], Execute]
+) -> ProgramRun:
+    """The run that interprets until what is made is there."""
 
     def made() -> Execute | None:
         if failures.given_up() is not None:
@@ -135,16 +136,25 @@ def _in_background(run: ProgramRun, make: Callable[[], Execute]) -> ProgramRun:
 
     job = in_background(made)
 
+    def is_made() -> bool:
+        return job.done() and job.exception() is None and job.result() is not None
+
+    interpret = interpreted(program, is_made)
+
     def until_ready(arrays: list[Any]) -> Any:
         if not job.done():
-            return interpret(arrays)
-        execute = interpret if job.exception() is not None else job.result() or interpret
-        if execute is interpret:
+            try:
+                return interpret(arrays)
+            except Abandoned:
+                pass  # what was made is faster than the rest of the interpretation
+        if is_made():
+            run.use(job.result() or interpret)
+        else:
+            run.use(interpret)
             _tell_staying(run.graph.name, job.exception())
-        run.use(execute)
-        return execute(arrays)
+        return run.execute(arrays)
 
-    run.use(until_ready)
+    run = _run(graph, text, until_ready, kernels)
     return run
 
 

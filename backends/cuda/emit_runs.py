@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from aotlite.backends.loops.expr import Affine, Scalar
+from aotlite.backends.loops.expr import Affine, Scalar, unknown
 from aotlite.backends.loops.facts import varies_along
 from aotlite.backends.loops.program import Store
 
 BYTES = 16
 """Of the widest access that a thread makes at once."""
+FURTHEST = 1 << 62
+"""Of products beyond it the power of two is kept: that is what a product that wraps around has."""
 MOST_TOGETHER = 4
 """Elements of each point that are accessed as one run: parts of a pair, words of a block."""
 
@@ -143,22 +145,38 @@ def _holds(address: Affine, extents: Sequence[int], before: int, step: int, size
 
 def choices(value: Scalar) -> list[int]:
     """The numbers among which a value chooses, as far as they are known."""
-    if value.op == "where":
-        return [*choices(value.args[1]), *choices(value.args[2])]
-    return [int(value.args[0])] if value.op == "const" else []
+    seen: dict[Scalar, None] = {}
+    for each in unknown(value, seen, _branches):
+        seen[each] = None
+    return [int(each.args[0]) for each in seen if each.op == "const"]
+
+
+def _branches(value: Scalar) -> tuple[Scalar, ...]:
+    return value.args[1:] if value.op == "where" else ()
 
 
 def divisor(value: Scalar) -> int:
     """A number that divides an integer value; 0 divides 0 alone."""
+    known: dict[Scalar, int] = {}
+    for each in unknown(value, known, _divided):
+        known[each] = _own_divisor(each, [known[operand] for operand in _divided(each)])
+    return known[value]
+
+
+def _divided(value: Scalar) -> tuple[Scalar, ...]:
+    """The values whose divisors tell a value's."""
+    return value.args if value.op in ("add", "sub", "mul") else _branches(value)
+
+
+def _own_divisor(value: Scalar, parts: list[int]) -> int:
     match value.op:
         case "const":
             return abs(int(value.args[0]))
-        case "where":
-            return math.gcd(divisor(value.args[1]), divisor(value.args[2]))
-        case "add" | "sub":
-            return math.gcd(divisor(value.args[0]), divisor(value.args[1]))
+        case "where" | "add" | "sub":
+            return math.gcd(*parts)
         case "mul":
-            return divisor(value.args[0]) * divisor(value.args[1])
+            product = math.prod(parts)
+            return product if product < FURTHEST else math.gcd(product, FURTHEST)
     return 1
 
 

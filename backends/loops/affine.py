@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TypeAlias
+from itertools import zip_longest
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -90,22 +91,65 @@ def as_scalar(form: Affine) -> Scalar:
 
 def form_of(value: Scalar, count: int) -> Affine | None:
     """The form that an integer expression of axes is; None where it is no such form."""
-    if value.op == "axis":
-        return unit(value.args[0], count)
-    if value.op == "const":
-        return fixed(int(value.args[0]), count) if value.dtype is int64 else None
-    if value.op == "neg":
-        return _scaled(form_of(value.args[0], count), -1)
-    if value.op not in ("add", "sub", "mul"):
+    if value.dtype is not int64:
         return None
-    first, second = form_of(value.args[0], count), form_of(value.args[1], count)
-    if first is None or second is None:
+    stack = [value]
+    while stack:
+        missing = [each for each in _terms(stack[-1]) if each.linear is None]
+        stack += missing
+        if not missing:
+            last = stack.pop()
+            object.__setattr__(last, "linear", _linear(last))
+    if value.linear is _NO_FORM:
         return None
-    if value.op != "mul":
-        return added(first, second, 1 if value.op == "add" else -1)
-    if not any(first.coefficients):
-        first, second = second, first
-    return None if any(second.coefficients) else _scaled(first, second.start)
+    coefficients, start = value.linear
+    return Affine(coefficients + (0,) * (count - len(coefficients)), start)
+
+
+Linear: TypeAlias = tuple[tuple[int, ...], int]
+"""The coefficients of a form, of as many axes as it uses, and its start."""
+_NO_FORM: Final = ((), None)
+"""What is kept with a value that is no form."""
+LARGEST = 1 << 30
+"""Of a coefficient: times a position it stays within int64, whose sums wrap around."""
+FURTHEST = 1 << 60
+"""Of a start."""
+
+
+def _terms(value: Scalar) -> tuple[Scalar, ...]:
+    """What a value is the sum, difference or product of."""
+    arithmetic = value.dtype is int64 and value.op in ("add", "sub", "mul", "neg")
+    return value.args if arithmetic else ()
+
+
+def _linear(value: Scalar) -> Linear | tuple[tuple[()], None]:
+    """The form of a value of whose terms the forms are known."""
+    found: Linear | None = None
+    match value.op:
+        case "axis":
+            found = (0,) * value.args[0] + (1,), 0
+        case "const" if value.dtype is int64:
+            found = (), value.args[0]
+        case "add" | "sub" | "mul" | "neg" if value.dtype is int64:
+            terms = [each.linear for each in value.args]
+            if all(each is not _NO_FORM for each in terms):
+                found = _combined(value.op, terms)
+    if found is None or abs(found[1]) > FURTHEST or any(abs(c) > LARGEST for c in found[0]):
+        return _NO_FORM
+    return found
+
+
+def _combined(op: str, terms: list[Linear]) -> Linear | None:
+    (first, start), (second, other) = terms[0], terms[-1]
+    if op == "neg":
+        return tuple([-c for c in first]), -start
+    if op != "mul":
+        sign = 1 if op == "add" else -1
+        pairs = zip_longest(first, second, fillvalue=0)
+        return tuple([a + sign * b for a, b in pairs]), start + sign * other
+    if not any(first):
+        first, start, second, other = second, other, first, start
+    return None if any(second) else (tuple([c * other for c in first]), start * other)
 
 
 def added(first: Affine, second: Affine, factor: int = 1) -> Affine:
@@ -114,12 +158,6 @@ def added(first: Affine, second: Affine, factor: int = 1) -> Affine:
         a + factor * b for a, b in zip(first.coefficients, second.coefficients, strict=True)
     ]
     return Affine(tuple(coefficients), first.start + factor * second.start)
-
-
-def _scaled(form: Affine | None, factor: int) -> Affine | None:
-    if form is None:
-        return None
-    return Affine(tuple([factor * c for c in form.coefficients]), factor * form.start)
 
 
 # ------------------------------------------------------------------------------------------ ranges

@@ -26,6 +26,7 @@ def executed(roots: Iterable[Scalar], bounds: Bounds) -> dict[Scalar, Bounds | N
     order = list(walk(roots))
     if all(value.op != "where" for value in order):
         return dict.fromkeys(order, bounds)
+    known: Narrowed = {}
     found: dict[Scalar, Bounds | None] = dict.fromkeys(order)
     found.update(dict.fromkeys(roots, bounds))
     for value in reversed(order):
@@ -37,8 +38,8 @@ def executed(roots: Iterable[Scalar], bounds: Bounds) -> dict[Scalar, Bounds | N
             condition = value.args[0]
             branches = (
                 inside,
-                narrowed(inside, condition, holds=True),
-                narrowed(inside, condition, holds=False),
+                narrowed(inside, condition, known, holds=True),
+                narrowed(inside, condition, known, holds=False),
             )
         for operand, each in zip(value.operands, _all(value, branches), strict=True):
             found[operand] = hull(found[operand], each)
@@ -56,21 +57,37 @@ def hull(first: Bounds | None, second: Bounds | None) -> Bounds | None:
     return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True)])
 
 
-def narrowed(bounds: Bounds | None, condition: Scalar, *, holds: bool) -> Bounds | None:
-    """Bounds of the points within `bounds` where the condition holds, or does not."""
+Narrowed = dict[tuple[Scalar, bool, Bounds], Bounds | None]
+"""Of conditions, whether they hold, and bounds: the bounds that are left."""
+
+
+def narrowed(
+    bounds: Bounds | None, condition: Scalar, known: Narrowed, *, holds: bool
+) -> Bounds | None:
+    """Bounds of the points within `bounds` where the condition holds, or does not.
+
+    Adds what it finds to `known`: conditions are made of conditions that others use, too.
+    """
     if bounds is None:
         return None
+    key = condition, holds, bounds
+    if key not in known:
+        known[key] = _narrowed(bounds, condition, known, holds)
+    return known[key]
+
+
+def _narrowed(bounds: Bounds, condition: Scalar, known: Narrowed, holds: bool) -> Bounds | None:
     match condition.op:
         case "const":
             return bounds if bool(condition.args[0]) is holds else None
         case "not":
-            return narrowed(bounds, condition.args[0], holds=not holds)
+            return narrowed(bounds, condition.args[0], known, holds=not holds)
         case "and" | "or":
             first, second = condition.args
-            one = narrowed(bounds, first, holds=holds)
+            one = narrowed(bounds, first, known, holds=holds)
             if (condition.op == "and") is holds:
-                return narrowed(one, second, holds=holds)
-            return hull(one, narrowed(bounds, second, holds=holds))
+                return narrowed(one, second, known, holds=holds)
+            return hull(one, narrowed(bounds, second, known, holds=holds))
         case op if op in COMPARISONS:
             return _compared(bounds, condition, op if holds else _OPPOSITE[op])
     return bounds
@@ -112,19 +129,20 @@ def decided(body: Sequence[Statement], extents: Sequence[int]) -> tuple[Statemen
         return tuple(body)
     bounds = executed(roots, whole(extents))
     memo: dict[Scalar, Scalar] = {}
+    known: Narrowed = {}
     for value in bounds:
         same = with_operands(value, tuple([memo[operand] for operand in value.operands]))
-        memo[value] = same if value.op != "where" else _taken(value, same, bounds[value])
+        memo[value] = same if value.op != "where" else _taken(value, same, bounds[value], known)
     return replaced_body(body, memo)
 
 
-def _taken(value: Scalar, same: Scalar, bounds: Bounds | None) -> Scalar:
+def _taken(value: Scalar, same: Scalar, bounds: Bounds | None, known: Narrowed) -> Scalar:
     """The only branch that is taken, or the `where` itself."""
     if same.op != "where" or bounds is None:
         return same
     condition = value.args[0]
-    if narrowed(bounds, condition, holds=True) is None:
+    if narrowed(bounds, condition, known, holds=True) is None:
         return same.operands[2]
-    if narrowed(bounds, condition, holds=False) is None:
+    if narrowed(bounds, condition, known, holds=False) is None:
         return same.operands[1]
     return same

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -56,6 +56,8 @@ class Scalar:
     dtype: DType
     facts: Any = attrs.field(default=None, init=False)
     """What the tree is made of (`facts.py`), once somebody asked."""
+    linear: Any = attrs.field(default=None, init=False)
+    """Its affine form (`affine.py`), once somebody asked."""
 
     def __add__(self, other: Operand) -> Scalar:
         return make("add", self, other)
@@ -267,6 +269,32 @@ def walk(roots: Iterable[Scalar]) -> Iterator[Scalar]:
             yield value
 
 
+def operands_of(value: Scalar) -> tuple[Scalar, ...]:
+    """The scalars that a value is computed from."""
+    return value.operands
+
+
+def unknown(
+    root: Scalar,
+    known: Container[Scalar],
+    operands: Callable[[Scalar], Iterable[Scalar]] = operands_of,
+) -> Iterator[Scalar]:
+    """The scalars beneath one, and itself, that are not known, operands first; whoever asks makes
+    each known before the next. What is known is not entered."""
+    stack = [root]
+    while stack:
+        value = stack[-1]
+        if value in known:
+            stack.pop()
+            continue
+        missing = [operand for operand in operands(value) if operand not in known]
+        if missing:
+            missing.reverse()
+            stack += missing
+        else:
+            yield stack.pop()
+
+
 Change = Callable[[Scalar], Scalar | None]
 
 
@@ -277,9 +305,8 @@ def rebuilt(root: Scalar, change: Change, memo: dict[Scalar, Scalar] | None = No
     are changed alike.
     """
     memo = {} if memo is None else memo
-    for value in walk([root]):
-        if value not in memo:
-            memo[value] = _changed(value, change, memo)
+    for value in unknown(root, memo):
+        memo[value] = _changed(value, change, memo)
     return memo[root]
 
 

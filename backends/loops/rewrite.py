@@ -20,7 +20,7 @@ from aotlite.backends.loops.expr import (
     load,
     make,
     name,
-    walk,
+    unknown,
     with_operands,
 )
 from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, names_of
@@ -34,9 +34,8 @@ Memo = dict[Scalar, Scalar]
 # ------------------------------------------------------------------------------------- expressions
 def moved(root: Scalar, forms: Forms, count: int, memo: Memo) -> Scalar:
     """The expression with each axis replaced by a form of `count` axes."""
-    for value in walk([root]):
-        if value not in memo:
-            memo[value] = _moved(value, forms, count, memo)
+    for value in unknown(root, memo):
+        memo[value] = _moved(value, forms, count, memo)
     return memo[root]
 
 

@@ -7,17 +7,54 @@ above, and one factor less. Spec: `specs/fusion.md`, FUS-20.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import attrs
 
-from aotlite.backends.loops.expr import Scalar, function, rebuilt, walk
+from aotlite.backends.loops.expr import Scalar, function, rebuilt, unknown, walk
 from aotlite.backends.loops.functions import has
 from aotlite.backends.loops.program import Kernel, Program, Reduce, Statement, values_of
 from aotlite.backends.loops.rewrite import on_statement, unchanged
 
-Maxima = dict[int, Scalar]
-"""Of what a name is the maximum."""
+Sign = int | None
+"""-1: at most 0 or nan, 1: at least 0 or nan, None: not known."""
+
+
+@attrs.frozen
+class _Signs:
+    """What is known in a kernel."""
+
+    maxima: dict[int, Scalar] = attrs.field(factory=dict)
+    """Of what a name is the maximum."""
+    known: dict[Scalar, Sign] = attrs.field(factory=dict)
+
+    def of(self, root: Scalar) -> Sign:
+        """The sign of a value."""
+        for value in unknown(root, self.known, _factors):
+            self.known[value] = self._own(value)
+        return self.known[root]
+
+    def _own(self, value: Scalar) -> Sign:
+        match value.op:
+            case "const":
+                return 1 if value.args[0] > 0 else -1
+            case "abs" | "sqrt" | "exp" | "exp_nonpositive":
+                return 1
+            case "sub":
+                a, b = value.args
+                return -1 if b.op == "name" and self.maxima.get(b.args[0]) is a else None
+            case "mul" if value.args[0] is value.args[1]:
+                return 1
+            case "mul" | "neg":
+                signs = [-1 if value.op == "neg" else 1, *map(self.known.get, value.args)]
+                return None if None in signs else math.prod(signs)
+        return None
+
+
+def _factors(value: Scalar) -> tuple[Scalar, ...]:
+    """The values whose signs tell a value's."""
+    return value.args if value.op in ("mul", "neg") else ()
 
 
 def with_signs(program: Program) -> Program:
@@ -30,45 +67,20 @@ def _kernel(kernel: Kernel) -> Kernel:
     roots = [value for statement in kernel.body for value in values_of(statement)]
     if not any(value.op == "exp" for value in walk(roots)):
         return kernel
-    maxima: Maxima = {}
+    signs = _Signs()
     memo: dict[Scalar, Scalar] = {}
-    change = partial(_changed, maxima=maxima)
+    change = partial(_changed, signs=signs)
     body: list[Statement] = []
     for statement in kernel.body:
         body.append(on_statement(statement, lambda v: rebuilt(v, change, memo), unchanged))
         last = body[-1]
         if type(last) is Reduce and last.kind == "max":
-            maxima[last.names[0]] = last.values[0]
+            signs.maxima[last.names[0]] = last.values[0]
     return attrs.evolve(kernel, body=tuple(body))
 
 
-def _changed(value: Scalar, maxima: Maxima) -> Scalar | None:
+def _changed(value: Scalar, signs: _Signs) -> Scalar | None:
     if value.op != "exp" or not has("exp_nonpositive", (value.dtype,)):
         return None
     (x,) = value.args
-    return function("exp_nonpositive", value.dtype, x) if _sign(x, maxima) == -1 else None
-
-
-def _sign(value: Scalar, maxima: Maxima) -> int | None:
-    """-1: at most 0 or nan, 1: at least 0 or nan, None: not known."""
-    match value.op:
-        case "const":
-            return 1 if value.args[0] > 0 else -1
-        case "abs" | "sqrt" | "exp" | "exp_nonpositive":
-            return 1
-        case "neg":
-            sign = _sign(value.args[0], maxima)
-            return None if sign is None else -sign
-        case "mul":
-            return _sign_of_product(value, maxima)
-        case "sub":
-            a, b = value.args
-            return -1 if b.op == "name" and maxima.get(b.args[0]) is a else None
-    return None
-
-
-def _sign_of_product(value: Scalar, maxima: Maxima) -> int | None:
-    if value.args[0] is value.args[1]:
-        return 1
-    one, other = [_sign(factor, maxima) for factor in value.args]
-    return None if one is None or other is None else one * other
+    return function("exp_nonpositive", value.dtype, x) if signs.of(x) == -1 else None
