@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from aotlite.ir.dtypes import uint16 as uint16
     from aotlite.ir.dtypes import uint32 as uint32
     from aotlite.ir.dtypes import uint64 as uint64
+    from aotlite.ir.errors import AbsentError as AbsentError
     from aotlite.ir.errors import AliasError as AliasError
     from aotlite.ir.errors import AotliteError as AotliteError
     from aotlite.ir.errors import ArgumentError as ArgumentError
@@ -185,7 +186,8 @@ _LAZY: dict[str, str] = {
             int8 int16 int32 int64 uint8 uint16 uint32 uint64
         """,
         "aotlite.ir.errors": """
-            AliasError AotliteError ArgumentError AutogradError BackendError DTypeError DeviceError
+            AbsentError AliasError AotliteError ArgumentError AutogradError BackendError DTypeError
+            DeviceError
             FormatError GraphError GuardError IndexOutOfRangeError LinAlgError MissingExtraError
             OutOfMemoryError ProtocolError RngError ShapeError SubclassError TangentError TokenError
             UnsupportedError

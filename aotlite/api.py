@@ -12,9 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-import optree
-
-from aotlite.calls import Call, call_of, results_for_caller
+from aotlite.calls import Call, Kind, bare_results, call_of, results_for_caller
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
@@ -44,6 +42,8 @@ class CompiledFunction:
         self._runs: tuple[Callable[[Any], Any], ...] = ()
         """The entries for positional arguments that are tensors and numbers as they stand."""
         self._forms: dict[Any, list[Compiled]] = {}
+        self._kinds: dict[int, tuple[Kind | None, ...]] = {}
+        """Of entries for ndarrays: which results are ndarrays, or NumPy's scalars."""
         self._lock = lock()
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
         self._name = getattr(function, "__name__", type(function).__name__)
@@ -67,26 +67,26 @@ class CompiledFunction:
         if result is MISS:
             compiled = self._add(call)
             if compiled is None:
-                return self._eagerly(call)
-            result = compiled.entry.call(call.leaves)
+                return self.function(*call.args, **call.kwargs)
+            result = self._run(compiled, call)
             if result is MISS:
                 self._remove(compiled, call)
                 raise self._unstable(compiled, call)
-        return results_for_caller(result, call)
+        return result
 
     def _try(self, call: Call) -> Any:
         for compiled in self._forms.get(call.form, ()):
-            result = compiled.entry.call(call.leaves)
+            result = self._run(compiled, call)
             if result is not MISS:
                 return result
         return MISS
 
-    def _eagerly(self, call: Call) -> Any:
-        """What the function itself gives; of ndarrays as its entries see them, as tensors."""
-        if not call.has_arrays:
-            return self.function(*call.args, **call.kwargs)
-        args, kwargs = optree.tree_unflatten(call.spec, call.leaves)
-        return results_for_caller(self.function(*args, **kwargs), call)
+    def _run(self, compiled: Compiled, call: Call) -> Any:
+        """What an entry gives for a call, or MISS where it is not valid for it."""
+        result = compiled.entry.call(call.leaves)
+        if result is MISS or not call.has_arrays:
+            return result
+        return results_for_caller(result, call, self._kinds[id(compiled)])
 
     # --- entries
     def _valid(self, call: Call) -> Compiled | None:
@@ -127,24 +127,32 @@ class CompiledFunction:
         with self._lock, UNFORKED:
             self.entries.remove(compiled)
             of_form.remove(compiled)
+            self._kinds.pop(id(compiled), None)
             self._runs = tuple(run for run in self._runs if run is not compiled.entry.call)
 
     def _compile(self, call: Call) -> Compiled:
         spec: list[Any] = []
 
+        kinds: list[tuple[Kind | None, ...]] = []
+
         def flatten(result: Any) -> list[Any]:
             leaves, tree = flattened(result, "the results")
+            bare, shown = bare_results(leaves)
             spec.append(tree)
-            return leaves
+            kinds.append(shown)
+            return bare
 
         def run(leaves: list[Any]) -> Any:
-            args, kwargs = optree.tree_unflatten(call.spec, leaves)
+            args, kwargs = call.seen(leaves)
             return self.function(*args, **kwargs)
 
         request = Request(
             self.function, run, call.leaves, call.tensors(), flatten, lambda: spec[0], self._name
         )
-        return compile_once(request, self.options)
+        compiled = compile_once(request, self.options)
+        if call.has_arrays:
+            self._kinds[id(compiled)] = kinds[0]
+        return compiled
 
     # --- errors
     def _unstable(self, compiled: Compiled, call: Call) -> Exception:
@@ -295,11 +303,11 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
         call = call_of(args, kwargs)
 
         def run(leaves: list[Any]) -> Any:
-            given, named = optree.tree_unflatten(call.spec, leaves)
+            given, named = call.seen(leaves)
             return fn(*given, **named)
 
         def flatten(result: Any) -> list[Any]:
-            return flattened(result, "the results")[0]
+            return bare_results(flattened(result, "the results")[0])[0]
 
         name = getattr(fn, "__name__", "graph").strip("<>")
         captured = capture_stage(fn, run, call.leaves, call.tensors(), flatten, name)

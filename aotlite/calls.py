@@ -7,12 +7,20 @@ Spec: `specs/pipeline.md`.
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import attrs
 import numpy as np
 import optree
 
+from aotlite.eager.array_stand_in import (
+    ArrayStandIn,
+    is_stand_in,
+    refuse_subclass,
+    stands_for_scalar,
+    tensor_of,
+)
 from aotlite.eager.functions import from_numpy
 from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage
@@ -41,6 +49,7 @@ class Call:
         """Whether the leaves are the positional arguments themselves."""
         return (
             not self.kwargs
+            and not self.has_arrays
             and len(self.args) == len(self.leaves)
             and all(a is leaf for a, leaf in zip(self.args, self.given, strict=True))
         )
@@ -49,6 +58,22 @@ class Call:
     def has_arrays(self) -> bool:
         """Whether some argument is an ndarray."""
         return self.given is not self.leaves
+
+    def seen(self, leaves: list[Any]) -> Any:
+        """The arguments as the function is to see them while it is captured on these leaves.
+
+        ndarrays are stand-ins, one for each array (NDA-2).
+        """
+        if self.has_arrays:
+            made: dict[int, ArrayStandIn] = {}
+            pairs = zip(leaves, self.given, strict=True)
+            leaves = [
+                made.setdefault(id(theirs), ArrayStandIn(mine))
+                if isinstance(theirs, np.ndarray)
+                else mine
+                for mine, theirs in pairs
+            ]
+        return optree.tree_unflatten(self.spec, leaves)
 
     def tensors(self) -> list[tuple[int, Tensor]]:
         """(leaf index, tensor) of tensor and ndarray arguments.
@@ -62,14 +87,8 @@ class Call:
                     raise leaf.storage.no_data("compile")
                 found.append((index, leaf))
             elif not isinstance(leaf, Observed):
-                check_leaf(leaf, self._path(index))
+                check_leaf(leaf, _path((self.args, self.kwargs), index))
         return found
-
-    def _path(self, index: int) -> str:
-        whole: Any = (self.args, self.kwargs)
-        which, *rest = optree.tree_paths(whole, none_is_leaf=True)[index]
-        name = f"{rest[0]}" if which == 0 else f"{rest[0]!r}"
-        return name + "".join(f"[{key!r}]" for key in rest[1:])
 
 
 def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -78,11 +97,22 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     given: list[Any]
     given, spec = flattened(whole, "the arguments")
     leaves = given
-    if any(isinstance(leaf, np.ndarray) for leaf in given):
+    arrays = tuple([i for i, leaf in enumerate(given) if isinstance(leaf, np.ndarray)])
+    if arrays:
+        for index in arrays:
+            if type(given[index]) is not np.ndarray:
+                refuse_subclass(given[index], f"argument {_path(whole, index)}")
         wrapped = _Wrapped()
         leaves = [wrapped.tensor(x) if isinstance(x, np.ndarray) else x for x in given]
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
-    return Call(args, kwargs, given, leaves, spec, (spec, dict_orders(whole)))
+    return Call(args, kwargs, given, leaves, spec, (spec, dict_orders(whole), arrays))
+
+
+def _path(whole: Any, index: int) -> str:
+    """Where a leaf of (args, kwargs) is, as an error names it."""
+    which, *rest = optree.tree_paths(whole, none_is_leaf=True)[index]
+    name = f"{rest[0]}" if which == 0 else f"{rest[0]!r}"
+    return name + "".join(f"[{key!r}]" for key in rest[1:])
 
 
 def _is_whole(wrapper: Tensor) -> bool:
@@ -102,9 +132,8 @@ class _Wrapped:
     def tensor(self, array: np.ndarray) -> Tensor:
         tensor = self.made.get(id(array))
         if tensor is None:
-            plain = array if type(array) is np.ndarray else array.view(np.ndarray)
-            tensor = self.made[id(array)] = from_numpy(plain)
-            self._share(plain, tensor)
+            tensor = self.made[id(array)] = from_numpy(array)
+            self._share(array, tensor)
         return tensor
 
     def _share(self, array: np.ndarray, tensor: Tensor) -> None:
@@ -126,24 +155,40 @@ class _Wrapped:
             tensor.offset = start // array.itemsize
 
 
-def results_for_caller(result: Any, call: Call) -> Any:
-    """The result with ndarrays where the caller passed ndarrays.
+class Kind(enum.Enum):
+    """What a result is to its caller, where the function made it of an ndarray."""
 
-    A result that is an ndarray argument is that array; where every tensor argument is an ndarray,
-    all results are ndarrays.
+    ARRAY = "array"
+    SCALAR = "scalar"
+
+
+def bare_results(leaves: list[Any]) -> tuple[list[Any], tuple[Kind | None, ...]]:
+    """The results with tensors for stand-ins, and what stood for what."""
+    kinds = [_kind(leaf) for leaf in leaves]
+    return [tensor_of(leaf) if is_stand_in(leaf) else leaf for leaf in leaves], tuple(kinds)
+
+
+def _kind(leaf: Any) -> Kind | None:
+    if not is_stand_in(leaf):
+        return None
+    return Kind.SCALAR if stands_for_scalar(leaf) else Kind.ARRAY
+
+
+def results_for_caller(result: Any, call: Call, kinds: tuple[Kind | None, ...]) -> Any:
+    """The result with ndarrays and NumPy's scalars where the function made such (NDA-5).
+
+    An ndarray argument is that very array; results that are one object stay one.
     """
-    if not call.has_arrays:
+    if not any(kinds):
         return result
     pairs = zip(call.leaves, call.given, strict=True)
-    arrays = {id(mine): theirs for mine, theirs in pairs if mine is not theirs}
-    only_arrays = not any(isinstance(leaf, (Tensor, Observed)) for leaf in call.given)
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            if id(value) in arrays:
-                return arrays[id(value)]
-            if only_arrays and not value.requires_grad:
-                return value.numpy()
-        return value
-
-    return optree.tree_map(shown, result, none_is_leaf=True)
+    shown = {id(mine): theirs for mine, theirs in pairs if mine is not theirs}
+    leaves, spec = optree.tree_flatten(result, none_is_leaf=True)
+    for place, kind in enumerate(kinds):
+        if kind is not None:
+            value = leaves[place]
+            if id(value) not in shown:
+                array = value.numpy()
+                shown[id(value)] = array if kind is Kind.ARRAY else array[()]
+            leaves[place] = shown[id(value)]
+    return optree.tree_unflatten(spec, leaves)

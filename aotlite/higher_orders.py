@@ -223,6 +223,7 @@ class HigherOrders:
             (),
             is_compact=self.is_compact,
             lent=partition.lent,
+            guarded=partition.guarded,
             orders=self.of(made.taped, partition, given, made.reads, splits=splits),
             why="" if splits else NOT_LINEAR,
             splits=splits,

@@ -335,6 +335,7 @@ class _Journey:
             meta.families,
             is_compact=compact,
             lent=partition.lent,
+            guarded=partition.guarded,
             **self._orders(both, calling, partition, is_compact=compact),
         )
         return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 __all__ = [
+    "AbsentError",
     "AliasError",
     "AotliteError",
     "ArgumentError",
@@ -69,6 +70,10 @@ class AutogradError(AotliteError, RuntimeError):
 
 class UnsupportedError(AotliteError, RuntimeError):
     """A program that is legal, and that aotlite does not take."""
+
+
+class AbsentError(AotliteError, AttributeError):
+    """An attribute that an ndarray does not have, whatever a tensor has."""
 
 
 class SubclassError(AotliteError, TypeError):

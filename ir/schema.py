@@ -246,7 +246,8 @@ def _described(value: object) -> str:
     items = value if isinstance(value, (tuple, list)) else (value,)
     if _PLAIN.issuperset(map(type, items)):
         return reprlib.repr(value)
-    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+    kind = value.__class__  # of what stands for an ndarray, NumPy's
+    return f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
 
 
 # --------------------------------------------------------------------------------------- parsing

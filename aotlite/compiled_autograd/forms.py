@@ -140,7 +140,7 @@ def _form_of_write(node: SliceAssign) -> Form:
 
 
 def _form_of_compiled(node: CompiledBackward) -> Form:
-    if node.saved is None or not is_inlined(node.plan):
+    if node.saved is None or not is_inlined(node.plan) or (node.plan.guarded and node.copies):
         return _closed(node)
     return (CompiledBackward, node.plan)
 

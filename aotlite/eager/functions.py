@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.eager.array_stand_in import is_stand_in, refuse_subclass, tensor_on
 from aotlite.eager.calling import call
 from aotlite.eager.data_array import host_array
 from aotlite.eager.devices import not_on_host
@@ -60,6 +61,7 @@ def tensor(
     if dtype is not None and not isinstance(dtype, DType):
         raise ArgumentError(f"tensor: argument 'dtype' is {dtype!r}, expected a dtype")
     place = device_of("tensor", device)
+    data = _not_stood_in(data)
     if isinstance(data, Tensor):
         there = data.device if device is None else place
         out: Tensor = data.detach().clone().to(there, dtype or data.dtype)
@@ -68,6 +70,8 @@ def tensor(
         there = _exchange().shared(data)
         copied_: Tensor = there.clone().to(there.device if device is None else place, dtype)
         return copied_.requires_grad_(requires_grad)
+    if STATE.recorder is not None and isinstance(data, np.ndarray):
+        refuse_subclass(data, "argument 'data' of tensor")
     host, inferred = host_array(data, dtype)
     dtype = dtype or inferred
     meta = tensor_meta(np.shape(host), None, dtype, place)
@@ -92,6 +96,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device | str | None
 
     A tensor keeps its history.
     """
+    data = _not_stood_in(data)
     if isinstance(data, Tensor):
         place = data.device if device is None else device_of("as_tensor", device)
         moved: Tensor = data.to(place, dtype or data.dtype)
@@ -115,6 +120,7 @@ def asarray(
     requires_grad: builtins.bool = False,
 ) -> Tensor:
     """`as_tensor`; a copy if `copy` is true, never one if it is false (ArgumentError instead)."""
+    obj = _not_stood_in(obj)
     made = as_tensor(obj, dtype, device)
     shares = made is obj or _is_shared(made, obj)
     if copy is False and not shares:
@@ -124,6 +130,11 @@ def asarray(
     if made.requires_grad and not requires_grad:
         made = made.detach()
     return made.requires_grad_() if requires_grad else made
+
+
+def _not_stood_in(data: Any) -> Any:
+    """A tensor in the place of what stands for an ndarray, which is on its memory (NDA-6)."""
+    return tensor_on(data) if is_stand_in(data) else data
 
 
 def _is_shared(made: Tensor, given: Any) -> builtins.bool:
@@ -148,6 +159,10 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError(f"from_numpy: argument 'array' is {array!r}, expected a NumPy array")
+    if is_stand_in(array):
+        return tensor_on(array)
+    if STATE.recorder is not None:
+        refuse_subclass(array, "argument 'array' of from_numpy")
     dtype = dtypes.from_numpy(array.dtype)
     itemsize = array.itemsize
     if any(step < 0 for step in array.strides):

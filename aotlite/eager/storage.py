@@ -85,8 +85,8 @@ class Storage:
 
     def export(self) -> None:
         """Notes that the user comes to hold the buffer, and may write it without our noticing."""
+        self.exported = True  # before borrowers are told, who ask for it
         self.settle()
-        self.exported = True
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """What copies and pickles are made of: nobody has borrowed them."""

@@ -63,6 +63,8 @@ def costs_of(joint: Numbered) -> Costs:
     reach = _reach(joint, marks, banned)
     copied = _copied(joint, reach)
     capacities = _capacities(joint, seen, reach, copied)
+    for i in _read_late(joint, marks):
+        capacities[i] = UNLIMITED
     starts = [1 if why else 0 for why in banned]
     network = Network(joint.inputs, capacities, reach.live, starts, reach.ends, reach.users)
     return Costs(network, banned, copied)
@@ -306,6 +308,19 @@ def _copied(joint: Numbered, reach: _Reach) -> set[int]:
             unchecked = reach.needs[i] & ~reach.reads[root]
             if root in written or (unchecked and root not in joint.lendable):
                 found.add(i)
+    return found
+
+
+def _read_late(joint: Numbered, marks: list[int]) -> list[int]:
+    """PART-40: values of the backward of what ndarrays show, which eager reads when it is run."""
+    shown = {i for i, n in enumerate(joint.graph.nodes) if n.role in joint.graph.exported}
+    found: list[int] = []
+    late: set[int] = set()
+    for i, node in enumerate(joint.graph.nodes if shown else ()):
+        own = node.phase is Phase.BACKWARD and node.op == "call" and not marks[i] & _FORWARD
+        if own and any(joint.roots[p] in shown or p in late for p in joint.inputs[i]):
+            late.add(i)
+            found.append(i)
     return found
 
 

@@ -112,7 +112,8 @@ class _Inlining:
         name = before.name if len(each.parts) == 1 else f"{before.name}_{place}"
         is_there = storage_root(part) is storage_root(value)
         owner, lent = (before.owner, before.lent) if is_there else (None, False)
-        self.saved.append(SavedValue(name, part.meta, owner, before.reason, lent))  # type: ignore[arg-type]
+        guarded = is_there and before.guarded
+        self.saved.append(SavedValue(name, part.meta, owner, before.reason, lent, guarded))  # type: ignore[arg-type]
         return Saved(len(self.saved) - 1, name)
 
     # --- the backward

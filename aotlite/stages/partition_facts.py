@@ -28,6 +28,8 @@ class SavedValue(Record):
     reason: str
     lent: bool = False
     """The owner may write that memory before the backward: it is copied before (PART-37)."""
+    guarded: bool = False
+    """The backward reads that memory as eager's does, and computes again from it (PART-40)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -51,6 +53,11 @@ class Partition(Record):
     def lent(self) -> tuple[tuple[int, Any], ...]:
         """Numbers of the saved values that are lent, each with its owner (PART-37)."""
         return tuple([(i, value.owner) for i, value in enumerate(self.saved) if value.lent])
+
+    @property
+    def guarded(self) -> tuple[tuple[int, Any], ...]:
+        """Numbers of the saved values that are guarded, each with its owner (PART-40)."""
+        return tuple([(i, value.owner) for i, value in enumerate(self.saved) if value.guarded])
 
     @property
     def donated(self) -> tuple[Saved, ...]:

@@ -37,7 +37,13 @@ from aotlite.stages.late_effects import LateEffect, missing
 from aotlite.stages.s10_backward_writer import BackwardWriter, Step
 from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
-from aotlite.stages.s10_packed import PackedValues, saved_metas, with_copies
+from aotlite.stages.s10_packed import (
+    PackedValues,
+    same_bytes,
+    saved_metas,
+    with_copies,
+    written_unnoticed,
+)
 from aotlite.stages.s10_watched import Inside, again
 from aotlite.stages.s10_wrappers import coerced, coerced_with_history
 from aotlite.stages.streams import After
@@ -88,6 +94,9 @@ class BackwardPlan:
     """What the backward finds in memory, and writes there (FUN-31)."""
     lent: tuple[tuple[int, Any], ...] = ()
     """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
+    guarded: tuple[tuple[int, Any], ...] = ()
+    """Saved values that eager's backward reads, too, and of which this one computes again what
+    eager has saved; and whose memory it is (PART-40)."""
     effects: tuple[LateEffect, ...] = ()
     """What happens in the backward (TOK-4)."""
     after: After | None = None
@@ -110,8 +119,14 @@ class BackwardPlan:
     """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
     further: tuple[SourceRole, ...] = ()
     """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
+    borrowed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
+    """What is lent and what is guarded: the node is told before that memory is written."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
     """For each tangent whether it is a wrapper."""
+
+    @borrowed.default
+    def _borrowed(self) -> tuple[tuple[int, Any], ...]:
+        return (*self.lent, *self.guarded)
 
     @wrapped.default
     def _wrapped(self) -> tuple[bool, ...]:
@@ -137,6 +152,7 @@ class CompiledBackward(TapeNode):
         "_edges",
         "_lock",
         "_packed",
+        "copies",
         "ends",
         "further",
         "lenders",
@@ -154,7 +170,9 @@ class CompiledBackward(TapeNode):
     _lock: threading.RLock
     """Held while the backward reads what is lent, and while that is copied; not there without."""
     lenders: Sequence[Storage]
-    """For each of the plan's `lent` the storage; not there without."""
+    """For each of the plan's `borrowed` the storage; not there without."""
+    copies: dict[int, Value]
+    """What guarded values were when the user came to hold their memory; not there without such."""
 
     further: tuple[Edge | None, ...]
     """Where gradients of the plan's `further` go; not there if it has none."""
@@ -183,8 +201,9 @@ class CompiledBackward(TapeNode):
         self.links = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
-        if plan.lent:
+        if plan.borrowed:
             self._lock = _LOCKS[self.sequence % len(_LOCKS)]
+            self.copies = {}
         if STATE.watch is not None:
             self._note(STATE.watch)
 
@@ -278,6 +297,8 @@ class CompiledBackward(TapeNode):
         """The gradients with a history of their own (DBL-2)."""
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)
+        if self.plan.guarded and self.copies:
+            self.check_copies()
         formed = self._with_history(grads) if STATE.wrappers else grads
         moved = self.plan.memory and [m.storage.version for m in self.memory] != self.versions
         if formed is None or moved:
@@ -298,6 +319,8 @@ class CompiledBackward(TapeNode):
     def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
         if self.saved is None:
             return self._unpacked(grads, partial(self.gradients, wanted=wanted))
+        if self.plan.guarded and self.copies:
+            self.check_copies()
         variants = self.plan.variants
         if STATE.wrappers and variants is not None:
             grads = self._dense(grads)
@@ -351,14 +374,32 @@ class CompiledBackward(TapeNode):
         return inside.look(self, self._dense(grads) if STATE.wrappers else grads, wanted)
 
     def keep(self, storage: Storage) -> None:
-        """PART-37: copies the saved values in this memory, which is about to change."""
+        """PART-37: copies the saved values in this memory, which is about to change.
+
+        Of guarded ones a copy is kept beside them, where the change may go unnoticed (PART-40).
+        """
         variants = self.plan.variants
         with self._lock:
             if self.saved is None or variants is None:
                 return
-            pairs = zip(self.plan.lent, self.lenders, strict=True)
-            lent = [index for (index, _), lender in pairs if lender is storage]
+            pairs = zip(self.plan.borrowed, self.lenders, strict=True)
+            here = [index for (index, _), lender in pairs if lender is storage]
+            guarded = {index for index, _ in self.plan.guarded}.intersection(here)
+            if storage.exported and guarded:
+                made = with_copies(self.saved, saved_metas(variants.graph), sorted(guarded))
+                self.copies |= {i: made[i] for i in guarded if i not in self.copies}
+            lent = [index for index in here if index not in guarded]
             self.saved = with_copies(self.saved, saved_metas(variants.graph), lent)
+
+    def check_copies(self) -> None:
+        """Raises AutogradError where a guarded value was written unnoticed (PART-40)."""
+        variants, saved = self.plan.variants, self.saved
+        if saved is None or variants is None:
+            return
+        metas = saved_metas(variants.graph)
+        for index, copy in self.copies.items():
+            if not same_bytes(saved[index], copy, metas[index]):
+                raise written_unnoticed(self.name(), metas[index])
 
     def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
         """`run` with what saved-tensor hooks unpack; without such, it has been released."""
@@ -399,9 +440,10 @@ class CompiledBackward(TapeNode):
                 )
 
     def release(self) -> None:
-        if not self.plan.lent:
+        if not self.plan.borrowed:
             self._let_go()
             return
+        self.copies = {}
         with self._lock:  # another thread may be copying what is lent
             self._let_go()
 

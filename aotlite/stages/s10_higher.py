@@ -111,8 +111,8 @@ class Step:
         node.begin_order(made)
         owners = self._owners(node, grads, tensors)
         made.links = [owners[each.owner] for each in plan.links]
-        if plan.lent:
-            made.lenders = [owners[owner][0] for _, owner in plan.lent]
+        if plan.borrowed:
+            made.lenders = [owners[owner][0] for _, owner in plan.borrowed]
             for storage in dict.fromkeys(made.lenders):
                 storage.lend(made)
         for place, (role, _) in enumerate(plan.tangents):

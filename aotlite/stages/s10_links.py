@@ -1,8 +1,9 @@
 """Lines of run-time functions that tell a tape node whose memory its backward reads.
 
 Used by stage 10 alone. What eager's backward reads, too, is linked: its version is checked. What
-eager's does not read is lent: it is copied before somebody writes it.
-Rules: SAV-2, PART-37. Spec: `specs/s10_runtime.md`.
+eager's does not read is lent: it is copied before somebody writes it. What is guarded is copied, to
+compare, where a write could go unnoticed.
+Rules: SAV-2, PART-37, PART-40. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ def write_links(source: Source, links: Sequence[SavedOf], storage_of: Storages) 
     source.add(f"node.links = {listed([f'({names[o]}, {names[o]}.version)' for o in owners])}")
 
 
-def write_loans(source: Source, lent: Sequence[tuple[int, Any]], storage_of: Storages) -> None:
-    """PART-37: the memory whose bytes the node copies before they are written."""
-    if not lent:
+def write_loans(source: Source, borrowed: Sequence[tuple[int, Any]], storage_of: Storages) -> None:
+    """PART-37, PART-40: the memory whose bytes the node copies before they are written, or before
+    they can be written unnoticed.
+    """
+    if not borrowed:
         return
-    owners = [owner for _, owner in lent]
+    owners = [owner for _, owner in borrowed]
     names = _named(source, owners, storage_of, "l")
     source.add(f"node.lenders = {listed([names[owner] for owner in owners])}")
     source.add(*[f"{name}.lend(node)" for name in names.values()])

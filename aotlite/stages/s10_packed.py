@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import attrs
+import numpy as np
 import optree
 
 from aotlite.backends.values import Value
@@ -18,7 +19,8 @@ from aotlite.eager.checkpoint import Region
 from aotlite.eager.state import STATE, backward_task
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor, tensor_over
-from aotlite.ir.arrays import copied
+from aotlite.ir.arrays import copied, host_array
+from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Saved
@@ -44,6 +46,31 @@ def _copied(value: Value, meta: TensorMeta) -> Value:
     if type(value) is tuple:
         return copied(arrays, arrays.strided(value[0], *layout, value[1]), meta), 0
     return arrays.strided(copied(arrays, value, meta), *layout, 0)
+
+
+def same_bytes(value: Value, other: Value, meta: TensorMeta) -> bool:
+    """Whether two values of one geometry have the same bytes."""
+    mine, its = [host_array(_seen(each, meta)) for each in (value, other)]
+    return np.ascontiguousarray(mine).tobytes() == np.ascontiguousarray(its).tobytes()
+
+
+def _seen(value: Value, meta: TensorMeta) -> Any:
+    """The array that a value is."""
+    if type(value) is not tuple:
+        return value
+    return meta.device.arrays.strided(value[0], meta.dtype, meta.shape, meta.stride, value[1])
+
+
+def written_unnoticed(name: str, meta: TensorMeta) -> Exception:
+    """The error for memory that was written by an ndarray before the backward (PART-40)."""
+    return noted(
+        AutogradError(
+            f"{name}: a saved tensor {meta} was written by an ndarray on its memory, expected the "
+            "values that it had in the forward"
+        ),
+        "Eager's backward mixes old and new values there, without an error. Write after the "
+        "backward, or pass al.tensor(array), a copy. (PART-40)",
+    )
 
 
 @attrs.frozen(eq=False)

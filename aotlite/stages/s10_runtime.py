@@ -357,7 +357,7 @@ class _Writer:
         if backward is None:
             return
         keep_memory(self.source, backward.memory, self._lasting())
-        write_loans(self.source, backward.lent, self._storage)
+        write_loans(self.source, backward.borrowed, self._storage)
         write_links(self.source, backward.links, self._storage)
 
     def _storage(self, owner: Any) -> str:

@@ -86,10 +86,18 @@ def cut(
     names = graph.names
     saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
     unchecked = _unchecked(joint, needed, kept)
+    guarded = _computed_from(joint, needed, kept)
     forward, owners = _forward(joint, order, list(saving.values()), unchecked)
     backward = _backward(graph, saving, list(_in_time(joint, needed, kept)))
     values = [
-        SavedValue(role.name, node.meta, owner, reasons[node], owner is not None and i in unchecked)  # type: ignore[arg-type]
+        SavedValue(
+            role.name,
+            node.meta,  # type: ignore[arg-type]
+            owner,
+            reasons[node],
+            lent=owner is not None and i in unchecked,
+            guarded=owner is not None and i not in unchecked and joint.roots[i] in guarded,
+        )
         for i, (node, role), owner in zip(order, saving.items(), owners, strict=True)
     ]
     return Partition(forward, backward, tuple(values))
@@ -129,6 +137,30 @@ def _unchecked(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int
                 if roots[p] in checked:
                     checked[roots[p]] |= joint.tangents[i] or eager[i]
     return {i for i in shared if ours[i] & ~checked[roots[i]]}
+
+
+def _computed_from(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int]:
+    """PART-40: the caller's memory of which the backward computes again what eager has saved."""
+    roots, held = joint.roots, joint.callers_memory[0]
+    found: set[int] = set()
+    early = _of_results(joint)
+    for i, node in enumerate(joint.graph.nodes):
+        again = needed[i] and not kept[i] and node.op == "call"
+        if again and (node.phase is Phase.FORWARD or early[i]):
+            found.update([roots[p] for p in joint.inputs[i] if roots[p] != roots[i]])
+    return found & held
+
+
+def _of_results(joint: Numbered) -> list[bool]:
+    """What the results need, and so the forward computes."""
+    found = [False] * len(joint.inputs)
+    for _, i in joint.results:
+        found[i] = True
+    for i in range(len(found) - 2, -1, -1):
+        if found[i]:
+            for p in joint.inputs[i]:
+                found[p] = True
+    return found
 
 
 def _times(joint: Numbered, kept: list[bool] | None) -> list[int]:

@@ -1,0 +1,685 @@
+"""Writes `aotlite/eager/array_names.json` and `docs/ndarrays.md`: what NumPy and tensors mean alike.
+
+Each form of a name, index or operator is run on samples, by NumPy on ndarrays and by a stand-in
+that refuses nothing. A cell agrees where the results are equal in value, dtype, shape, kind,
+identity and shared memory, and so is what was written. `python tools/ndarray_table.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager import array_names as names
+from aotlite.eager.array_stand_in import BINARY, COMPARED, ArrayStandIn, is_stand_in
+from aotlite.eager.functions import from_numpy
+from aotlite.eager.tensor import Tensor
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "ndarrays.md"
+NOT_RUN = frozenset(("tofile", "dump", "dumps", "setflags", "resize", "base"))
+"""What writes files, or memory that is no array's, or says who has made an array."""
+
+
+class Permissive(ArrayStandIn):
+    """A stand-in that refuses no form, whose results can be looked at."""
+
+    __slots__ = ()
+
+    def _check(self, form: str) -> None:
+        pass
+
+    def _check_index(self, form: str) -> None:
+        pass
+
+    def _check_operator(self, form: str, other: str) -> None:
+        pass
+
+
+# ---------------------------------------------------------------------------------------- samples
+REALS = [0.0, -0.0, 1.0, -1.5, 2.0, 0.5, 3.0, -3.0, 2.5, np.inf, -np.inf, np.nan, 1e-7, 6e4]
+COMPLEX = [0, 1, -1.5, 2j, 1 + 1j, -0.5 - 2j, complex(np.inf, 1), complex(np.nan, 0)]
+NUMBERS = {
+    "bool": [True, False],
+    "int": [1, 0, 2, -1, -2, 3, 7, 64],
+    "int beyond": [-1, 2**8, 2**20, 2**40, -(2**40), 2**64, 2**70],
+    "float": [0.5, 2.0, 0.0, -0.0, -1.5, 3.0, 1e300, np.inf, np.nan],
+    "complex": [1j, 2 - 0.5j, 0j],
+}
+SHAPES = ((5,), (2, 3), (1,), (2, 1, 3), (0, 3))
+
+
+def pool(dtype: np.dtype[Any]) -> np.ndarray:
+    """The values of a dtype that operators are tried on."""
+    if dtype.kind == "b":
+        return np.array([True, False])
+    if dtype.kind == "f":
+        return np.array(REALS, dtype)
+    if dtype.kind == "c":
+        return np.array(COMPLEX, dtype)
+    limits = np.iinfo(dtype)
+    low = [] if dtype.kind == "u" else [-1, -2, -7]
+    return np.array([1, 0, 2, 3, 7, 64, *low, limits.min, limits.max], dtype)
+
+
+def arrays(kind: str) -> list[Any]:
+    """Arrays, or scalars, of a receiver's class, such as `float32:n`."""
+    name, rank = kind.split(":")
+    values = pool(np.dtype(name))
+    if rank == "n":
+        tame = values[: min(len(values), 7)]
+        found = [np.resize(tame, shape) for shape in SHAPES]
+        return [*found, np.resize(values, (3, 5)), np.resize(tame, (3, 2)).T]
+    picked = [np.array(each) for each in values[[0, 1, -1, len(values) // 2]]]
+    return picked if rank == "0" else [each[()] for each in picked]
+
+
+def pairs(form: str, first: str, second: str) -> Iterator[tuple[Any, Any]]:
+    """Operands of two classes: all pairs of values, and shapes that are broadcast."""
+    one, other = first.split(":"), second.split(":")
+    if "@" in form and one[1] == "n":
+        for shape, its in (((3,), (3,)), ((2, 3), (3, 2)), ((2, 3), (3,)), ((3,), (3, 2))):
+            b = _filled(other[0], its) if other[-1] == "n" else None
+            yield from [(_filled(one[0], shape), b)] if b is not None else []
+    if second in NUMBERS:
+        dtype = names.dtypes_by_name[one[0]]
+        fits = [n for n in NUMBERS[second] if names.number_class(n, dtype) == second]
+        yield from itertools.product(_operands(one, many=True), fits)
+    elif one[1] == "n" == other[1]:
+        a, b = pool(np.dtype(one[0])), pool(np.dtype(other[0]))
+        yield np.repeat(a, len(b)), np.tile(b, len(a))
+        yield np.resize(a, (2, 3)), np.resize(b, 3)
+        yield np.resize(a, 3), np.resize(b, (2, 3))
+        yield np.resize(a, (0, 3)), np.resize(b, 3)
+    else:
+        yield from itertools.product(
+            _operands(one, many=other[1] != "n"), _operands(other, many=one[1] != "n")
+        )
+
+
+def _filled(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    return np.resize(np.array([1, 0, 2, 3, 1], np.dtype(name)), shape)
+
+
+def _operands(kind: list[str], *, many: bool) -> list[Any]:
+    values = pool(np.dtype(kind[0]))
+    if kind[1] == "n":
+        return [values.copy(), np.resize(values, (2, 3)), values[:0].copy()]
+    scalars = list(values if many or len(values) < 4 else values[[0, 1, 3, 5]])
+    return [np.array(each) for each in scalars] if kind[1] == "0" else scalars
+
+
+# ------------------------------------------------------------------------------------- outcomes
+@attrs.frozen(eq=False)
+class Outcome:
+    """What one run gives: a value, or the name of what it raises; and the operands behind it."""
+
+    value: Any
+    raised: str
+    operands: tuple[Any, ...]
+
+    def sharing(self) -> list[Any]:
+        """Of each array that is given: which operand it is, or shares memory with, and how."""
+        found: list[Any] = []
+        for part in _parts(self.value):
+            for operand in self.operands:
+                if not (isinstance(part, np.ndarray) and isinstance(operand, np.ndarray)):
+                    found.append(None)
+                elif part is operand:
+                    found.append("is")
+                elif np.shares_memory(part, operand):
+                    found.append((part.strides, part.flags.writeable))
+                else:
+                    found.append("apart")
+        return found
+
+
+def _parts(value: Any) -> list[Any]:
+    return [*value] if type(value) in (tuple, list) else [value]
+
+
+def by_numpy(run: Callable[..., Any], *given: Any) -> Outcome:
+    """What NumPy gives for operands, which it may write."""
+    given = tuple([_own(each) for each in given])
+    try:
+        return Outcome(run(*given), "", given)
+    except Exception as error:  # whatever NumPy raises is what it means
+        return Outcome(None, type(error).__name__, given)
+
+
+def _own(value: Any) -> Any:
+    return value.copy("K") if isinstance(value, np.ndarray) else value
+
+
+def by_tensor(run: Callable[..., Any], *given: Any) -> Outcome:
+    """What a stand-in gives that refuses nothing; arrays and scalars in the place of stand-ins."""
+    own = [_own(each) for each in given]
+    made = [_stood_in(each) for each in own]
+    memory = [_numpys(each) for each in own]
+    shown = {id(stand_in): array for stand_in, array in zip(made, memory, strict=True)}
+
+    def outside(value: Any) -> Any:
+        if type(value) in (tuple, list):
+            return type(value)([outside(each) for each in value])
+        if not is_stand_in(value):
+            return value
+        if id(value) in shown:
+            return shown[id(value)]
+        array = value._tensor.numpy()
+        return array[()] if value._is_scalar else array
+
+    try:
+        return Outcome(outside(run(*made)), "", tuple(memory))
+    except Exception as error:  # as above
+        return Outcome(None, type(error).__name__, tuple(memory))
+
+
+def _stood_in(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return Permissive(from_numpy(value))
+    if isinstance(value, Scalar):
+        return Permissive(from_numpy(np.array(value.value)), is_scalar=True)
+    return value
+
+
+@attrs.frozen
+class Scalar:
+    """A NumPy scalar that was computed, not one that came from outside."""
+
+    value: Any
+
+
+# ----------------------------------------------------------------------------------- comparison
+def difference(
+    mine: Outcome, its: Outcome, before: tuple[Any, ...], *, exact: bool, may_raise: bool = True
+) -> str:
+    """The two meanings in words; "" where they are one, or where a tensor raises an error."""
+    if its.raised and (may_raise or mine.raised):
+        return "" if _same(its.operands, before, exact=True) else "A tensor raises and has written"
+    if not mine.raised and not its.raised:
+        if _same(mine.value, its.value, exact=exact):
+            if mine.sharing() != its.sharing():
+                return f"NumPy gives {_how(mine)}, a tensor {_how(its)}"
+            if _same(mine.operands, its.operands, exact=exact):
+                return ""
+            return f"NumPy writes {_value(mine.operands)}, a tensor {_value(its.operands)}"
+        if _kind(mine.value) == _kind(its.value):
+            return f"NumPy gives {_value(mine.value)}, a tensor {_value(its.value)}"
+    return f"NumPy {_meaning(mine)}, a tensor {_meaning(its)}"
+
+
+def _meaning(outcome: Outcome) -> str:
+    return f"raises {outcome.raised}" if outcome.raised else f"gives {_kind(outcome.value)}"
+
+
+def _how(outcome: Outcome) -> str:
+    found = [each for each in outcome.sharing() if each is not None]
+    if "is" in found:
+        return "the array itself"
+    views = [each for each in found if each != "apart"]
+    return f"a view with strides {views[0][0]}, writable {views[0][1]}" if views else "a copy"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"a {value.dtype} array"
+    if isinstance(value, np.generic):
+        return f"a {value.dtype} scalar"
+    return f"a {type(value).__name__}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_value, value))
+    text = repr(value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+def _same(mine: Any, its: Any, *, exact: bool) -> bool:
+    if type(mine) is not type(its):
+        return False
+    if isinstance(mine, (tuple, list)):
+        return len(mine) == len(its) and all(
+            _same(a, b, exact=exact) for a, b in zip(mine, its, strict=True)
+        )
+    if isinstance(mine, (np.ndarray, np.generic)):
+        if mine.dtype != its.dtype or mine.shape != its.shape:
+            return False
+        return _equal(np.asarray(mine), np.asarray(its), exact=exact)
+    try:
+        return bool(mine == its) or (mine != mine and its != its)  # nan
+    except Exception:  # an object that cannot be compared is not known to be equal
+        return False
+
+
+def _equal(a: np.ndarray, b: np.ndarray, *, exact: bool) -> bool:
+    if a.dtype.kind not in "fc":
+        return np.array_equal(a, b)
+    if a.dtype.kind == "c":
+        return _equal(a.real, b.real, exact=exact) and _equal(a.imag, b.imag, exact=exact)
+    if exact:
+        there = ~np.isnan(a)
+        return np.array_equal(a, b, equal_nan=True) and np.array_equal(
+            np.signbit(a[there]), np.signbit(b[there])
+        )
+    return np.allclose(a, b, rtol=16 * np.finfo(a.dtype).eps, atol=0, equal_nan=True)
+
+
+def cell(run: Callable[..., Any], samples: Iterator[tuple[Any, ...]], *, exact: bool) -> str | None:
+    """The difference on some sample; "" for none; None where all raise.
+
+    Where a tensor raises for some values alone, that is no other meaning.
+    """
+    refused: str | None = None
+    gave = False
+    for given in samples:
+        before = tuple([_numpys(each) for each in given])
+        mine, its = by_numpy(run, *before), by_tensor(run, *given)
+        found = difference(mine, its, before, exact=exact)
+        if found:
+            return found
+        if its.raised and not mine.raised:
+            refused = difference(mine, its, before, exact=exact, may_raise=False)
+        gave = gave or not its.raised
+    return "" if gave else refused
+
+
+def _numpys(value: Any) -> Any:
+    return value.value if isinstance(value, Scalar) else value
+
+
+# ----------------------------------------------------------------------------------------- forms
+INTS = (0, 1, -1, 2, -2, 5)
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    *[((i,), {}) for i in INTS],
+    *[((i, j), {}) for i in (0, 1, -1, 3) for j in (0, 1, 2, -1)],
+    *[(p, {}) for p in ((1, 0, 2), (2, 0, 1), (1, 3, -1), (3, 2, 1))],
+    *[((each,), {}) for each in (None, True, 0.5, "C", "float64")],
+    *[((t,), {}) for t in ((0, 1), (1, 0), (0,), (-1,), (3, 2), (1, 0, 2), (6, 1), (-1, 1), (1, 2))],
+    *[(([*t],), {}) for t in ((0, 1), (1, 0), (0,), (-1,), (3, 2))],
+    *[(p, {}) for p in ((0.5, 2.0), (2.0, 0.5), (None, 1), (1, None), (0, True))],
+    *[((), {"axis": axis}) for axis in (0, 1, -1, 3, None, (0, 1), (0,), (-1, 0))],
+    *[((), {"keepdims": keep}) for keep in (True, False)],
+    *[((), {"axis": axis, "keepdims": True}) for axis in (0, -1, None, (0, 1))],
+    *[((axis,), {"keepdims": True}) for axis in (0, -1, None, (0, 1))],
+    *[((), {"dim": dim}) for dim in (0, -1)],
+    *[((), {"ddof": ddof}) for ddof in (0, 1)],
+    *[((), {"axis": 0, "ddof": ddof}) for ddof in (0, 1)],
+    *[((), {"correction": c}) for c in (0, 1)],
+    *[((0,), {"correction": c}) for c in (0, 1)],
+    *[((), {"decimals": d}) for d in (0, 1, -1)],
+    *[((), {"offset": d}) for d in (0, 1, -1)],
+    *[((), {"order": o}) for o in ("C", "F")],
+    *[((), {"min": 0}), ((), {"max": 2}), ((), {"min": 0, "max": 2})],
+    *[((), {"dtype": d}) for d in ("float64", np.float64, np.dtype("float64"))],
+]
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "+a": lambda a: +a,
+    "-a": lambda a: -a,
+    "abs(a)": abs,
+    "~a": lambda a: ~a,
+    "len(a)": len,
+    "iter(a)": lambda a: list(iter(a)),
+}
+
+
+def _attribute(name: str) -> Callable[[Any], Any]:
+    return lambda a: getattr(a, name)
+
+
+def _calling(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+    return lambda a: getattr(a, name)(*args, **kwargs)
+
+
+def public(of: Any) -> list[str]:
+    return [name for name in dir(of) if not name.startswith("_")]
+
+
+def call_rows() -> Iterator[tuple[str, list[Callable[[Any], Any]]]]:
+    """(form, its runs) of names and calls that both have."""
+    yield from [(form, [run]) for form, run in UNARY.items()]
+    for name in public(np.ndarray):
+        if not hasattr(Tensor, name) or name in NOT_RUN:
+            continue
+        if not callable(getattr(np.ndarray, name)):
+            yield name, [_attribute(name)]
+            continue
+        forms: dict[str, list[Any]] = {}
+        for args, kwargs in CALLS:
+            form = names.call_form(name, args, kwargs)
+            forms.setdefault(form, []).append(_calling(name, args, kwargs))
+        yield from forms.items()
+
+
+def operators() -> dict[str, Callable[[Any, Any], Any]]:
+    """The operators of two operands; `b` is no stand-in where it stands first."""
+    found: dict[str, Callable[[Any, Any], Any]] = {}
+    for symbol in (*BINARY, *COMPARED):
+        found[f"a {symbol} b"] = eval(f"lambda a, b: a {symbol} b")
+    for symbol in BINARY:
+        found[f"b {symbol} a"] = eval(f"lambda a, b: b {symbol} a")
+        found[f"a {symbol}= b"] = _assigning(symbol)
+    found["a[i] = v"] = _set
+    return found
+
+
+def _assigning(symbol: str) -> Callable[[Any, Any], Any]:
+    space: dict[str, Any] = {}
+    exec(f"def run(a, b):\n    a {symbol}= b\n    return a", space)
+    run: Callable[[Any, Any], Any] = space["run"]
+    return run
+
+
+def _set(a: Any, v: Any) -> Any:
+    a[...] = v
+
+
+# --------------------------------------------------------------------------------------- indices
+BASIC, PICKS = "ISRNEB", "LMajum"
+INDEXED = ("float32", "int64", "bool")
+"""The dtypes that indices are tried on, for all."""
+
+
+def index_forms() -> list[str]:
+    """Single indices, and tuples of up to three of all kinds, up to four of the usual ones."""
+    found = [f"={letter}" for letter in BASIC + PICKS]
+    found += ["".join(each) for n in range(4) for each in itertools.product(BASIC, repeat=n)]
+    found += ["".join(each) for each in itertools.product("ISNE", repeat=4)]
+    for n in (1, 2, 3):
+        for each in itertools.product("ISNE" + PICKS, repeat=n):
+            if 0 < sum(letter in PICKS for letter in each) <= 2:
+                found.append("".join(each))
+    return list(dict.fromkeys(found))
+
+
+def index_of(form: str, shape: tuple[int, ...], draw: random.Random) -> Any:
+    """An index of a form that mostly fits a shape."""
+    items, dim = [], 0
+    letters = form.removeprefix("=")
+    takes = sum(letter not in "NEB" for letter in letters)
+    for letter in letters:
+        if letter == "E":
+            dim += max(len(shape) - takes, 0)
+        size = shape[dim] if dim < len(shape) else 2
+        items.append(_item(letter, size, shape[dim:], draw))
+        dim += letter not in "NEB"
+    return items[0] if form.startswith("=") else tuple(items)
+
+
+def _item(letter: str, size: int, rest: tuple[int, ...], draw: random.Random) -> Any:
+    places = [0, size - 1, -size]
+    match letter:
+        case "N":
+            return None
+        case "E":
+            return ...
+        case "B":
+            return draw.random() < 0.5
+        case "I":
+            return draw.choice([0, size - 1, -1, -size, size])
+        case "S":
+            return slice(*draw.choice([(None,), (1, None), (None, -1), (0, 9, 2), (2, 1), (-2, None)]))
+        case "R":
+            return slice(None, None, -draw.choice([1, 2]))
+        case "M":
+            return [draw.random() < 0.6 for _ in range(size)]
+        case "L":
+            return draw.choice([[0, size - 1], [-1, 0], [size]])
+        case "m":
+            shape = rest if draw.random() < 0.3 and rest else (size,)
+            return np.resize([True, False, True, True, False], shape)
+    kind = {"a": np.int64, "j": np.int32, "u": np.uint8}[letter]
+    picked = np.array([draw.choice(places if letter != "u" else [0, 1]) for _ in range(2)])
+    return (picked[:, None] if draw.random() < 0.2 else picked).astype(kind)
+
+
+def index_cell(form: str, rank: str, *, writes: bool) -> str | None:
+    """What an index means on samples of some dtypes."""
+    draw = random.Random(form)
+    shapes = {"n": ((4,), (3, 4), (2, 3, 4), (2, 2, 3, 2)), "0": ((),), "s": ((),)}[rank]
+    gave = False
+    for name, shape, _ in itertools.product(INDEXED, shapes, range(4)):
+        whole = np.resize(pool(np.dtype(name))[:7], shape)
+        index = index_of(form, shape, draw)
+        given: list[Any] = [Scalar(whole[()]) if rank == "s" else whole]
+        if writes:
+            given.append(_written(whole, index, draw))
+        run = _setting(index) if writes else _getting(index)
+        found = cell(run, iter([tuple(given)]), exact=True)
+        if found:
+            return found
+        gave = gave or found == ""
+    return "" if gave else None
+
+
+def _written(whole: np.ndarray, index: Any, draw: random.Random) -> Any:
+    try:
+        shape = np.shape(whole[index])
+    except IndexError:
+        shape = ()
+    kept = draw.choice([shape, shape[1:], (1, *shape), ()])
+    return np.resize(pool(whole.dtype), kept)
+
+
+def _stood(index: Any, like: Any) -> Any:
+    """The index with stand-ins for arrays, where a stand-in is indexed."""
+    if type(index) is tuple:
+        return tuple([_stood(item, like) for item in index])
+    return _stood_in(index) if is_stand_in(like) else index
+
+
+def _getting(index: Any) -> Callable[[Any], Any]:
+    return lambda a: a[_stood(index, a)]
+
+
+def _setting(index: Any) -> Callable[[Any, Any], Any]:
+    def run(a: Any, v: Any) -> None:
+        a[_stood(index, a)] = v
+
+    return run
+
+
+# ----------------------------------------------------------------------------------------- table
+@attrs.define
+class Row:
+    """Letters for cells, and the reasons that they stand for."""
+
+    reasons: list[str] = attrs.field(factory=list)
+
+    def letter(self, found: str | None) -> str:
+        """The letter of a difference: a new one where it is new, up to as many as there are."""
+        if found == "":
+            return names.AGREES
+        found = found or "NumPy raises an error, and so does a tensor"
+        if found not in self.reasons:
+            if len(self.reasons) == len(names.LETTERS):
+                self.reasons[-1] = "NumPy's result has another dtype or other values than a tensor's"
+                return names.LETTERS[-1]
+            self.reasons.append(found)
+        return names.LETTERS[self.reasons.index(found)]
+
+
+def call_table() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for form, runs in call_rows():
+        row = Row()
+        cells = [_call_cell(runs, kind, form) for kind in names.RECEIVERS]
+        if any(each is not None for each in cells):
+            letters = "".join([row.letter(each) for each in cells])
+            found[form] = {"cells": letters, "reasons": row.reasons}
+    for name in public(np.ndarray):
+        if not hasattr(Tensor, name) or name in NOT_RUN:
+            has = "says something else of it" if hasattr(Tensor, name) else "has no such name"
+            found[f"{name}(*)"] = _whole(f"NumPy has it, and a tensor {has}")
+    return found
+
+
+def index_table() -> dict[str, Any]:
+    """Indices by rank: three letters, and no row where no rank agrees."""
+    found: dict[str, Any] = {}
+    for form in index_forms():
+        for text, writes in ((f"a[{form}]", False), (f"a[{form}] = v", True)):
+            row = Row()
+            cells = "".join([row.letter(index_cell(form, rank, writes=writes)) for rank in names.RANKS])
+            if names.AGREES in cells:
+                found[text] = {"cells": cells, "reasons": row.reasons}
+    return found
+
+
+def _whole(reason: str) -> dict[str, Any]:
+    return {"cells": names.LETTERS[0] * len(names.RECEIVERS), "reasons": [reason]}
+
+
+def _call_cell(runs: list[Callable[[Any], Any]], kind: str, form: str) -> str | None:
+    gave = False
+    exact = form.split("(")[0] not in SUMS
+    for run in runs:
+        given = [(_computed(each),) for each in arrays(kind)]
+        found = cell(run, iter(given), exact=exact)
+        if found:
+            return found
+        gave = gave or found == ""
+    return "" if gave else None
+
+
+def _computed(value: Any) -> Any:
+    return Scalar(value) if isinstance(value, np.generic) else value
+
+
+ROUNDED = ("a @ b", "b / a", "a ** b", "b ** a", "a **= b")
+"""Operators that are compared up to their last bits, as sums are."""
+SUMS = frozenset(("sum", "mean", "std", "var", "prod", "cumsum", "cumprod", "trace", "dot"))
+
+
+def operator_cell(form: str, run: Callable[..., Any], kind: str, other: str) -> str | None:
+    """What an operator means between two classes."""
+    if form.startswith("b") and not (other in names.NUMBERS or other.endswith(":number")):
+        return None  # two stand-ins are asked as `a + b`
+    samples = pairs(form, kind, other)
+    outside = other.endswith(":number") or other in names.NUMBERS
+    given = ((_computed(a), b if outside else _computed(b)) for a, b in samples)
+    return cell(run, given, exact=form not in ROUNDED)
+
+
+def operator_table() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for form, run in operators().items():
+        row = Row()
+        lines = [
+            "".join([row.letter(operator_cell(form, run, a, b)) for b in names.OPERANDS])
+            for a in names.RECEIVERS
+        ]
+        cells = list(dict.fromkeys(lines))
+        rows = [cells.index(line) for line in lines]
+        found[form] = {"cells": cells, "reasons": row.reasons, "rows": rows}
+    return found
+
+
+def table() -> dict[str, Any]:
+    """The whole table."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        made = {"calls": call_table(), "indices": index_table(), "operators": operator_table()}
+        return _shared(made)
+
+
+def _shared(made: dict[str, Any]) -> dict[str, Any]:
+    """The table with each reason written once."""
+    every = sorted({reason for rows in made.values() for row in rows.values() for reason in row["reasons"]})
+    for row in itertools.chain.from_iterable(rows.values() for rows in made.values()):
+        row["reasons"] = [every.index(reason) for reason in row["reasons"]]
+    return {**made, "reasons": every}
+
+
+def text_of(made: dict[str, Any]) -> str:
+    """The table as its file has it: a line for each form."""
+    lines = []
+    for part, rows in sorted(made.items()):
+        if part == "reasons":
+            inner = [json.dumps(reason) for reason in rows]
+            lines.append(f'"{part}": [\n' + ",\n".join(inner) + "\n]")
+        else:
+            inner = [f"{json.dumps(k)}: {json.dumps(rows[k])}" for k in sorted(rows)]
+            lines.append(f'"{part}": {{\n' + ",\n".join(inner) + "\n}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+# ------------------------------------------------------------------------------------------ page
+HEAD = """# ndarrays in compiled functions: what means the same
+
+Written by `python tools/ndarray_table.py`, from results that were compared on samples.
+[specs/ndarrays.md](../specs/ndarrays.md) has the rules: what is not listed here raises an error, with both meanings.
+"""
+
+
+def page(made: dict[str, Any]) -> str:
+    """The page that says of each name where NumPy and tensors agree."""
+    lines = [HEAD, "## Names and calls", "", "Of arrays with dimensions; without, and of scalars, the table is like it.", ""]
+    lines += ["| form | dtypes |", "|---|---|"]
+    for form in sorted(made["calls"]):
+        kinds = _agreeing(made["calls"][form]["cells"])
+        if kinds:
+            lines.append(f"| `{form}` | {_listed(kinds)} |")
+    lines += ["", "## Names that never agree", "", "| name | why |", "|---|---|"]
+    for name, why in sorted(_never(made).items()):
+        lines.append(f"| `{name}` | {why} |")
+    lines += ["", "## Operators", "", "`b` is an array of the same dtype, or a Python number.", ""]
+    lines += ["| form | arrays of one dtype | pairs of classes that agree |", "|---|---|---|"]
+    for form, row in sorted(made["operators"].items()):
+        own = [k for k in names.KINDS if _cell(row, f"{k}:n", f"{k}:n") == names.AGREES]
+        count = sum(row["cells"][place].count(names.AGREES) for place in row["rows"])
+        text = form.replace("|", "\\|")
+        lines.append(f"| `{text}` | {_own(form, own)} | {count} |")
+    agreed = sum(row["cells"][0] == names.AGREES for row in made["indices"].values())
+    lines += ["", "## Indices", "", f"{agreed} of {2 * len(index_forms())} forms of reading and writing "]
+    lines[-1] += "agree for arrays with dimensions: integers, slices, None, ..., bools, lists, masks and "
+    lines[-1] += "integer arrays, up to three together. Negative steps do not."
+    return "\n".join(lines) + "\n"
+
+
+def _own(form: str, own: list[Any]) -> str:
+    if form.startswith("b"):
+        return "`b` is a number"
+    return _listed([str(kind) for kind in own]) or "none"
+
+
+def _agreeing(cells: str) -> list[str]:
+    pairs = zip(names.RECEIVERS, cells, strict=True)
+    return [kind[:-2] for kind, cell in pairs if cell == names.AGREES and kind.endswith(":n")]
+
+
+def _listed(kinds: list[str]) -> str:
+    return "all" if len(kinds) == len(names.KINDS) else ", ".join(kinds)
+
+
+def _never(made: dict[str, Any]) -> dict[str, str]:
+    """Names no form of which agrees for any class, with a reason."""
+    found: dict[str, str] = {}
+    agreed: set[str] = set()
+    for form, row in made["calls"].items():
+        name = form.partition("(")[0]
+        if names.AGREES in row["cells"]:
+            agreed.add(name)
+        found.setdefault(name, made["reasons"][row["reasons"][0]] if row["reasons"] else "")
+    return {name: why.replace("|", "\\|") for name, why in found.items() if name not in agreed}
+
+
+def _cell(row: dict[str, Any], first: str, second: str) -> str:
+    line = row["cells"][row["rows"][names.RECEIVERS.index(first)]]
+    found: str = line[names.OPERANDS.index(second)]
+    return found
+
+
+if __name__ == "__main__":
+    made = table()
+    names.TABLE.write_text(text_of(made), encoding="utf-8")
+    PAGE.write_text(page(made), encoding="utf-8")
