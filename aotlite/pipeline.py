@@ -141,10 +141,10 @@ class _Journey:
             request.flatten,
             request.name,
         )
-        self._check("1 capture", captured.graph)
         return captured
 
     def rest(self, captured: Captured, request: Request) -> Compiled:
+        self._check("1 capture", captured.graph)
         captured, meta = with_parts(captured, self.stage["analyze"])
         hooks = tuple([hook for hook, _ in captured.hooks])
         meta = attrs.evolve(meta, grads=captured.grads, hooks=hooks)
@@ -219,6 +219,7 @@ class _Journey:
         try:
             calling = self.stage["convention"](captured, meta)
             both = self.stage["joint"](captured, meta)
+            captured.recorder.around.numbers.check(captured.recorder)  # by users' backwards
             meta = attrs.evolve(meta, training=both.has_backward, failure=_failure(both))
         finally:
             self._show("2 analyze", meta)

@@ -17,6 +17,7 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.frozen import Freezer, deep_image
+from aotlite.stages.own_numbers import OwnNumbers
 from aotlite.stages.places import Place
 
 
@@ -103,10 +104,12 @@ class Around:
         self._changed: set[int] = set()
         """The numbers of those that hooks change, which are put back when they have been tried."""
         self._guard: Surroundings | None = None
+        self.numbers = OwnNumbers()
 
     def look(self, places: Sequence[Place], leaves: list[Any]) -> None:
         """Before the function runs."""
         self._before = [(place, deep_image(place.resolve(leaves))) for place in places]
+        self.numbers.look(places, leaves)
 
     def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
         """These containers may be changed by calls."""
@@ -118,8 +121,8 @@ class Around:
     def guard(self, recorder: Any, tensors: list[Tensor]) -> None:
         """Guards what the function left as it was, and hooks do.
 
-        What it changed itself, such as a list that it appends to, it cannot be told by: writes to
-        Python objects are not seen. The form of a Module must stay.
+        What it changed itself, such as a list that it appends to, it cannot be told by: that is so
+        once, and not read (CAP-14). The form of a Module must stay.
         """
         leaves, kept = recorder.leaves, []
         for number, (place, before) in enumerate(self._before):

@@ -103,7 +103,7 @@ class CaptureRecorder:
         """Where the hidden inputs lie, in order."""
         self._guarded: set[tuple[int, str]] = set()
         self._created: dict[int, Any] = {}
-        self._around = Around()
+        self.around = Around()
         self._alive: list[Any] = []
         self.families, self.reach = Families(), Reach()
         self.wrapped = WrapperValues(self)
@@ -425,13 +425,13 @@ class CaptureRecorder:
         """Looks at what the function can reach, before it runs."""
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
         places = [Place(i, self.function) for i in observed] + self._index.roots()
-        self._around.look(places, self.leaves)
+        self.around.look(places, self.leaves)
         self.families.look_at(with_parts_of(self._index.tensors()))
 
     def guard_surroundings(self) -> None:
         """Guards what the function can reach and leaves as it is."""
         tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
-        self._around.guard(self, tensors)
+        self.around.guard(self, tensors)
 
     def compared(self) -> list[Any]:
         """The functions whose variables are compared at each call."""
@@ -439,10 +439,11 @@ class CaptureRecorder:
 
     def note_reached(self, things: Sequence[Any]) -> None:
         """A hook that is not tried may change these containers."""
-        self._around.note_reached(things, self.leaves)
+        self.around.note_reached(things, self.leaves)
 
     def finish_guards(self) -> None:
         """Guards that are known when the function has run."""
+        self.around.numbers.check(self)
         self.guard_surroundings()
         # An argument that was also reached through a Module must stay that same object.
         for real_id, place in self._places.items():
@@ -484,12 +485,13 @@ class CaptureRecorder:
         self.closed = True
         self.leaves = []
         self.inputs = []
-        for table in (self._fakes, self._reals, self._inputs, self._storages, self._places):
+        tables = self._fakes, self._reals, self._inputs, self._storages, self._places, self._parts
+        for table in (*tables, self._created):
             table.clear()
-        self._parts.clear()
-        self._created.clear()
         self.wrapped.close()
-        self._around = Around()
+        self.grads = OutsideGrads(self)
+        self.grads.end()
+        self.around = Around()
         self._real_by_node.clear()
         self._alive.clear()
         self._index = PlaceIndex(None, [])

@@ -37,9 +37,25 @@ def capture(
     """The captured run of `call(leaves)` with the listed leaves replaced by fake tensors.
 
     `function` is what places are searched in; `flatten` gives the flat results. Modes are restored
-    on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured.
+    on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured; a
+    fake that the function put somewhere keeps nothing alive then.
     """
     recorder = CaptureRecorder(function, list(leaves))
+    try:
+        return _captured(recorder, call, leaves, tensors, flatten, name)
+    except BaseException:
+        recorder.close()
+        raise
+
+
+def _captured(
+    recorder: CaptureRecorder,
+    call: Callable[[list[Any]], Any],
+    leaves: Sequence[Any],
+    tensors: Sequence[tuple[int, Tensor]],
+    flatten: Callable[[Any], list[Any]],
+    name: str,
+) -> Captured:
     recorder.note_surroundings()
     faked = list(leaves)
     seen: dict[int, Tensor] = {}
