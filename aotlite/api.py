@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from aotlite.calls import Call, Kind, bare_results, call_of, results_for_caller
+from aotlite.calls import Call, Kind, bare_results, call_of, on_leaves, results_for_caller
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
@@ -142,12 +142,9 @@ class CompiledFunction:
             kinds.append(shown)
             return bare
 
-        def run(leaves: list[Any]) -> Any:
-            args, kwargs = call.seen(leaves)
-            return self.function(*args, **kwargs)
-
+        function, run = self.function, on_leaves(self.function, call)
         request = Request(
-            self.function, run, call.leaves, call.tensors(), flatten, lambda: spec[0], self._name
+            function, run, call.leaves, call.tensors(), flatten, lambda: spec[0], self._name
         )
         compiled = compile_once(request, self.options)
         if call.has_arrays:
@@ -302,14 +299,11 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
 
         call = call_of(args, kwargs)
 
-        def run(leaves: list[Any]) -> Any:
-            given, named = call.seen(leaves)
-            return fn(*given, **named)
-
         def flatten(result: Any) -> list[Any]:
             return bare_results(flattened(result, "the results")[0])[0]
 
         name = getattr(fn, "__name__", "graph").strip("<>")
+        run = on_leaves(fn, call)
         captured = capture_stage(fn, run, call.leaves, call.tensors(), flatten, name)
         captured.recorder.close()
         return captured.graph

@@ -8,6 +8,7 @@ Spec: `specs/pipeline.md`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -59,21 +60,13 @@ class Call:
         """Whether some argument is an ndarray."""
         return self.given is not self.leaves
 
-    def seen(self, leaves: list[Any]) -> Any:
-        """The arguments as the function is to see them while it is captured on these leaves.
-
-        ndarrays are stand-ins, one for each array (NDA-2).
-        """
-        if self.has_arrays:
-            made: dict[int, ArrayStandIn] = {}
-            pairs = zip(leaves, self.given, strict=True)
-            leaves = [
-                made.setdefault(id(theirs), ArrayStandIn(mine))
-                if isinstance(theirs, np.ndarray)
-                else mine
-                for mine, theirs in pairs
-            ]
-        return optree.tree_unflatten(self.spec, leaves)
+    def first_of_array(self) -> list[int | None]:
+        """For each leaf the first one that is the same ndarray; None where it is none."""
+        first: dict[int, int] = {}
+        return [
+            first.setdefault(id(leaf), index) if isinstance(leaf, np.ndarray) else None
+            for index, leaf in enumerate(self.given)
+        ]
 
     def tensors(self) -> list[tuple[int, Tensor]]:
         """(leaf index, tensor) of tensor and ndarray arguments.
@@ -106,6 +99,26 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         leaves = [wrapped.tensor(x) if isinstance(x, np.ndarray) else x for x in given]
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
     return Call(args, kwargs, given, leaves, spec, (spec, dict_orders(whole), arrays))
+
+
+def on_leaves(function: Callable[..., Any], call: Call) -> Callable[[list[Any]], Any]:
+    """The function of flat arguments, in which ndarrays are stand-ins, one for each array (NDA-2).
+
+    It holds no argument itself: whoever keeps an error that was raised inside keeps its frame, and
+    what it closes over.
+    """
+    spec, firsts = call.spec, call.first_of_array()
+
+    def run(leaves: list[Any]) -> Any:
+        made: dict[int, ArrayStandIn] = {}
+        seen = [
+            leaf if first is None else made.setdefault(first, ArrayStandIn(leaf))
+            for leaf, first in zip(leaves, firsts, strict=True)
+        ]
+        args, kwargs = optree.tree_unflatten(spec, seen)
+        return function(*args, **kwargs)
+
+    return run
 
 
 def _path(whole: Any, index: int) -> str:

@@ -47,7 +47,7 @@ from aotlite.stages.linear import is_linear
 from aotlite.stages.no_backward import why_no_backward
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.reported import with_reported_strides
-from aotlite.stages.s1_capture import capture
+from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s3_convention import convention
 from aotlite.stages.s4_joint import joint
@@ -111,9 +111,12 @@ def compile_once(request: Request, options: Options) -> Compiled:
         captured = journey.capture(request)
         try:
             with raising_refusals(captured.recorder):
-                return journey.rest(captured, request)
-        finally:
-            captured.recorder.close()
+                compiled = journey.rest(captured, request)
+        except BaseException:
+            abandon(captured.recorder)
+            raise
+        captured.recorder.close()
+        return compiled
 
 
 class _Journey:

@@ -44,8 +44,17 @@ def capture(
     try:
         return _captured(recorder, call, leaves, tensors, flatten, name)
     except BaseException:
-        recorder.close()
+        abandon(recorder)
         raise
+
+
+def abandon(recorder: CaptureRecorder) -> None:
+    """Makes the recorder of a capture that failed one that has recorded nothing.
+
+    A fake that the function put somewhere holds it, and neither arguments nor the function then.
+    """
+    CaptureRecorder.__init__(recorder, None, [])
+    recorder.close()
 
 
 def _captured(
