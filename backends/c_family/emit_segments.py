@@ -262,8 +262,8 @@ def _start(address: Affine, known: Choices) -> Scalar | None:
 def _is_choice(root: Scalar, known: Choices) -> bool:
     """Whether a value chooses between constants."""
     for value in unknown(root, known, _branches):
-        branches = _branches(value)
-        known[value] = value.op == "const" or (value.op == "where" and all(map(known.get, branches)))
+        chosen = value.op == "where" and all([known[each] for each in _branches(value)])
+        known[value] = chosen or value.op == "const"
     return known[root]
 
 

@@ -6,14 +6,17 @@ Spec: `specs/loops.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from aotlite.backends.loops.expr import Scalar, walk
 
 Array = Any
+Uses: TypeAlias = Counter[Scalar]
+"""How many scalars, and statements, use a scalar."""
 
 
 def filled(shape: tuple[int, ...], number: Scalar) -> Array:
@@ -24,6 +27,7 @@ def filled(shape: tuple[int, ...], number: Scalar) -> Array:
 def evaluate(root: Scalar, parameters: Sequence[Array]) -> Array:
     """The value of a function's body on arrays."""
     found: dict[Scalar, Array] = {}
+    uses = uses_of([root])
     for scalar in walk([root]):
         if scalar.op == "parameter":
             found[scalar] = parameters[scalar.args[0]]
@@ -31,7 +35,19 @@ def evaluate(root: Scalar, parameters: Sequence[Array]) -> Array:
             found[scalar] = np.asarray(scalar.args[0], scalar.dtype.numpy)
         else:
             found[scalar] = apply(scalar, [found[operand] for operand in scalar.args])
+            for operand in dict.fromkeys(scalar.args):
+                uses[operand] -= 1
+                if not uses[operand]:
+                    del found[operand]
     return found[root]
+
+
+def uses_of(roots: Iterable[Scalar]) -> Uses:
+    """How many scalars use each scalar beneath some roots; a root once more each time it is one."""
+    found: Uses = Counter(roots)
+    for scalar in walk(list(found)):
+        found.update(dict.fromkeys(scalar.operands, 1))
+    return found
 
 
 def apply(scalar: Scalar, operands: list[Array]) -> Array:

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.loops.evaluation import apply, evaluate
-from aotlite.backends.loops.kernel_run import KernelRun, Memory, strided
+from aotlite.backends.loops.kernel_run import KernelRun, Memory, nothing, strided
 from aotlite.backends.loops.partials import reduced, scanned
 from aotlite.backends.loops.program import (
     Buffer,
@@ -118,7 +118,7 @@ class _Planned:
             if stop():
                 raise Abandoned
 
-        run_step(self.step, memory, between if self.may_stop else None)
+        run_step(self.step, memory, between if self.may_stop else nothing)
         for number in self.end:
             del memory[number]
 
@@ -156,10 +156,10 @@ def allocated(program: Program, kinds: Sequence[Kind] = tuple(Kind)) -> Memory:
     return memory
 
 
-def run_step(step: Step, memory: Memory, between: Callable[[], None] | None = None) -> None:
-    """Runs one step on the memory. `between` is called before it, and between blocks of points."""
-    if between is not None:
-        between()
+def run_step(step: Step, memory: Memory, between: Callable[[], None] = nothing) -> None:
+    """Runs one step on the memory. `between` is called before it, and before each operation on a
+    block of points."""
+    between()
     match step:
         case Kernel():
             NUMPY.quiet(KernelRun(step, memory, between).run)

@@ -9,7 +9,6 @@ Spec: `specs/loops.md`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -17,8 +16,8 @@ import attrs
 import numpy as np
 
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.evaluation import apply, filled
-from aotlite.backends.loops.expr import Affine, Scalar, unknown, walk
+from aotlite.backends.loops.evaluation import Uses, apply, filled, uses_of
+from aotlite.backends.loops.expr import Affine, Scalar, unknown
 from aotlite.backends.loops.partials import Partials, Scanned, joined
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement, Store, values_of
 from aotlite.backends.loops.rewrite import without_lets
@@ -29,11 +28,10 @@ Memory = dict[int, Array]
 """The flat array of each buffer."""
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """The first position along each axis, and the one behind the last."""
-Uses: TypeAlias = Counter[Scalar]
-"""How many scalars, and statements, use a scalar."""
 
-POINTS = 1 << 15
-"""Of a block: values of 64 bits then take 256 KiB, which a second-level cache has room for."""
+POINTS = 1 << 16
+"""Of a block: values of 64 bits then take half a megabyte, which a second-level cache has room for.
+"""
 
 
 def boxes(extents: Sequence[int], most: int) -> Iterator[Box]:
@@ -68,16 +66,7 @@ def strided(flat: Array, start: int, shape: Sequence[int], stride: Sequence[int]
 
 
 def _uses(statements: Iterable[Statement]) -> Uses:
-    roots = [value for statement in statements for value in values_of(statement)]
-    return _with_inner(Counter(roots))
-
-
-def _with_inner(roots: Uses) -> Uses:
-    """The uses of all that some roots, of so many uses, are computed from."""
-    found = roots.copy()
-    for scalar in walk(roots):
-        found.update(dict.fromkeys(scalar.operands, 1))
-    return found
+    return uses_of([value for statement in statements for value in values_of(statement)])
 
 
 # ------------------------------------------------------------------------------------ one block
@@ -99,6 +88,7 @@ class _Block:
     """What reductions and scans gave at these points."""
     uses: Uses
     """Those that are still to come."""
+    between: Callable[[], None]
     known: dict[Scalar, _Value] = attrs.field(factory=dict)
 
     @property
@@ -110,6 +100,7 @@ class _Block:
         """The value of an expression at all points, for one of its uses. Raises GraphError if it
         comes of what lies beside a buffer."""
         for scalar in unknown(root, self.known):
+            self.between()
             self.known[scalar] = self._own(scalar)
             self._used(dict.fromkeys(scalar.operands))
         value = self.known[root]
@@ -202,11 +193,16 @@ def _where(condition: _Value, then: _Value, other: _Value) -> _Value:
 
 
 # ---------------------------------------------------------------------------------------- kernels
+def nothing() -> None:
+    """Does nothing, between operations."""
+
+
 class KernelRun:
-    """The evaluation of one kernel. `between` is called before each block; it may raise."""
+    """The evaluation of one kernel. `between` is called before each operation on a block; it may
+    raise."""
 
     def __init__(
-        self, kernel: Kernel, memory: Memory, between: Callable[[], None] | None = None
+        self, kernel: Kernel, memory: Memory, between: Callable[[], None] = nothing
     ) -> None:
         self.kernel = kernel = without_lets(kernel)
         self.memory = memory
@@ -231,9 +227,7 @@ class KernelRun:
                 self._row(rows)
 
     def _block(self, box: Box, names: dict[int, Array], uses: Uses) -> _Block:
-        if self.between is not None:
-            self.between()
-        return _Block(self.memory, box, names, uses.copy())
+        return _Block(self.memory, box, names, uses.copy(), self.between)
 
     # --- rows that fit
     def _rows(self, rows: Box) -> None:
@@ -357,7 +351,7 @@ class KernelRun:
         """Writes the combiner's identity wherever the store will combine."""
         identity = combiner(str(store.combine)).identity([store.value.dtype])[0].args[0]
         address = [value for value, _ in store.address.dynamic]
-        uses = _with_inner(Counter(address))
+        uses = uses_of(address)
         for box in boxes(self.kernel.extents, self.most):
             block = self._block(box, {}, uses)
             values = [block.take(value) for value in address]
