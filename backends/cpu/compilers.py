@@ -22,7 +22,7 @@ OPTIONAL: tuple[tuple[str, ...], ...] = (
     ("-nostartfiles",),
     ("-fno-stack-protector",),
     ("-pipe",),
-    ("-Wl,-z,noseparate-code",),
+    *((("-Wl,-z,noseparate-code",),) if sys.platform == "linux" else ()),
 )
 """Of each group the first that the compiler takes.
 
