@@ -295,7 +295,7 @@ def test_a_folder_that_is_mounted_noexec_is_not_used(cache):
 def test_without_a_disk_cache_a_process_compiles_a_text_once(cache, compiler, monkeypatch):
     monkeypatch.setenv("AOTLITE_CACHE", "/dev/null/cache")
     compiler('echo x >> "$(dirname "$0")/log"; exec gcc "$@"')
-    with warns_once("no disk cache: /dev/null.* cannot be made: Not a directory"):
+    with warns_once("no disk cache: /dev/null, above /dev/null/cache, is no folder"):
         assert compiled(DOUBLE) == compiled(DOUBLE)
     assert "x\n" == (cache.parent / "log").read_text()
 
