@@ -16,7 +16,7 @@ from aotlite.calls import Call, Kind, bare_results, call_of, on_leaves, results_
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, name_from
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.recompiling import Miss, RecompileLimit, failing_guards
@@ -46,7 +46,7 @@ class CompiledFunction:
         """Of entries for ndarrays: which results are ndarrays, or NumPy's scalars."""
         self._lock = lock()
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
-        self._name = getattr(function, "__name__", type(function).__name__)
+        self._name = name_from(getattr(function, "__name__", type(function).__name__))
         if not isinstance(function, functools.partial) and hasattr(function, "__name__"):
             functools.update_wrapper(self, function)
 
@@ -132,7 +132,6 @@ class CompiledFunction:
 
     def _compile(self, call: Call) -> Compiled:
         spec: list[Any] = []
-
         kinds: list[tuple[Kind | None, ...]] = []
 
         def flatten(result: Any) -> list[Any]:
@@ -302,7 +301,7 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
         def flatten(result: Any) -> list[Any]:
             return bare_results(flattened(result, "the results")[0])[0]
 
-        name = getattr(fn, "__name__", "graph").strip("<>")
+        name = name_from(getattr(fn, "__name__", "graph").strip("<>"))
         run = on_leaves(fn, call)
         captured = capture_stage(fn, run, call.leaves, call.tensors(), flatten, name)
         captured.recorder.close()

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.binding import Binder
-from aotlite.ir.errors import AotliteError, ArgumentError, GraphError, in_op
+from aotlite.ir.errors import BUILTIN, AotliteError, ArgumentError, GraphError, in_op, in_words
 from aotlite.ir.results import results_of
 from aotlite.ir.schema import REQUIRED, Schema, parse_schema, respelled
 from aotlite.ir.sizes import as_size
@@ -86,6 +86,8 @@ def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
             return result if named is None else named(*result)
         except AotliteError as error:
             raise in_op(error, name) from error.__cause__
+        except BUILTIN as error:
+            raise in_words(name, (*args, *kwargs.values()), error) from error.__cause__
 
     return call
 
@@ -102,6 +104,8 @@ def _checked(made: Composite) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AotliteError as error:
             raise in_op(error, name) from error.__cause__
+        except BUILTIN as error:
+            raise in_words(name, (*args, *kwargs.values()), error) from error.__cause__
         except (TypeError, AttributeError) as error:
             again = respelled(kwargs, parameters)
             if again.keys() != kwargs.keys():

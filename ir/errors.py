@@ -7,6 +7,8 @@ A message reads `<op or stage>: <what> is <got>, expected <rule>`; all else is a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 __all__ = [
@@ -95,7 +97,7 @@ class DeviceError(AotliteError, RuntimeError):
 
 
 class OutOfMemoryError(AotliteError, MemoryError):
-    """A device has no room for what is asked for; nothing was kept of the attempt."""
+    """A device, or the system, has no room for what is asked for; nothing was kept of it."""
 
 
 class BackendError(AotliteError, RuntimeError):
@@ -136,6 +138,66 @@ def noted(error: ErrorT, *notes: str | None) -> ErrorT:
         if note is not None:
             error.add_note(note)
     return error
+
+
+def out_of_memory(what: str, error: MemoryError) -> MemoryError:
+    """The error of a failed allocation in the project's words; itself where it is one already.
+
+    >>> print(out_of_memory("add", MemoryError()))
+    add: memory is asked for that the system does not give, expected less
+    """
+    if isinstance(error, AotliteError):
+        return error
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)  # of NumPy's
+    asked = "memory is" if shape is None else f"{math.prod(shape) * dtype.itemsize} bytes are"  # type: ignore[union-attr]
+    return OutOfMemoryError(
+        f"{what}: {asked} asked for that the system does not give, expected less"
+    )
+
+
+BUILTIN = (MemoryError, OverflowError, ValueError, IndexError)
+"""What Python and NumPy raise of numbers that are too large for them."""
+
+
+_TOO_BIG = ("array is too big", "Maximum allowed")
+"""How NumPy's errors begin of arrays beyond 63 bits; they are plain ValueErrors."""
+
+
+def in_words(what: str, values: Iterable[object], error: Exception) -> Exception:
+    """The error in the project's words where it is of memory, or of numbers that are too large.
+
+    `values` are what the op was given. Any other error is itself.
+
+    >>> print(in_words("tril", (1 << 70,), OverflowError()))
+    tril: a number is an int of 71 bits, expected one of 64 bits
+    """
+    if isinstance(error, AotliteError):
+        return error
+    if isinstance(error, MemoryError):
+        return out_of_memory(what, error)
+    for value in _numbers(values):
+        if not -(2**63) <= value < 2**63:
+            bits = value.bit_length() + (value < 0)
+            return ArgumentError(
+                f"{what}: a number is an int of {bits} bits, expected one of 64 bits"
+            )
+    if isinstance(error, ValueError) and str(error).startswith(_TOO_BIG):
+        return OutOfMemoryError(
+            f"{what}: an array is asked for that no address reaches the end of, expected less"
+        )
+    if isinstance(error, OverflowError):
+        return ArgumentError(
+            f"{what}: with its numbers there is an overflow ({error}), expected smaller ones"
+        )
+    return error
+
+
+def _numbers(values: Iterable[object]) -> Iterator[int]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _numbers(value)
+        elif type(value) is int:
+            yield value
 
 
 def in_op(error: ErrorT, name: str) -> ErrorT:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from aotlite.ir.errors import GraphError
+from aotlite.ir.errors import ArgumentError, GraphError
 from aotlite.ir.location import Location
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Role
@@ -166,6 +166,17 @@ def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
     return value
 
 
+def name_from(text: str) -> str:
+    """The text as a graph's name: what no file name and no program can hold is written out.
+
+    >>> name_from("loss"), name_from("a\\0b")
+    ('loss', 'a\\\\x00b')
+    """
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 @attrs.define(eq=False, repr=False)
 class Graph:
     """Nodes in execution order; the last one is the output node.
@@ -192,6 +203,10 @@ class Graph:
     def __attrs_post_init__(self) -> None:
         if not self.nodes or self.nodes[-1].op != "output":
             raise GraphError(f"graph {self.name}: it has no output node, expected one at the end")
+        if self.name != name_from(self.name):
+            raise ArgumentError(
+                f"graph: its name is {self.name!r}, expected a text without NUL and surrogates"
+            )
 
     # --- parts
     @property

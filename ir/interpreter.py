@@ -21,6 +21,7 @@ from aotlite.ir.errors import (
     RngError,
     ShapeError,
     UnsupportedError,
+    in_words,
     noted,
 )
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
@@ -38,7 +39,14 @@ Call = Callable[[Op, tuple[Any, ...]], Any]
 
 
 def explain(error: Exception, node: Node, graph: Graph) -> None:
-    """Notes at an error which node of a graph has raised it, and whose that node is."""
+    """Notes at an error which node of a graph has raised it, and whose that node is.
+
+    Raises another one, with these notes, for an allocation that failed, and for an overflow.
+    """
+    told = in_words(getattr(node.target, "name", str(node.target)), node.args, error)
+    if told is not error:
+        explain(told, node, graph)
+        raise told from error
     error.add_note(f"while running: {node_line(node, graph.names)}")
     if node.scope is not None and TAPE_NODE in node.scope.tags:
         error.add_note(f"for {node.scope.tags[TAPE_NODE]}")

@@ -16,7 +16,7 @@ from aotlite.ir import layout, sizes
 from aotlite.ir.assumption import concrete
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, float32
-from aotlite.ir.errors import ShapeError
+from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.symbol_table import SymbolTable, table_of
 
 
@@ -110,6 +110,11 @@ _ON_DEMAND = {"span": layout.span, "contiguous": layout.is_contiguous}
 _INTERNED: dict[tuple[Any, ...], TensorMeta] = {}
 MOST_DIMENSIONS = 64
 """What NumPy's arrays have at most, and what PyTorch's ops take at most."""
+MOST_BYTES = 2**63 - 1
+"""What an address of 64 bits reaches, and NumPy lets a single array have."""
+MOST_MEMORY = 2**56
+"""More than any process can address, and so little that sizes of what kernels make besides do not
+overflow."""
 
 
 def _intern(
@@ -124,11 +129,44 @@ def _intern(
             )
         # Metas with symbols live as long as their symbols do.
         table = table_of((*shape, *stride))
+        if table is None:
+            _check_room(shape, stride, dtype)
         interned = _INTERNED if table is None else table.cache
         found = interned.get(key)
         if found is None:
             found = interned.setdefault(key, TensorMeta(shape, stride, dtype, device))
     return found
+
+
+def _check_room(shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType) -> None:
+    """Raises ShapeError where 64 bits do not hold the bytes of the elements, or of their span.
+
+    Sizes of 0 count as 1, as NumPy has it.
+    """
+    count, reach = 1, 1
+    for size, step in zip(shape, stride, strict=True):
+        count *= size or 1
+        reach += max(size - 1, 0) * step
+    most = max(count, reach, *stride) * dtype.itemsize
+    if count == reach and MOST_MEMORY < most <= MOST_BYTES:
+        raise OutOfMemoryError(
+            f"memory: {most} bytes are asked for, expected at most 2**56, which a process addresses"
+        )
+    if most > MOST_BYTES:
+        sizes_text = ", ".join(map(_number_text, shape))
+        raise noted(
+            ShapeError(
+                f"shape: {dtype.short}[{sizes_text}] is of {_number_text(most)} bytes, expected at "
+                "most 2**63 - 1"
+            ),
+            "Bytes of all elements, as if each had memory of its own, and of all that the strides "
+            "span. (META-33)",
+        )
+
+
+def _number_text(number: int) -> str:
+    bits = number.bit_length()
+    return str(number) if bits <= 256 else f"an int of {bits} bits"
 
 
 def table_in(values: Iterable[Any]) -> SymbolTable | None:

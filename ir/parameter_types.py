@@ -84,7 +84,10 @@ def _to_float(value: object) -> object:
     value = _number_of(_unwrapped(value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return UNFIT
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond all floats
+        return UNFIT
 
 
 def _to_bool(value: object) -> object:

@@ -243,6 +243,8 @@ _PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))
 
 def _described(value: object) -> str:
     """Returns the value where it is plain, else its type: printing a tensor may run ops."""
+    if type(value) is int and value.bit_length() > 256:  # Python refuses to print long ones
+        return f"an int of {value.bit_length()} bits"
     items = value if isinstance(value, (tuple, list)) else (value,)
     if _PLAIN.issuperset(map(type, items)):
         return reprlib.repr(value)

@@ -15,7 +15,7 @@ import numpy as np
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.device import Device, device_named, is_cuda
 from aotlite.ir.errors import noted
-from aotlite.ir.graph import Constant, Graph, Node, Phase, Result
+from aotlite.ir.graph import Constant, Graph, Node, Phase, Result, name_from
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.ops.structure import GETITEM
@@ -64,6 +64,8 @@ def graph_of(document: Any, devices: Devices, max_bytes: int) -> Graph:
         root = record(document, _ROOT)
         name = field(root, "name", text_from)
         nodes = _NodeReader(_Tables(root, devices), max_bytes).nodes(root["nodes"])
+        if name != name_from(name):
+            raise Unread(name, "a name without NUL", ".name")
         return Graph(nodes, name)
     except Unread as error:
         raise error.error() from None

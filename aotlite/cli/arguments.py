@@ -11,12 +11,14 @@ from aotlite.eager.functions import full
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.errors import ArgumentError, ShapeError, noted
 from aotlite.ir.meta import tensor_meta
 
 _TENSOR = re.compile(r"(\w+)\[")
 _LIST = re.compile(r"\[([^][]*)\]")
 _DTYPES = {name: dtype for dtype in dtypes.DTYPES for name in (dtype.short, dtype.name)}
+_MOST_DIGITS = 100
+"""Of a size; what is too large for a tensor is told in full up to here."""
 
 
 def value_from_text(text: str, option: str = "--arg") -> Any:
@@ -57,12 +59,12 @@ class _Reader:
             if len(stride) != len(shape):
                 got = f"has {len(stride)} strides for {len(shape)} sizes"
                 raise self.error(begin, got, "a stride for each size")
-        meta = tensor_meta(shape, stride, dtype)
         # Ones over the span, seen in the wanted geometry; detached, so that it is nobody's view.
         try:
+            meta = tensor_meta(shape, stride, dtype)
             memory = full((meta.span,), 1, dtype=dtype)
-        except (MemoryError, OverflowError, ValueError):  # ValueError: NumPy, of sizes past 2**63
-            got = f"takes {meta.span * dtype.itemsize} bytes"
+        except (ShapeError, MemoryError) as error:
+            got = f"is too large ({error})"
             raise self.error(sizes_at, got, "a tensor that fits into memory") from None
         tensor: Tensor = memory.as_strided(meta.shape, meta.stride, 0).detach()
         for word, start in self._words(at):
@@ -87,9 +89,11 @@ class _Reader:
         sizes = []
         for part in re.finditer(r"[^,]+", found[1]):
             word = part[0].strip()
+            begin = found.start(1) + part.start() + len(part[0]) - len(part[0].lstrip())
             if not word.isdecimal():
-                begin = found.start(1) + part.start() + len(part[0]) - len(part[0].lstrip())
                 raise self.error(begin, f"has {word!r} in brackets", "numbers from 0 on")
+            if len(word) > _MOST_DIGITS:  # Python reads at most 4300
+                raise self.error(begin, f"has a number of {len(word)} digits", "one below 2**63")
             sizes.append(int(word))
         return tuple(sizes), found.end()
 

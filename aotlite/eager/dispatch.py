@@ -39,9 +39,11 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrapped import kinds_among, run_wrapped
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import (
+    BUILTIN,
     AliasError,
     ArgumentError,
     ShapeError,
+    in_words,
     noted,
 )
 from aotlite.ir.meta import TensorMeta
@@ -92,6 +94,11 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
         moved = on_one_device(op, args)
         if moved is None:
             raise
+    except BUILTIN as error:
+        told = in_words(op.name, args, error)
+        if told is error:
+            raise
+        raise told from error
     return _apply(tensor, op, moved)
 
 

@@ -26,6 +26,7 @@ from aotlite.ir.errors import (
     ShapeError,
     UnsupportedError,
     noted,
+    out_of_memory,
 )
 from aotlite.ir.memory import is_within
 from aotlite.ir.memory_format import MemoryFormat, preserve_format, strides_in
@@ -145,7 +146,10 @@ def _grow(storage: Storage, needed: int, arrays: ArrayBackend) -> None:
     have = storage.nbytes()
     if needed <= have:
         return
-    room = arrays.allocate(needed, uint8)
+    try:
+        room = arrays.allocate(needed, uint8)
+    except MemoryError as error:
+        raise out_of_memory("resize_", error) from error
     # Zeros as `empty` has, so that runs repeat (RNG-1).
     arrays.copy(arrays.strided(room, uint8, (needed - have,), (1,), have), 0)
     if have:

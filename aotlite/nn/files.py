@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+import tokenize
 import zipfile
 from collections.abc import Mapping
 from typing import IO, Any
@@ -39,6 +40,7 @@ _BROKEN = (
     TypeError,
     ValueError,
     struct.error,
+    tokenize.TokenError,  # of a header of Python 2's, which NumPy reads by tokens
     zipfile.BadZipFile,
 )
 

@@ -46,6 +46,14 @@ static int find_idle(int64_t bytes) {
     return best;
 }
 
+/* Unmaps what has been idle longest until so many bytes and places are free. Takes the lock. */
+static void trim_arenas(int64_t bytes, int places) {
+    while (arenas.count && (arenas.bytes + bytes > arenas.limit || arenas.count + places > MOST_IDLE)) {
+        arena oldest = remove_idle(0);
+        munmap(oldest.address, oldest.bytes);
+    }
+}
+
 /* An arena of at least so many bytes, at the start of a page; its address is NULL where there is no
    memory, or none is wanted. */
 static arena take_arena(int64_t bytes) {
@@ -58,16 +66,14 @@ static arena take_arena(int64_t bytes) {
     if (taken.address) return taken;
     int64_t unit = bytes < HUGE_PAGE ? 4096 : HUGE_PAGE, rounded = (bytes + unit - 1) / unit * unit;
     taken.address = map_pages(rounded);
+    if (!taken.address) { /* what is idle here may be what is missing */
+        pthread_mutex_lock(&arenas.lock);
+        trim_arenas(arenas.limit, 0);
+        pthread_mutex_unlock(&arenas.lock);
+        taken.address = map_pages(rounded);
+    }
     taken.bytes = rounded;
     return taken;
-}
-
-/* Unmaps what has been idle longest until so many bytes and places are free. Takes the lock. */
-static void trim_arenas(int64_t bytes, int places) {
-    while (arenas.count && (arenas.bytes + bytes > arenas.limit || arenas.count + places > MOST_IDLE)) {
-        arena oldest = remove_idle(0);
-        munmap(oldest.address, oldest.bytes);
-    }
 }
 
 static void give_arena(arena given) {

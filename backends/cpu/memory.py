@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.ir.errors import OutOfMemoryError
 from aotlite.ir.forks import lock
 
 SMALLEST = 1 << 17
@@ -73,12 +74,29 @@ class Recycler:
         return None
 
     def _new(self, size: int) -> mmap.mmap:
-        block = _pages(size)
+        try:
+            block = _pages(size)
+        except _REFUSALS:  # what is idle here may be what is missing
+            self._let_go()
+            try:
+                block = _pages(size)
+            except _REFUSALS as error:
+                raise OutOfMemoryError(
+                    f"results: {size} bytes are asked for that the system does not give, expected "
+                    "less"
+                ) from error
         with self._lock:
             self._blocks.setdefault(size, deque()).append(block)
             self._blocks.move_to_end(size)
             self._trim()
         return block
+
+    def _let_go(self) -> None:
+        """Gives all idle blocks back to the system."""
+        with self._lock:
+            limit, self.limit = self.limit, 0
+            self._trim()
+            self.limit = limit
 
     def _trim(self) -> None:
         excess = self.kept() - self.limit
@@ -89,6 +107,10 @@ class Recycler:
                 excess -= size
             if len(blocks) == 0:
                 del self._blocks[size]
+
+
+_REFUSALS = (OSError, OverflowError, MemoryError)
+"""What `mmap` raises where there is no such memory, or a size is beyond 63 bits."""
 
 
 def _turned(blocks: deque[Any]) -> tuple[Any, int]:

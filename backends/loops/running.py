@@ -19,7 +19,7 @@ from aotlite.backends.loops.interpreter import strided
 from aotlite.backends.loops.program import Buffer, Kind, Placed, Program, slots
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
-from aotlite.ir.errors import GraphError
+from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
@@ -159,8 +159,14 @@ class _Writer:
             )
         ]
         compute = f"if execute([{', '.join(arrays)}]): refused([{', '.join(arrays)}])"
-        body = [*head, *self.lines, compute]
-        source = "\n    ".join(["def run(box):", *body, f"return [{', '.join(results)}]"]) + "\n"
+        body = [*head, *self.lines, compute, f"return [{', '.join(results)}]"]
+        ending = [
+            "except MemoryError as error:",
+            f"    raise full({self.graph.name!r}, error) from error",
+        ]
+        self.scope["full"] = out_of_memory
+        lines = ["def run(box):", "try:", *[f"    {line}" for line in body], *ending]
+        source = "\n    ".join(lines) + "\n"
         exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
         return self.scope["run"], source
 

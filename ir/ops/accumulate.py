@@ -24,6 +24,8 @@ def _accumulate_meta(
         raise ShapeError(
             f"strided_accumulate: stride is {stride}, expected one for each size of {self.shape}"
         )
+    if any(step < 0 for step in stride):
+        raise ShapeError(f"strided_accumulate: stride is {stride}, expected no negative number")
     span, room = layout.span(self.shape, stride), sizes.numel(size)
     if span and (offset < 0 or offset + span > room):
         raise ShapeError(

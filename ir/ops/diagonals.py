@@ -91,7 +91,10 @@ def _triangle_indices(name: str) -> PureOp:
     def kernel(
         xp: Any, meta: TensorMeta, row: int, col: int, offset: int, dtype: Any, device: Any
     ) -> Any:
-        places = (xp.tril_indices if lower else xp.triu_indices)(row, offset, col)
+        if lower:  # columns and rows of which none is taken may be very many
+            places = xp.tril_indices(row, offset, min(col, max(row + offset, 0)))
+        else:
+            places = xp.triu_indices(min(row, max(col - offset, 0)), offset, col)
         return xp.astype(xp.stack(places), meta.dtype.numpy)
 
     def loops(k: Any, meta: TensorMeta, row: int, col: int, offset: int, *_: Any) -> Any:

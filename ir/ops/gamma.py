@@ -6,6 +6,7 @@ Array libraries have none of them. Kernels compute in float64, also for narrower
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -218,7 +219,21 @@ def _cotangent_derivative(n: int) -> tuple[float, ...]:
     return tuple(reversed(powers))
 
 
+_MOST_ORDER = 170
+"""The largest number whose factorial is a float."""
+
+
+def _order(name: str, n: object) -> int:
+    """The order of a derivative. Raises ArgumentError for what is none."""
+    if type(n) is not int or not 0 <= n <= _MOST_ORDER:
+        raise ArgumentError(
+            f"{name}: n is {reprlib.repr(n)}, expected an int from 0 to {_MOST_ORDER}"
+        )
+    return n
+
+
 def _polygamma_values(xp: Any, n: int, x: Any) -> Any:
+    _order("polygamma_of", n)
     negative = x <= 0
     turned = xp.where(negative, 1.0 - x, x)
     sign, scale = (-1.0) ** (n + 1), float(math.factorial(n))
@@ -248,14 +263,10 @@ POLYGAMMA = pointwise(
 def polygamma(first: Any, second: Any) -> Any:
     """The n-th derivative of digamma: `x.polygamma(n)`, or `polygamma(n, x)`."""
     self, n = (first, second) if hasattr(first, "meta") else (second, first)
-    if type(n) is not int or n < 0:
-        raise ArgumentError(f"polygamma: n is {n}, expected an int of at least 0")
-    return self._do("polygamma_of", n) if n else self.digamma()
+    return self._do("polygamma_of", n) if _order("polygamma", n) else self.digamma()
 
 
 @composite("polygamma_(Tensor(a!) self, int n) -> Tensor(a!)")
 def polygamma_(self: Any, n: int) -> Any:
     """`polygamma` in place."""
-    if n < 0:
-        raise ArgumentError(f"polygamma_: n is {n}, expected an int of at least 0")
-    return self._do("polygamma_of_", n) if n else self._do("digamma_")
+    return self._do("polygamma_of_", n) if _order("polygamma_", n) else self._do("digamma_")

@@ -7,7 +7,13 @@ from typing import Any
 
 from aotlite.ir import sizes
 from aotlite.ir.composite import composite
-from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.errors import (
+    ArgumentError,
+    DTypeError,
+    IndexOutOfRangeError,
+    OutOfMemoryError,
+    ShapeError,
+)
 
 
 @composite("narrow(Tensor self, int dim, Tensor|Scalar start, int length) -> Tensor")
@@ -123,6 +129,10 @@ def _divides(sections: int, size: int) -> bool:
     return size % sections == 0
 
 
+_MOST_PARTS = 2**48
+"""More tensors than any process can address."""
+
+
 def _cut(self: Any, where: Any, dim: int, name: str) -> Any:
     _needs_dims(name, self, 1)
     dim = sizes.wrap_dim(dim, self.ndim, op=name)
@@ -135,6 +145,10 @@ def _cut(self: Any, where: Any, dim: int, name: str) -> Any:
         return _at_indices(self, where, dim, name)
     if sections < 1:
         raise ArgumentError(f"{name}: sections is {sections}, expected at least 1")
+    if sections > _MOST_PARTS:
+        raise OutOfMemoryError(
+            f"{name}: {sections} parts are asked for, expected at most {_MOST_PARTS}"
+        )
     least, more = divmod(self.shape[dim], sections)
     ends = [least * (i + 1) + min(i + 1, more) for i in range(sections)]
     return _slices(self, [0, *ends], dim)

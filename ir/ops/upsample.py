@@ -153,6 +153,10 @@ def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
                 f"{(*input_size[:2], *output_size)}"
             )
         _image(backward, grad_output, output_size)
+        if any(n < 1 for n in input_size[2:]):
+            raise ShapeError(
+                f"{backward}: argument 'input_size' is {input_size}, expected sizes of at least 1"
+            )
         return image_like(grad_output, input_size)
 
     def back_kernel(

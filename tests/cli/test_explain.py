@@ -210,13 +210,16 @@ BAD_VALUES = {
     "f32[4] grad": ("has 'grad', expected requires_grad or nothing", 7),
     "i64[4] requires_grad": ("wants a gradient of int64, expected a floating or complex dtype", 0),
     "f32[99999999999,99999]": (
-        "takes 39999599999600004 bytes, expected a tensor that fits into memory",
+        "is too large (full: 39999599999600004 bytes are asked for that the system does not give, "
+        "expected less), expected a tensor that fits into memory",
         3,
     ),
     "f32[99999999999999999999]": (
-        "takes 399999999999999999996 bytes, expected a tensor that fits into memory",
+        "is too large (shape: f32[99999999999999999999] is of 399999999999999999996 bytes, "
+        "expected at most 2**63 - 1), expected a tensor that fits into memory",
         3,
     ),
+    f"f32[4, {'9' * 5000}]": ("has a number of 5000 digits, expected one below 2**63", 7),
     "hello": ("is 'hello', expected a tensor such as 'f32[4,3]' or a Python literal", 0),
     "": ("is '', expected a tensor such as 'f32[4,3]' or a Python literal", 0),
 }

@@ -131,6 +131,8 @@ HOSTILE = {
     "an expression": archive_of(("a.npy", member(shape="(2,), 'x': print(1)"))),
     "a later version": archive_of(("a.npy", member(version=9))),
     "an unknown dtype": archive_of(("a@float3.npy", member())),
+    "a header that ends in a text": archive_of(("a.npy", member(descr="'''f8"))),
+    "a header that ends in brackets": archive_of(("a.npy", member(shape="(2,), ("))),
     "a wide bfloat16": archive_of(("a@bfloat16.npy", member(descr="'<u8'"))),
 }
 
