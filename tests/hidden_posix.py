@@ -46,6 +46,7 @@ def install():
 
     real = {"os": os, "signal": signal, "faulthandler": faulthandler}
     stands = {name: Hiding(real[name], hidden) for name, hidden in NAMES.items()}
+    stands["os"].name = "nt"
     original = builtins.__import__
 
     def importing(name, names=None, locals=None, fromlist=(), level=0):

@@ -41,6 +41,8 @@ def command(args: argparse.Namespace) -> None:
 
 
 def _refused(folder: str) -> str:
+    if os.name != "posix":
+        return f"C is compiled on Linux and macOS, and not on {os.name}"
     return folders.refusal(folder) if os.path.exists(folder) else ""
 
 

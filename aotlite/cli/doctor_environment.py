@@ -95,8 +95,9 @@ def _cache(value: str) -> tuple[State, str, str]:
 
     state, text, advice = _folder(value)
     folder = os.path.abspath(value)
+    is_used = os.name == "posix" and not advice  # C is not compiled on Windows
     asked = refusal if os.path.exists(folder) else refusal_to_make
-    refused = "" if advice else asked(folder)
+    refused = asked(folder) if is_used else ""
     return ("broken", refused, _MEND) if refused else (state, text, advice)
 
 

@@ -52,14 +52,14 @@ def test_a_folder_that_is_not_used_is_shown_with_the_reason_and_not_cleared(fold
     assert 0 == status and "kept: 1 file, 0.0 MB" == lines[1]
     assert lines[3].startswith(f"not used: {folder} can be written by others (its mode is 777; ")
     status, _, error = run("clear")
-    assert 1 == status and error.startswith(f"aotlite: cache: {folder} can be written by others")
+    assert 2 == status and error.startswith(f"aotlite: cache: {folder} can be written by others")
     assert 1 == len(trimming.entries(cache.folder))
 
 
 def test_without_a_home_folder_there_is_nothing_to_show(run, monkeypatch):
     monkeypatch.setattr(folders, "chosen", lambda: None)
     status, _, error = run()
-    assert (1, "expected a folder in AOTLITE_CACHE\n") == (status, error.partition(", ")[2])
+    assert (2, "expected a folder in AOTLITE_CACHE\n") == (status, error.partition(", ")[2])
 
 
 def test_another_action_is_refused(run, capsys):

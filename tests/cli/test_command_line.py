@@ -14,7 +14,6 @@ import aotlite
 from aotlite.cli import COMMANDS, EXAMPLES, STATUSES, _parser, main
 
 ADAPTERS = "tests.testing.conformance_adapters"
-COMPILERS = "tests.testing.planted_compilers"
 
 
 def status_of(*argv):
@@ -152,7 +151,6 @@ def test_wrong_use_ends_with_two_and_says_what_was_expected(words, capsys):
     [
         f"conformance {ADAPTERS}:Mine --rules TEN-2a --strict",
         f"conformance {ADAPTERS}:Deviceless --rules TEN-2a",
-        f"fuzz --count 30 --jobs 1 --function {COMPILERS}:copying --seed 3 --shrink 0 --show 0",
     ],
 )
 def test_what_is_found_ends_with_one(words, capsys):

@@ -152,7 +152,7 @@ def test_a_batch_that_cannot_be_is_refused(batch):
 
 
 def test_errors_of_ours_become_a_line_and_a_status(capsys):
-    assert main(["demo", "--batch", "5000"]) == 1
+    assert main(["demo", "--batch", "5000"]) == 2
     assert capsys.readouterr().err.startswith("aotlite: demo: batch is 5000, expected 2 to 1442")
 
 

@@ -184,7 +184,7 @@ def test_a_summary_is_of_this_table_and_of_a_whole_header(tmp_path):
 def test_a_folder_that_cannot_be_made_is_refused_first(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.write_text("")
-    assert 1 == main(["fuzz", "--count", "1", "--out", str(taken)])
+    assert 2 == main(["fuzz", "--count", "1", "--out", str(taken)])
     assert "fuzz: --out gives [Errno 17] File exists" in capsys.readouterr().err
 
 
@@ -351,7 +351,7 @@ def test_the_summary_of_a_ledger_runs_nothing(tmp_path, capsys):
     assert "    crash: SIGSEGV\n" in told and "    memory 1\n" in told
     assert "cells impossible: a view on an argument's memory is a view of an input" in told
     assert re.fullmatch(LAST_LINE, told.splitlines()[-1])
-    assert 1 == main(["fuzz", "--summary"])
+    assert 2 == main(["fuzz", "--summary"])
 
 
 def test_a_failure_without_a_script_for_its_library_is_told_as_data():
@@ -374,7 +374,9 @@ def test_a_failure_without_a_script_for_its_library_is_told_as_data():
         ({"count": 0}, "fuzz: count is 0, expected a whole number of at least 1"),
         ({"jobs": 1.5}, "fuzz: jobs is 1.5, expected a whole number"),
         ({"engine": "x"}, "fuzz: engine is 'x', expected one of 'aotlite', "),
-        ({"engine": "a:B"}, "fuzz: function is None, expected what compiles functions of a:B"),
+        ({"engine": "json:B"}, "fuzz: function is None, expected what compiles functions of json:B"),
+        ({"engine": "no_such.a:B"}, "fuzz: engine is in module 'no_such.a', expected one that Py"),
+        ({"engine": "a.py:B"}, "fuzz: engine is in file 'a.py', expected one that exists"),
         ({"against": "aotlite"}, "expected 'eager', or another library than the engine"),
         ({"against": "torch", "function": "a:b"}, "expected none where two libraries' eager are"),
         ({"function": "compile"}, "expected module:name or file.py:name"),

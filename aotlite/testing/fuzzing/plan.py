@@ -95,11 +95,10 @@ class Plan:
         if self.against != EAGER and self.function:
             raise wrong("function", self.function, "none where two libraries' eager are compared")
         if self.against == EAGER and self.engine not in ENGINES and not self.function:
+            demand_place(self.engine, "engine")
             raise wrong("function", None, f"what compiles functions of {self.engine}")
         if self.function is not None and ":" not in self.function:
             raise wrong("function", self.function, "module:name or file.py:name")
-        if self.function is not None:
-            demand_place(self.function, "function")
 
     @property
     def is_endless(self) -> bool:
@@ -157,5 +156,3 @@ def _check_library(what: str, name: str) -> None:
     if name not in ENGINES and ":" not in name:
         known = ", ".join(map(repr, ENGINES))
         raise wrong(what, name, f"one of {known}, or module:Class")
-    if name not in ENGINES:
-        demand_place(name, what)
