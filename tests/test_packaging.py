@@ -167,7 +167,8 @@ def check_metadata(metadata: Message) -> None:
     assert EXTRAS == set(metadata.get_all("Provides-Extra", []))
     core = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     names = {line.split(">=")[0] for line in core}
-    assert {"attrs", "filelock", "ml_dtypes", "networkx", "numpy", "optree", "rich", "sympy"} == names
+    needed = {"attrs", "filelock", "ml_dtypes", "networkx", "numpy", "optree", "rich", "sympy"}
+    assert needed == names
 
 
 def test_sdist_holds_what_building_and_testing_need(tmp_path):

@@ -374,7 +374,7 @@ def test_a_failure_without_a_script_for_its_library_is_told_as_data():
         ({"count": 0}, "fuzz: count is 0, expected a whole number of at least 1"),
         ({"jobs": 1.5}, "fuzz: jobs is 1.5, expected a whole number"),
         ({"engine": "x"}, "fuzz: engine is 'x', expected one of 'aotlite', "),
-        ({"engine": "json:B"}, "fuzz: function is None, expected what compiles functions of json:B"),
+        ({"engine": "json:B"}, "fuzz: function is None, expected what compiles functions of json:"),
         ({"engine": "no_such.a:B"}, "fuzz: engine is in module 'no_such.a', expected one that Py"),
         ({"engine": "a.py:B"}, "fuzz: engine is in file 'a.py', expected one that exists"),
         ({"against": "aotlite"}, "expected 'eager', or another library than the engine"),
