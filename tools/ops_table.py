@@ -19,7 +19,7 @@ from aotlite.testing.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
 from aotlite.testing.laws.running import kernel_op, vjp_of
 from aotlite.testing.laws.scalar import WITHOUT_SCALAR
 from aotlite.testing.laws.symbolic import SPECIALIZES
-from aotlite.testing.laws.table import LAWS, PENDING, WITHOUT_SAMPLES, class_of, laws_of
+from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, class_of, laws_of
 from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, Difference
 
 PAGE = ROOT / "specs" / "ops.md"
@@ -39,7 +39,7 @@ Each law rejects a planted mistake in every class that it applies to (`tests/law
 
 def page() -> str:
     """The text of `specs/ops.md`."""
-    parts = [_laws(), _pending(), _ops(), _composites(), _exceptions(), _differences()]
+    parts = [_laws(), _ops(), _composites(), _exceptions(), _differences()]
     return "\n".join([HEAD, *parts])
 
 
@@ -53,12 +53,6 @@ def _laws() -> str:
     return _section("Laws", ("law", "claim", "what it checks", "classes", "ops"), rows)
 
 
-def _pending() -> str:
-    rows = [(p.name, p.claim, p.waits_for, ", ".join(p.classes)) for p in PENDING]
-    text = _section("Pending laws", ("law", "claim", "waits for", "classes"), rows)
-    return text + "\nThey are listed and not run.\n"
-
-
 def _ops() -> str:
     counts = Counter(class_of(op) for op in OPS.values())
     rows = [
@@ -68,11 +62,10 @@ def _ops() -> str:
             op.cost.value,
             _saves(op),
             " ".join(law.name for law in laws_of(op) if op.name not in WITHOUT_SAMPLES),
-            " ".join(p.name for p in PENDING if class_of(op) in p.classes),
         )
         for op in sorted(OPS.values(), key=lambda op: op.name)
     ]
-    titles = ("op", "class", "cost", "gradient saves", "laws", "pending")
+    titles = ("op", "class", "cost", "gradient saves", "laws")
     total = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     return _section("Ops", titles, rows) + f"\n{len(OPS)} ops: {total}.\n"
 

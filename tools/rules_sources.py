@@ -35,7 +35,7 @@ AREAS = {
 }
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 
-REASONS = ("subclasses", "symbols", "seeds", "kernel backend", "export", "control flow")
+REASONS = ("reuse of saved memory", "moves between devices", "export", "control flow")
 """What a rule may wait for. Anything else has to be built or shown."""
 
 HEADING = re.compile(r"^### (?:([A-Z]+)-(\d+) · )?(.*)$", re.MULTILINE)

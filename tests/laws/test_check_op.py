@@ -180,11 +180,6 @@ def test_a_sample_of_plain_arguments_and_laws_by_name(register):
     assert "my_clip obeys L1, L3 on 1 cases" == str(found)
 
 
-def test_pending_laws_are_listed_and_wait_for_something():
-    assert {"rendered C = kernel", "rendered CUDA = kernel"} == {p.claim for p in laws.PENDING}
-    assert all(pending.waits_for for pending in laws.PENDING)
-
-
 def test_a_law_error_is_an_assertion_and_one_of_ours():
     assert issubclass(laws.LawError, AssertionError)
     assert issubclass(laws.LawError, al.AotliteError)

@@ -230,7 +230,8 @@ def test_random_python_in_hooks_is_eagers(capsys: Any, recwarn: Any) -> None:
 @pytest.mark.rules("HOOK-2", "HOOK-3")
 def test_much_random_python_in_hooks_is_eagers(capsys: Any, recwarn: Any) -> None:
     warnings.simplefilter("always")
-    assert all(agree(seed, capsys, recwarn) in (True, False) for seed in range(1000, 11_000))
+    found = [agree(seed, capsys, recwarn) for seed in range(1000, 11_000)]
+    assert 1000 < sum(found) < 5000
 
 
 @pytest.mark.rules("HOOK-2")

@@ -13,7 +13,7 @@ from aotlite.testing.laws.ops import check_op, of
 from aotlite.testing.laws.partitioners import PARTITIONER_LAWS, check_partitioner
 from aotlite.testing.laws.passes import PASS_LAWS, GraphLaw, check_pass
 from aotlite.testing.laws.sample import Sample
-from aotlite.testing.laws.table import LAWS, PENDING, Law
+from aotlite.testing.laws.table import LAWS, Law
 from aotlite.testing.laws.tape import TAPE_LAW, check_tape
 from aotlite.testing.laws.wrapper_functions import WrapperFunction
 from aotlite.testing.laws.wrappers import WRAPPER_LAWS, WrapperLaw, check_subclass
@@ -23,7 +23,6 @@ __all__ = [
     "LAWS",
     "PARTITIONER_LAWS",
     "PASS_LAWS",
-    "PENDING",
     "TAPE_LAW",
     "WRAPPER_LAWS",
     "BackendLaw",

@@ -171,23 +171,6 @@ LAWS = (
 """Laws that run now."""
 
 
-@attrs.frozen
-class Pending:
-    """A law that waits for something that is not built yet."""
-
-    name: str
-    claim: str
-    waits_for: str
-    classes: tuple[str, ...]
-
-
-PENDING = (
-    Pending("P2", "rendered C = kernel", "the cpu backend", (*PURE, "random")),
-    Pending("P3", "rendered CUDA = kernel", "the cuda backend", (*PURE, "random")),
-)
-"""Laws that are listed and not run."""
-
-
 def laws_of(op: Op) -> tuple[Law, ...]:
     """The laws that apply to an op."""
     return tuple(law for law in LAWS if law.applies(op))

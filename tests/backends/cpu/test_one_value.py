@@ -46,18 +46,20 @@ def test_the_greatest_is_where_it_is(form: str, shape: tuple[int, int], kind: st
 
     compiled = al.compile(greatest, backend="cpu")
     of_rows, of_columns, in_row, in_column = compiled(x)
-    counts = in_row.tolist() + in_column.tolist()
-    assert min(counts) >= 1
+    assert min(in_row.tolist() + in_column.tolist()) >= 1
     found: Any
     expected: Any
     (found,) = al.autograd.grad([of_rows.sum() + (of_columns * of_columns).sum()], [x])
     assert not found.isnan().any()
-    if max(counts) > 1:  # of many sines several are the greatest, and others in eager
-        return
     rows, columns, *_ = greatest(x)
     (expected,) = al.autograd.grad([rows.sum() + (columns * columns).sum()], [x])
     tolerance = 1e-3 if kind == "float32" else 1e-9
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=tolerance, atol=tolerance)
+    # Of many sines several are the greatest, and in eager others: they share the gradient.
+    alone = (in_row.numpy() == 1)[:, None] & (in_column.numpy() == 1)
+    assert alone.all() or (form == "sin" and alone.mean() >= 0.5)
+    np.testing.assert_allclose(
+        found.numpy()[alone], expected.numpy()[alone], rtol=tolerance, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("backend", ["loops", "cpu"])
