@@ -460,7 +460,7 @@ def test_an_op_with_an_effect_that_does_not_fit_is_refused(name: str) -> None:
     options = {"effect": "mine", "kernel": note, "vjp": None, **MORE.get(name, {})}
     with taken_out(), pytest.raises(kind) as caught:
         al.register_op(schema, **options)
-        assert "with_effect_x_bad" not in OPS
+    assert "with_effect_x_bad" not in OPS
     assert text == str(caught.value)
 
 

@@ -221,6 +221,8 @@ NAMED = {parameters.values[0] for parameters in CASES} | {"TransformerEncoder"}
 def test_constructors_have_pytorchs_arguments_and_defaults(torch, name):
     theirs = inspect.signature(getattr(torch.nn, name)).parameters.values()
     ours = inspect.signature(getattr(nn, name)).parameters.values()
+    needed = lambda those: [p.name for p in those if p.default is inspect.Parameter.empty]
+    assert needed(theirs) == needed(ours)
     facts = lambda p: (p.name, None if p.name in ("device", "activation") else p.default)
     seen = [facts(p) for p in theirs if p.default is not inspect.Parameter.empty]
     for fact in [facts(p) for p in ours if p.default is not inspect.Parameter.empty]:

@@ -376,10 +376,14 @@ def test_a_half_that_fails_leaves_the_generator_where_it_was(half):
     compiled = al.compile(function, backend="reference", **where)
     x = al.ones(3).requires_grad_()
     al.set_rng_state((5, 12))
-    with pytest.raises(ValueError, match="on fire"):
-        y = compiled(x)
+    if half == "forward":
+        with pytest.raises(ValueError, match="on fire"):
+            compiled(x)
+    else:
+        y = compiled(x).sum()
         al.set_rng_state((5, 12))
-        y.sum().backward()
+        with pytest.raises(ValueError, match="on fire"):
+            y.backward()
     assert [(5, 16)] == calls, "the generator moves on before the half runs"
     assert (5, 12) == al.get_rng_state()
 

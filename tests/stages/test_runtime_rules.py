@@ -239,10 +239,12 @@ def test_a_retained_backward_runs_again_and_adds() -> None:
 @pytest.mark.rules("META-12")
 def test_parts_of_an_input_have_backwards_of_their_own() -> None:
     """META-12: the first backward does not free the second's graph."""
-    x = leaf(1, 2) * 1
-    first, second = al.compile(lambda x: x.unbind(0))(x)
+    start = leaf(1, 2)
+    first, second = al.compile(lambda x: x.unbind(0))(start * 1)
     first.backward(retain_graph=True)
+    assert [1.0, 0.0] == start.grad.tolist()
     second.backward()
+    assert [1.0, 1.0] == start.grad.tolist()
 
 
 # --------------------------------------------------------------------------------------- guards
