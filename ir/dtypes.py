@@ -8,7 +8,7 @@ Differences from PyTorch: there is no complex32, so a complex number with float1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "DType",
     "Number",
     "advice_on_ndarrays",
+    "as_dtype",
     "bfloat16",
     "bool_",
     "by_name",
@@ -50,6 +51,7 @@ __all__ = [
     "uint64",
 ]
 
+T = TypeVar("T")
 Number: TypeAlias = bool | int | float | complex
 
 BOOL: Final = 0
@@ -215,6 +217,26 @@ _OF_NUMBER: Final[dict[type, DType]] = {
     float: default_dtype,
     complex: default_dtype.to_complex(),
 }
+
+
+_OF_TYPE: Final[dict[object, DType]] = {
+    bool: bool_,
+    int: int64,
+    float: float64,
+    complex: complex128,
+}
+
+
+def as_dtype(value: T) -> T | DType:
+    """Returns the dtype that a Python type stands for where a dtype is taken; all else as it is.
+
+    That of what the type holds, as in PyTorch: `float` is float64, though a tensor made of floats
+    is of the default dtype.
+
+    >>> as_dtype(float), as_dtype(int), as_dtype(float32), as_dtype(None)
+    (aotlite.float64, aotlite.int64, aotlite.float32, None)
+    """
+    return _OF_TYPE.get(value, value) if isinstance(value, type) else value
 
 
 def dtype_of_scalar(value: Number) -> DType:

@@ -11,7 +11,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from aotlite.ir.dtypes import BOOL, DType, default_dtype
+from aotlite.ir.dtypes import BOOL, DType, as_dtype, default_dtype
 from aotlite.ir.errors import DTypeError
 
 __all__ = ["finfo", "iinfo"]
@@ -37,7 +37,8 @@ class finfo:
     """The decimal digits that are exact, as a power of ten."""
     dtype: str
 
-    def __init__(self, dtype: DType = default_dtype) -> None:
+    def __init__(self, dtype: DType | type = default_dtype) -> None:
+        dtype = as_dtype(dtype)
         if not isinstance(dtype, DType) or not dtype.is_differentiable:
             raise DTypeError(f"finfo: dtype is {dtype}, expected a floating or complex one")
         found = _float_limits(dtype.to_real())
@@ -75,7 +76,8 @@ class iinfo:
     max: int
     dtype: str
 
-    def __init__(self, dtype: DType) -> None:
+    def __init__(self, dtype: DType | type) -> None:
+        dtype = as_dtype(dtype)
         if not isinstance(dtype, DType) or dtype.is_differentiable or dtype.kind == BOOL:
             raise DTypeError(f"iinfo: dtype is {dtype}, expected an integer one")
         found = np.iinfo(dtype.numpy)  # type: ignore[type-var]

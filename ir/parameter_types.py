@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from aotlite.ir.device import device_named
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.sizes import as_size
@@ -101,6 +101,10 @@ def _to_str(value: object) -> object:
 
 def _to_instance(kind: type, value: object) -> object:
     return value if isinstance(value, kind) else UNFIT
+
+
+def _to_dtype(value: object) -> object:
+    return _to_instance(DType, as_dtype(value))
 
 
 def _to_device(value: object) -> object:
@@ -194,7 +198,7 @@ def _basic_types() -> list[ParameterType]:
         ParameterType("float", _to_float, as_is=frozenset((float,))),
         ParameterType("bool", _to_bool, as_is=frozenset((bool,))),
         ParameterType("str", _to_str, as_is=frozenset((str,))),
-        ParameterType("dtype", partial(_to_instance, DType), as_is=frozenset((DType,))),
+        ParameterType("dtype", _to_dtype, as_is=frozenset((DType,))),
         ParameterType("memory_format", partial(_to_instance, MemoryFormat)),
         ParameterType("device", _to_device),
         ParameterType("generator", partial(_to_having, "draw")),

@@ -15,7 +15,7 @@ from aotlite.eager.namespace import function
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.device import CPU, Device
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.memory_format import MemoryFormat, strides_in
 
@@ -25,7 +25,7 @@ Place = Device | str | None
 def made(
     name: str,
     args: tuple[Any, ...],
-    wishes: tuple[DType | None, Place],
+    wishes: tuple[DType | type | None, Place],
     requires_grad: builtins.bool,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -51,7 +51,7 @@ def full(
     size: Sequence[int] | int,
     fill_value: Any,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -63,7 +63,7 @@ def full(
 def zeros(
     *sizes: Any,
     size: Any = None,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -75,7 +75,7 @@ def zeros(
 def ones(
     *sizes: Any,
     size: Any = None,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -87,7 +87,7 @@ def ones(
 def empty(
     *sizes: Any,
     size: Any = None,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     memory_format: MemoryFormat | None = None,
@@ -107,7 +107,7 @@ def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
@@ -133,7 +133,7 @@ def _ints(argument: str, given: Any) -> tuple[int, ...]:
 def scalar_tensor(
     s: Any,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
@@ -145,7 +145,7 @@ def eye(
     n: int,
     m: int | None = None,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -160,7 +160,7 @@ def linspace(
     end: Any,
     steps: int,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -175,7 +175,7 @@ def logspace(
     steps: int,
     base: float = 10.0,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -189,7 +189,7 @@ def arange(
     end: Any = None,
     step: Any = 1,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Place = None,
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
@@ -213,6 +213,7 @@ def arange(
             raise ArgumentError(f"arange: argument '{name}' is {value!r}, expected a real number")
         if isinstance(value, float) and not math.isfinite(value):
             raise ArgumentError(f"arange: argument '{name}' is {value}, expected a finite number")
+    dtype = as_dtype(dtype)
     if dtype is None:
         floats = any(isinstance(value, float) for value in bounds.values())
         dtype = dtypes.default_dtype if floats else dtypes.int64

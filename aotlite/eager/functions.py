@@ -20,7 +20,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.device import CPU, Device, device_named
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.like import ones_like, zeros_like
@@ -47,7 +47,7 @@ __all__ = [
 def tensor(
     data: Any,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Device | str | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
@@ -58,8 +58,7 @@ def tensor(
     >>> tensor([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    if dtype is not None and not isinstance(dtype, DType):
-        raise ArgumentError(f"tensor: argument 'dtype' is {dtype!r}, expected a dtype")
+    dtype = None if dtype is None else dtype_of("tensor", dtype)
     place = device_of("tensor", device)
     data = _not_stood_in(data)
     if isinstance(data, Tensor):
@@ -82,6 +81,14 @@ def tensor(
     return made.requires_grad_() if requires_grad else made
 
 
+def dtype_of(op: str, dtype: DType | type) -> DType:
+    """The dtype that is given, or that a Python type stands for."""
+    found = as_dtype(dtype)
+    if not isinstance(found, DType):
+        raise ArgumentError(f"{op}: argument 'dtype' is {dtype!r}, expected a dtype")
+    return found
+
+
 def device_of(op: str, device: Device | str | None) -> Device:
     """The device of this name; a device itself; the CPU where none is given."""
     if isinstance(device, str):
@@ -91,7 +98,9 @@ def device_of(op: str, device: Device | str | None) -> Device:
     return device or CPU
 
 
-def as_tensor(data: Any, dtype: DType | None = None, device: Device | str | None = None) -> Tensor:
+def as_tensor(
+    data: Any, dtype: DType | type | None = None, device: Device | str | None = None
+) -> Tensor:
     """`data` as a tensor, on its own memory where nothing has to change; else a copy.
 
     A tensor keeps its history.
@@ -114,7 +123,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device | str | None
 def asarray(
     obj: Any,
     *,
-    dtype: DType | None = None,
+    dtype: DType | type | None = None,
     device: Device | str | None = None,
     copy: builtins.bool | None = None,
     requires_grad: builtins.bool = False,

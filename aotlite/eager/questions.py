@@ -11,25 +11,29 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 
 
-def can_cast(from_: DType, to: DType) -> builtins.bool:
+def can_cast(from_: DType | type, to: DType | type) -> builtins.bool:
     """Whether promotion may turn one dtype into the other: no kind is lost.
 
     >>> can_cast(dtypes.float64, dtypes.float16), can_cast(dtypes.float32, dtypes.int64)
     (True, False)
     """
-    return dtypes.can_cast_in_place(from_, to)
+    return dtypes.can_cast_in_place(_dtype("can_cast", from_), _dtype("can_cast", to))
 
 
-def promote_types(type1: DType, type2: DType) -> DType:
+def promote_types(type1: DType | type, type2: DType | type) -> DType:
     """The smallest dtype that both convert to. Raises DTypeError where there is none.
 
     >>> promote_types(dtypes.uint8, dtypes.int8)
     aotlite.int16
     """
-    for given in (type1, type2):
-        if not isinstance(given, DType):
-            raise ArgumentError(f"promote_types: a dtype is {given!r}, expected a dtype")
-    return dtypes.promote(type1, type2)
+    return dtypes.promote(_dtype("promote_types", type1), _dtype("promote_types", type2))
+
+
+def _dtype(name: str, given: object) -> DType:
+    found = dtypes.as_dtype(given)
+    if not isinstance(found, DType):
+        raise ArgumentError(f"{name}: a dtype is {given!r}, expected a dtype")
+    return found
 
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:

@@ -21,7 +21,7 @@ from aotlite.eager.state import STATE, State
 from aotlite.eager.storage import NO_COUNT, Storage
 from aotlite.eager.tensor import Tensor, tensor_on
 from aotlite.ir.device import CPU, Device
-from aotlite.ir.dtypes import DType, float32
+from aotlite.ir.dtypes import DType, as_dtype, float32
 from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
 from aotlite.ir.meta import tensor_meta
 
@@ -76,7 +76,8 @@ def make_wrapper_subclass(
     storage.exported = False
     storage.capture = STATE.recorder
     storage.kind = cls
-    made: Any = tensor_on(storage, tensor_meta(size, strides, dtype, device), 0, cls)
+    meta = tensor_meta(size, strides, as_dtype(dtype), device)
+    made: Any = tensor_on(storage, meta, 0, cls)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -14,7 +14,7 @@ from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.device import Device
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def wishes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Device | N
     given = dict(kwargs)
     given.pop("non_blocking", None)
     device, dtype = given.pop("device", None), given.pop("dtype", None)
-    for value in args:
+    dtype = as_dtype(dtype)
+    for value in map(as_dtype, args):
         if isinstance(value, DType):
             dtype = value
         elif isinstance(value, Tensor):

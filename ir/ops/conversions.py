@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
 from aotlite.ir.device import CPU, Device, device_named
-from aotlite.ir.dtypes import DType
+from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.memory_format import (
     MemoryFormat,
@@ -40,6 +40,8 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if len(args) == 1 and type(args[0]) is DType and not kwargs:
         return self if self.dtype is args[0] else self._do("cast", args[0])
+    if args and isinstance(args[0], type):
+        args = (as_dtype(args[0]), *args[1:])
     first = args[0] if args else None
     bound: Any
     device = None

@@ -19,7 +19,7 @@ def view(self: Any, size: Any = None, *, dtype: DType | None = None) -> Any:
 
     Raises ShapeError where the strides forbid it.
     """
-    if size is None or type(size) is DType:
+    if size is None or isinstance(size, (DType, type)):
         return self._do("view_dtype", dtype if size is None else size)
     if type(size) is tuple and _INT.issuperset(map(type, size)):
         return self._run("view", size)
