@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,18 @@ def receiver_class(tensor: Tensor, *, is_scalar: bool) -> str:
 
 
 def number_class(value: Any, dtype: DType) -> str:
-    """The class of a number beside an array of a dtype; "" for what is no number."""
+    """The class of a number beside an array of a dtype; "" for what was not compared.
+
+    That is what is no number, what no dtype of integers holds, and nan and infinities for those.
+    """
     if isinstance(value, np.generic):
         return f"{value.dtype}:number"
     if type(value) is int:
+        if not -(2**63) <= value < 2**63:
+            return ""
         return "int" if _holds(dtype, value) else "int beyond"
+    if type(value) is float and dtype.kind <= INTEGER and not math.isfinite(value):
+        return ""
     return type(value).__name__ if type(value) in (bool, float, complex) else ""
 
 

@@ -171,19 +171,6 @@ def test_the_order_of_a_dict_is_seen():
     assert [1.0, 0.0] == named(b=one, a=zero).tolist()
 
 
-def test_arrays_of_a_subclass_are_arrays(tmp_path):
-    class Own(np.ndarray):
-        pass
-
-    compiled = al.compile(lambda a: a.mul_(2.0).sum())
-    assert 6.0 == float(compiled(np.ones(3).view(Own)))
-    assert 70.0 == float(compiled(np.full(5, 7.0).view(Own)))
-    mapped = np.memmap(tmp_path / "file", np.float64, "w+", shape=(2,))
-    mapped[:] = 1.0
-    assert 4.0 == float(compiled(mapped))
-    assert [2.0, 2.0] == mapped.tolist()
-
-
 @pytest.mark.rules("ALI-1", "GRD-2")
 def test_two_storages_on_one_buffer_are_one_memory():
     """Windows on one ndarray, and hidden aliases: each storage counts its own writes."""

@@ -288,7 +288,7 @@ _EXHAUSTIVE = {
         "test_what_a_class_says_of_itself_is_not_what_its_objects_are_told_by",
         "test_what_aotlites_own_functions_read_is_none_of_the_functions_places",
         "test_views_that_are_given_back_have_the_facts_of_eagers",
-        "test_results_on_parts_of_one_array_count_the_same_writes_in_any_order",
+        "test_results_on_parts_of_one_array_lie_on_it_in_any_order",
         "test_parts_of_an_array_in_rows_are_one_memory_and_of_others_none",
         "test_a_window_on_gaps_of_memory_made_inside_is_refused",
         "test_a_member_is_seen_in_its_base_by_the_views_by_which_it_was_taken",

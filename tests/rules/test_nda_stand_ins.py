@@ -66,7 +66,8 @@ def _verdict(body: Callable[..., Any], arrays: list[Any]) -> str:
         found = compiled(body, *its)
     except Exception as error:
         kept = _same(its, [_own(a) for a in arrays])
-        return "raised" if isinstance(error, al.AotliteError) and kept else f"broken: {error!r}"
+        known = isinstance(error, al.AotliteError) or expected is _RAISED
+        return "raised" if known and kept else f"broken: {error!r}"
     if expected is _RAISED:
         return f"NumPy raises, compiled gives {found!r}"
     if _same(expected, found) and _same(mine, its):
