@@ -1,7 +1,7 @@
 """What a kernel may hold of memory beside its operands and results, as a formula of both.
 
-Ground floor. An op's declaration says it, or its class of cost does. Spec: `specs/op_declaration.md`
-(OPS-26); the law: `tests/laws/test_workspace.py`.
+Ground floor. An op's declaration says it, or its class of cost does. Rule: OPS-26. Spec:
+`specs/op_declaration.md`. The law: `tests/laws/test_workspace.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ WORKSPACES: Mapping[Cost, Workspace] = {
     # Steps of a formula, each an array like the result; operands are broadcast, and never copied.
     Cost.POINTWISE: {RESULTS: 24},
     # What NumPy has no reduction for is formed of each element first: squares, ranks, orders.
-    Cost.REDUCTION: {RESULTS: 6, OPERANDS: 6},
+    Cost.REDUCTION: {RESULTS: 4, OPERANDS: 3},
     # NumPy's BLAS and LAPACK take dense matrices; patches of images are such a matrix, too.
-    Cost.CONTRACTION: {RESULTS: 6, OPERANDS: 4},
+    Cost.CONTRACTION: {RESULTS: 6, OPERANDS: 3},
     # Elements are moved: what they are moved from is never copied, and positions may be.
     Cost.INDEXING: {RESULTS: 6, "index": 2, "indices": 2, "repeats": 2},
     # Counters and words of the generator; weights are summed up.

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.op import OPS, Op, PureOp, Source
+from aotlite.ir.workspace import stated
 from aotlite.testing.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
 from aotlite.testing.laws.running import kernel_op, vjp_of
 from aotlite.testing.laws.scalar import WITHOUT_SCALAR
@@ -32,6 +33,7 @@ How an op is declared, and what its fields mean, is said in [op_declaration](op_
 
 A law is a function `law(op, samples)` that raises a sentence where the op breaks it.
 Every op goes through every law that applies to its class (`tests/laws/test_laws.py`).
+A kernel holds no more than its results and its workspace (OPS-26, `tests/laws/test_workspace.py`).
 The samples have each layout and dtype (`tests/samples.py`); an op without samples fails the suite.
 Each law rejects a planted mistake in every class that it applies to (`tests/laws/test_plants.py`).
 """
@@ -60,14 +62,21 @@ def _ops() -> str:
             f"`{op.schema}`",
             class_of(op),
             op.cost.value,
+            _workspace(op),
             _saves(op),
             " ".join(law.name for law in laws_of(op) if op.name not in WITHOUT_SAMPLES),
         )
         for op in sorted(OPS.values(), key=lambda op: op.name)
     ]
-    titles = ("op", "class", "cost", "gradient saves", "laws")
+    titles = ("op", "class", "cost", "workspace", "gradient saves", "laws")
     total = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     return _section("Ops", titles, rows) + f"\n{len(OPS)} ops: {total}.\n"
+
+
+def _workspace(op: Op) -> str:
+    """What the op's kernel may hold beside its results."""
+    computing = kernel_op(op)
+    return "" if computing is None else stated(computing)
 
 
 def _composites() -> str:

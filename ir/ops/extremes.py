@@ -6,7 +6,7 @@ third; users meet the three as one composite.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -235,6 +235,7 @@ def choosing(
     require: Callable[[str, DType], DType] = require_real,
     check: Callable[..., None] | None = None,
     loops: Callable[..., Any] | None = None,
+    workspace: Mapping[str, int] | None = None,
 ) -> PureOp:
     """Declares a reduction that chooses an element along `dim` and says which.
 
@@ -270,6 +271,7 @@ def choosing(
         cost=Cost.REDUCTION,
         dims=reduced_over(None),
         loops=loops,
+        workspace=workspace,
     )
 
 

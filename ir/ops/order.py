@@ -22,6 +22,7 @@ from aotlite.ir.ops.precision import wide
 from aotlite.ir.ops.reduce import reduced, refuse_empty
 from aotlite.ir.ops.scans import running
 from aotlite.ir.results import results_type
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 Two = tuple[TensorMeta, TensorMeta]
 
@@ -182,6 +183,7 @@ NANMEDIAN_DIM = choosing(
 MODE = choosing(
     "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     _most_frequent,
+    workspace={RESULTS: 4, OPERANDS: 6},  # lengths of runs of the sorted elements
 )
 """The most frequent element, of several the least, and the last place where it stands."""
 

@@ -17,6 +17,7 @@ from aotlite.ir.op import Cost, DataOp, PureOp
 from aotlite.ir.ops.declare import common_device, data_dependent, pure
 from aotlite.ir.ops.kinds import require_floating, require_real
 from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 
 # ------------------------------------------------------------------------------------ unique
@@ -189,6 +190,7 @@ HISTC: PureOp = pure(
     kernel=_histc_kernel,
     vjp=None,
     cost=Cost.REDUCTION,
+    workspace={RESULTS: 2, OPERANDS: 5},  # places of elements, of those inside of the range
 )
 """How many elements lie in each of `bins` equal parts of a range; by default that of the elements.
 """
