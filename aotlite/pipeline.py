@@ -62,6 +62,7 @@ from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.synthetic import with_bases
 from aotlite.stages.tokens import LiftedBackend, unlifted_partition
 from aotlite.stages.value_numbers import Numbering as Values
+from aotlite.stages.wrapped_reads import inputs_read, is_read
 from aotlite.stages.wrappings import with_parts
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, static_roles, told
 from aotlite.verification import StageRunner
@@ -159,6 +160,7 @@ class _Journey:
             calling = self.stage["convention"](captured, meta)
         if meta.wrappers:
             self._check("4 joint", both.graph)
+        may_read = _may_read(captured, both)
         both = self.stage["desugar"](captured, both)
         whole = with_bases(both.graph, calling.bases)
         if self.runner is not None:
@@ -187,7 +189,9 @@ class _Journey:
             self.linear = not users or is_linear(plain)
             if both.taped is not None:
                 requires = {each.role for each in meta.inputs if each.requires_grad}
-                keep = partial(with_kept, numbering=Values(), given={}, reads=self.reads)
+                keep = partial(
+                    with_kept, numbering=Values(), given={}, reads=self.reads, may_read=may_read
+                )
                 whole = simple if self.options.passes else decomposed
                 if told.nodes != simple.nodes:
                     whole = opened(whole)
@@ -462,6 +466,14 @@ def _world(
         kin=_kin(meta, calling, partition.backward),
         hooks=tuple([function for _, function in captured.hooks]),
     )
+
+
+def _may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
+    """Which inputs derivatives of a backward of wrappers may read, where its formulas tell."""
+    wrapped = captured.recorder.wrapped
+    if not wrapped or both.memory or both.runs_user_code or both.taped is None:
+        return lambda role: True
+    return partial(is_read, read=inputs_read(both.graph, captured, wrapped.nodes))
 
 
 def _exported(captured: Captured) -> frozenset[Any]:

@@ -68,19 +68,21 @@ def with_kept(
     exported: Container[Any] = (),
     *,
     reads: Reads,
+    may_read: Callable[[Any], bool] = lambda role: True,
 ) -> Partition:
     """The partition whose forward also saves what derivatives of its backward may read.
 
     `whole` is the graph that was cut in two, as it was before stage 7 left out what gradients pass
     that come to nothing, and before it was fed. `requires` says of the role of its inputs whether
     they require grad, `given` which numbers the forward's have; the memory of inputs in `exported`
-    may be written unnoticed.
+    may be written unnoticed. Where anything is read, `may_read` says of the role of an input
+    whether it is, or what is read follows from it.
     """
     if partition.backward is None:
         return partition
     forward = _Forward(partition.forward, numbering, given)
     if reads is Reads.ANYTHING:
-        wanted = forward.inputs()
+        wanted = [n for n in forward.inputs() if n.op != "placeholder" or may_read(n.role)]
     else:
         half, met = _halves(whole)
         missing = _Missing(half, numbering.of(half, given), forward, requires)
@@ -177,7 +179,7 @@ class _Missing:
 
     def _read_by(self, node: Node, reads: Reads) -> Iterable[Node]:
         every = reads is Reads.OPERANDS
-        return node.inputs() if every else _read_for(node, self.differentiable)
+        return node.inputs() if every else read_by_formulas(node, self.differentiable)
 
     def _parts(self, value: Node) -> list[Node]:
         """The value, or those of its results that anything reads where it is of several."""
@@ -253,7 +255,7 @@ def _may_require(node: Node, requires: Callable[[Any], bool]) -> bool:
     return isinstance(role, (SyntheticBase, Kept, Incoming)) or (is_given(role) and requires(role))
 
 
-def _positions(node: Node, differentiable: set[Node]) -> tuple[int, ...]:
+def _positions(node: Node, differentiable: Container[Node]) -> tuple[int, ...]:
     """The operands of a call that gradients go to."""
     vjp = getattr(node.target, "vjp", None)
     if vjp is None:
@@ -261,13 +263,13 @@ def _positions(node: Node, differentiable: set[Node]) -> tuple[int, ...]:
     return tuple([i for i in vjp.positions if _holds(node.args[i], differentiable)])
 
 
-def _holds(argument: Any, values: set[Node]) -> bool:
+def _holds(argument: Any, values: Container[Node]) -> bool:
     if type(argument) is tuple:
         return any(type(item) is Node and item in values for item in argument)
     return type(argument) is Node and argument in values
 
 
-def _read_for(node: Node, differentiable: set[Node]) -> Iterator[Node]:
+def read_by_formulas(node: Node, differentiable: Container[Node]) -> Iterator[Node]:
     """What the gradient formulas of a call read (OPS-4)."""
     needed = _positions(node, differentiable)
     if not needed:

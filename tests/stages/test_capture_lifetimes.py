@@ -288,7 +288,7 @@ def fails(call: list[Any]) -> bool:
 def clear(trace: Any) -> None:
     """Clears the frames of a traceback, and those that had called them and are over, too."""
     for frame, _ in traceback.walk_tb(trace):
-        above = frame
+        above: Any = frame
         while above is not None:
             with contextlib.suppress(RuntimeError):  # one that is running
                 above.clear()
