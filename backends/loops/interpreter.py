@@ -64,7 +64,6 @@ def _never() -> bool:
     return False
 
 
-
 def run_program(program: Program, inputs: Sequence[Array | None]) -> Memory:
     """Runs the steps on flat arrays of the inputs; the memory of all buffers afterwards."""
     memory = allocated(program)

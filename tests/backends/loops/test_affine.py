@@ -150,6 +150,23 @@ def test_forms_are_expressions_and_back() -> None:
     assert form_of(axis(0) * axis(1), 2) is None
 
 
+def test_a_form_whose_terms_wrap_around_is_none() -> None:
+    """Positions times 2^64 are 0 in int64: a comparison of forms would say otherwise."""
+    far = axis(0)
+    for _ in range(4):
+        far = far * (1 << 16)
+    assert form_of(far, 1) is None
+    assert form_of(axis(0) * (1 << 30), 1) == Affine((1 << 30,))
+
+
+def test_the_form_of_a_shared_sum_is_found_once() -> None:
+    """As a tree it has 2^60 leaves."""
+    value = axis(0)
+    for _ in range(60):
+        value = value + value - value
+    assert form_of(value, 2) == Affine((1, 0))
+
+
 def test_addresses_certainly_differ_only_if_they_do() -> None:
     rng = random.Random(2)
     for _ in range(500):
