@@ -27,18 +27,31 @@ def chosen() -> str | None:
 
 
 def made(folder: str) -> str:
-    """Makes a folder, readable by its user alone; why it cannot be used, or nothing."""
+    """Makes a folder, and those above it, readable by its user alone; why it cannot be used, or
+    nothing."""
     if not os.path.lexists(folder):
         refused = refusal_to_make(folder)
         if refused:
             return refused
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        _make(folder)
     except FileExistsError:
         return f"{folder} is no folder"
     except OSError as error:
         return f"{folder} cannot be made: {error.strerror}"
     return refusal(folder)
+
+
+def _make(folder: str) -> None:
+    """As `os.makedirs`, which gives others rights to all that it makes but the last."""
+    if os.path.isdir(folder):
+        return
+    _make(os.path.dirname(folder))
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(folder):  # or another process has just made it
+            raise
 
 
 def refusal(folder: str) -> str:

@@ -199,13 +199,16 @@ def test_the_folder_is_the_variable_or_the_user_cache(monkeypatch, tmp_path):
     assert folders.chosen() is None
 
 
-def test_a_folder_that_is_made_is_the_users_alone(tmp_path):
-    before = os.umask(0)
+@pytest.mark.parametrize("umask", [0, 0o002, 0o077])
+def test_folders_that_are_made_are_the_users_alone(tmp_path, umask):
+    """Those above it, too, or it would be refused the next time."""
+    before, made = os.umask(umask), tmp_path / "home" / ".cache" / "aotlite"
     try:
-        assert "" == folders.made(str(tmp_path / "cache"))
+        assert "" == folders.made(str(made)) == folders.made(str(made))
     finally:
         os.umask(before)
-    assert 0o700 == (tmp_path / "cache").stat().st_mode & 0o777
+    for each in (made, made.parent, made.parent.parent):
+        assert 0o700 == each.stat().st_mode & 0o777
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777, 0o1777])
