@@ -24,7 +24,8 @@ from aotlite.stages.kept_values import Held, Reads, closed, fed, following, plac
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
 from aotlite.stages.s5_desugar import without_wrappers
-from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
+from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_backward_plan import BackwardPlan
 from aotlite.stages.s10_higher import Arriving, Order, Orders
 from aotlite.stages.s10_plan import plan_backward
 from aotlite.stages.s10_watched import Inside, Look

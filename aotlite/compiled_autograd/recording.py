@@ -34,7 +34,8 @@ from aotlite.ir.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.scope import TAPE_NODE, Scope
 from aotlite.stages.absent import without_tangents
 from aotlite.stages.recorder import CaptureRecorder
-from aotlite.stages.s10_backward import NOTHING_ABSENT, CompiledBackward
+from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_backward_plan import NOTHING_ABSENT
 from aotlite.stages.wrappings import gradient_of
 
 Place = tuple[Any, ...]

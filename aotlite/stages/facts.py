@@ -498,5 +498,5 @@ class Joint(Record):
     """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""
     order: tuple[SourceRole, ...] = ()
     """Inputs in the order in which their gradients arrive in eager (CAG-10)."""
-    asks: frozenset[Result] = frozenset()
-    """Results whose gradient asks eager's tape for anything that it has saved (CKP-1)."""
+    asks: tuple[tuple[frozenset[Result], bool], ...] = ()
+    """Whose gradients pass a node that is spent once (SAV-1); whether for tensors (CKP-1)."""

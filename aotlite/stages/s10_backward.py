@@ -8,13 +8,10 @@ Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import attrs
-
-from aotlite.backends.protocol import Run
 from aotlite.backends.values import Value
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.hooks import retain
@@ -25,17 +22,12 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper, whole
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.ir.forks import UNFORKED, lock
-from aotlite.ir.graph import Graph
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, Output, Tangent
-from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.absent import without_tangents
-from aotlite.stages.apart import Apart
-from aotlite.stages.facts import LateMemory, SavedOf, SourceRole
-from aotlite.stages.late_effects import LateEffect, missing
-from aotlite.stages.s10_backward_writer import BackwardWriter, Step
-from aotlite.stages.s10_higher import FORM, MOVED, Orders, forbid_second_order
+from aotlite.ir.forks import lock
+from aotlite.ir.role import Output, Tangent
+from aotlite.stages.facts import SourceRole
+from aotlite.stages.late_effects import missing
+from aotlite.stages.s10_backward_plan import NOTHING_ABSENT, Absent, BackwardPlan
+from aotlite.stages.s10_higher import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
 from aotlite.stages.s10_packed import (
     PackedValues,
@@ -44,101 +36,15 @@ from aotlite.stages.s10_packed import (
     with_copies,
     written_unnoticed,
 )
-from aotlite.stages.s10_watched import Inside, again
+from aotlite.stages.s10_watched import again
 from aotlite.stages.s10_wrappers import coerced, coerced_with_history
-from aotlite.stages.streams import After
-from aotlite.stages.wrapped_choices import Choice, chosen
-from aotlite.stages.wrappings import Wrapping, gradient_of
 
-Absent = frozenset[Any]
-"""Results to which no gradient arrives in a backward, and effects that do not happen in it."""
 Wanted = frozenset[SourceRole] | None
 """The inputs whose gradients alone are asked for; None where all are."""
-NOTHING_ABSENT: Absent = frozenset()
+_NO_LINK: Any = (Storage(None), 0)
+"""In the place of a link that no backward asks for any more."""
 _LOCKS = [lock() for _ in range(64)]
 """For nodes that read what is lent, one for many of them: one for each is dear to make."""
-
-
-@attrs.frozen(eq=False)
-class BackwardPlan:
-    """All that a compiled backward needs to know, apart from what one call saves."""
-
-    variants: Variants | None
-    """None where no gradient reaches any input: the backward only checks what eager's checks."""
-    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
-    """Differentiable results in order, and the layout in which their gradients are expected."""
-    gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
-    """The inputs, and the geometry of the gradients of those that get one."""
-    reach: dict[ResultRole, frozenset[SourceRole]]
-    """The inputs to which the tape of each result leads."""
-    flows: dict[ResultRole, frozenset[SourceRole]]
-    """The inputs to which a gradient of each result flows."""
-    reads: dict[ResultRole, tuple[SavedOf, ...]]
-    """Whose memory the gradient of each result reads."""
-    errors: dict[ResultRole, Exception]
-    is_compact: bool
-    """The backward is called by its compact face (`backends.values`)."""
-    links: tuple[SavedOf, ...]
-    """All that `reads` names, once each."""
-    asks: frozenset[ResultRole]
-    """The results whose gradient asks, in eager, for anything that was saved."""
-    only_leaves: bool
-    """Whether every input that gets a gradient is a leaf."""
-    new_leaves: frozenset[SourceRole]
-    """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
-    number: int = 0
-    """Of the compilation (GEN-9)."""
-    order: int = 1
-    """Of the derivatives that it computes (DBL-2)."""
-    memory: tuple[LateMemory, ...] = ()
-    """What the backward finds in memory, and writes there (FUN-31)."""
-    lent: tuple[tuple[int, Any], ...] = ()
-    """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
-    guarded: tuple[tuple[int, Any], ...] = ()
-    """Saved values that eager's backward reads, too, and of which this one computes again what
-    eager has saved; and whose memory it is (PART-40)."""
-    effects: tuple[LateEffect, ...] = ()
-    """What happens in the backward (TOK-4)."""
-    after: After | None = None
-    """Where the backward leaves the generator (RNG-5)."""
-    apart: tuple[Apart, ...] = ()
-    """Results whose gradients have to arrive together."""
-    choices: tuple[Choice, ...] = ()
-    """Where gradients are other ones for each choice of results."""
-    wrappings: Mapping[Any, Wrapping] = {}
-    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
-    orders: Orders | None = None
-    """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
-    why: str = ""
-    """Why it is refused, or why not `splits`."""
-    splits: bool = True
-    """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
-    served: tuple[int, ...] | None = None
-    """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
-    inside: Inside | None = None
-    """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
-    further: tuple[SourceRole, ...] = ()
-    """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
-    borrowed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
-    """What is lent and what is guarded: the node is told before that memory is written."""
-    wrapped: tuple[bool, ...] = attrs.field(init=False)
-    """For each tangent whether it is a wrapper."""
-
-    @borrowed.default
-    def _borrowed(self) -> tuple[tuple[int, Any], ...]:
-        return (*self.lent, *self.guarded)
-
-    @wrapped.default
-    def _wrapped(self) -> tuple[bool, ...]:
-        return tuple([Tangent(role) in self.wrappings for role, _ in self.tangents])
-
-    def is_read(self, each: SavedOf, absent: Absent) -> bool:
-        """Whether a gradient that is not absent reads this."""
-        return any(each in saved for role, saved in self.reads.items() if role not in absent)
-
-    def reached(self, absent: Absent) -> set[SourceRole]:
-        """The inputs to which a gradient that is not absent flows."""
-        return {of for role, _ in self.tangents if role not in absent for of in self.flows[role]}
 
 
 class CompiledBackward(TapeNode):
@@ -149,7 +55,10 @@ class CompiledBackward(TapeNode):
     """
 
     __slots__ = (
+        "_arrived",
+        "_closed",
         "_edges",
+        "_left",
         "_lock",
         "_packed",
         "copies",
@@ -167,6 +76,12 @@ class CompiledBackward(TapeNode):
     hears_absent = False
     """Its results are those of many ops: where none arrives at one, eager does not get there."""
 
+    _arrived: Absent
+    """Results whose gradients came in the backward that runs; not there where none `may_reopen`."""
+    _closed: Absent
+    """Results whose backward raises from now on; not there before a release, or without such."""
+    _left: list[Value | None]
+    """What the others' backwards need of the saved values; not there likewise."""
     _lock: threading.RLock
     """Held while the backward reads what is lent, and while that is copied; not there without."""
     lenders: Sequence[Storage]
@@ -329,6 +244,8 @@ class CompiledBackward(TapeNode):
             if grad is None:
                 absent = self.absent(grads)
                 break
+        if self.plan.may_reopen:
+            self._arrived = frozenset([role for role, _ in self.plan.tangents]) - absent
         if self.plan.effects:
             absent |= missing(self.plan.effects, absent, wanted)
         if variants is None:
@@ -380,16 +297,22 @@ class CompiledBackward(TapeNode):
         """
         variants = self.plan.variants
         with self._lock:
-            if self.saved is None or variants is None:
+            left = getattr(self, "_left", None)
+            values: Any = left if self.saved is None else self.saved
+            if values is None or variants is None:
                 return
             pairs = zip(self.plan.borrowed, self.lenders, strict=True)
-            here = [index for (index, _), lender in pairs if lender is storage]
+            here = [i for (i, _), each in pairs if each is storage and values[i] is not None]
             guarded = {index for index, _ in self.plan.guarded}.intersection(here)
             if storage.exported and guarded:
-                made = with_copies(self.saved, saved_metas(variants.graph), sorted(guarded))
+                made = with_copies(values, saved_metas(variants.graph), sorted(guarded))
                 self.copies |= {i: made[i] for i in guarded if i not in self.copies}
             lent = [index for index in here if index not in guarded]
-            self.saved = with_copies(self.saved, saved_metas(variants.graph), lent)
+            copies = with_copies(values, saved_metas(variants.graph), lent)
+            if self.saved is None:
+                self._left = copies
+            else:
+                self.saved = copies
 
     def check_copies(self) -> None:
         """Raises AutogradError where a guarded value was written unnoticed (PART-40)."""
@@ -398,17 +321,18 @@ class CompiledBackward(TapeNode):
             return
         metas = saved_metas(variants.graph)
         for index, copy in self.copies.items():
-            if not same_bytes(saved[index], copy, metas[index]):
+            if saved[index] is not None and not same_bytes(saved[index], copy, metas[index]):
                 raise written_unnoticed(self.name(), metas[index])
 
     def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
         """`run` with what saved-tensor hooks unpack; without such, it has been released."""
-        packed = getattr(self, "_packed", None)
-        if packed is None:
+        packed, left = getattr(self, "_packed", None), getattr(self, "_left", None)
+        absent, closed = self.absent(grads), getattr(self, "_closed", NOTHING_ABSENT)
+        if packed is None and left is None or closed - absent:
             raise released(self.name())
-        if not self.plan.asks <= self.absent(grads):
+        if packed is not None and any(t and results - absent for results, t in self.plan.asks):
             packed.check_region()
-        self.saved = packed.unpack()
+        self.saved = left if packed is None else packed.unpack()
         try:
             return run(grads)
         finally:
@@ -443,74 +367,31 @@ class CompiledBackward(TapeNode):
         if not self.plan.borrowed:
             self._let_go()
             return
-        self.copies = {}
         with self._lock:  # another thread may be copying what is lent
             self._let_go()
+            if getattr(self, "_left", None) is None:
+                self.copies = {}
 
     def _let_go(self) -> None:
+        if self.plan.may_reopen and self._stays_open():
+            return
         self.saved = self._packed = None
         self.links = self.lenders = ()
+        if self.plan.may_reopen:
+            self._left = None  # type: ignore[assignment]
 
-
-class Variants:
-    """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        lower: Callable[[Graph], Run],
-        arrivals: tuple[frozenset[ResultRole], ...] = (),
-        effects: tuple[LateEffect, ...] = (),
-    ) -> None:
-        self.graph = graph
-        self.arrivals = arrivals
-        """What the graph's `Arrived` inputs ask."""
-        self.effects = effects
-        self.sources: list[str] = []
-        """The functions made so far, as Python."""
-        self.whole: Step | None = None
-        """The one for all tangents."""
-        self._lower = lower
-        self._made: dict[Absent, Step] = {}
-        self._lock = lock()
-
-    def step(self, absent: Absent, plan: BackwardPlan) -> Step:
-        """The function that takes a node and gradients, of which those are None."""
-        step = self._made.get(absent)
-        if step is None:
-            with self._lock:
-                if absent not in self._made:
-                    graph, plan = _for_choice(self.graph, plan, absent)
-                    for each in plan.apart:
-                        each.check(absent)
-                    if absent or self.arrivals:
-                        graph = self._without(graph, plan, absent)
-                    writer = BackwardWriter(plan, absent, graph, self._lower(graph))
-                    step, source = writer.function()
-                    with UNFORKED:
-                        self.sources.append(source)
-                        self._made[absent] = step
-                step = self._made[absent]
-            if not absent:
-                self.whole = step
-        return step
-
-    def _without(self, graph: Graph, plan: BackwardPlan, absent: Absent) -> Graph:
-        reached = plan.reached(absent)
-        return without_tangents(graph, absent, reached, self.arrivals, self.effects)
-
-
-def _for_choice(
-    graph: Graph, plan: BackwardPlan, absent: Absent
-) -> tuple[Graph, BackwardPlan]:
-    """Graph and plan for the results whose gradients arrive, where that makes others (TAN-8)."""
-    if not plan.choices:
-        return graph, plan
-    arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
-    graph, choice = chosen(graph, plan.choices, arrived)
-    if choice.error is not None:
-        raise again(choice.error)
-    known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
-    given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
-    flows = dict.fromkeys(plan.flows, frozenset(given))
-    return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings}, flows=flows)
+    def _stays_open(self) -> bool:
+        """Lets go what no later backward may read; False where there is none (SAV-1)."""
+        plan = self.plan
+        before = getattr(self, "_closed", NOTHING_ABSENT)
+        all_of_them = frozenset([role for role, _ in plan.tangents])
+        closed = self._closed = before | plan.closed(getattr(self, "_arrived", all_of_them))
+        if closed >= all_of_them:
+            return False
+        if getattr(self, "_packed", None) is None:
+            values = self._left if self.saved is None else self.saved
+            self._left = plan.left(values, closed)
+        self.saved = None
+        pairs = zip(plan.links, self.links, strict=True)
+        self.links = [pair if plan.is_read(each, closed) else _NO_LINK for each, pair in pairs]
+        return True

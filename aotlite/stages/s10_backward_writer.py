@@ -35,7 +35,7 @@ from aotlite.stages.s10_wrappers import WrapWriter, dense_part, is_like, write_t
 from aotlite.stages.wrappings import Wrapping
 
 if TYPE_CHECKING:
-    from aotlite.stages.s10_backward import Absent, BackwardPlan
+    from aotlite.stages.s10_backward_plan import Absent, BackwardPlan
 
 Step = Callable[[Any, list[Any]], list[Any]]
 """The backward of a node: from the gradients of its results to those of its inputs."""

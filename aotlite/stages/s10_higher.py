@@ -29,7 +29,8 @@ from aotlite.stages.s10_wrappers import WrapWriter
 from aotlite.stages.wrappings import Wrapping
 
 if TYPE_CHECKING:
-    from aotlite.stages.s10_backward import Absent, BackwardPlan, CompiledBackward
+    from aotlite.stages.s10_backward import CompiledBackward
+    from aotlite.stages.s10_backward_plan import Absent, BackwardPlan
 
 Arriving = Mapping[Any, bool]
 """The results whose gradients arrive, and whether these have a history."""

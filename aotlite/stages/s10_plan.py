@@ -12,8 +12,9 @@ from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.stages.facts import FamilyMeta, Joint, SourceRole
-from aotlite.stages.s10_backward import BackwardPlan, Variants
+from aotlite.stages.s10_backward_plan import BackwardPlan
 from aotlite.stages.s10_higher import Orders
+from aotlite.stages.s10_variants import Variants
 from aotlite.stages.s10_watched import Inside
 from aotlite.stages.wrappings import gradient_of, whole_of
 

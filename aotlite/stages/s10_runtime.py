@@ -42,7 +42,8 @@ from aotlite.stages.facts import (
     InputRole,
     Plain,
 )
-from aotlite.stages.s10_backward import BackwardPlan, CompiledBackward
+from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_backward_plan import BackwardPlan
 from aotlite.stages.s10_changes import ChangeWriter
 from aotlite.stages.s10_draws import DrawWriter
 from aotlite.stages.s10_effects import (

@@ -107,7 +107,7 @@ class _Recording:
         self.reach: dict[ResultRole, frozenset[SourceRole]] = {}
         self.flows: Flows = {}
         self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
-        self.asks: set[ResultRole] = set()
+        self.asks: dict[frozenset[ResultRole], bool] = {}
         self.user_code = False  # users' Python runs in the backward
         self.inner: list[Edge | None] = []  # where gradients of leaves made inside end
         self.run: NotedRun | None = None
@@ -166,7 +166,7 @@ class _Recording:
             self.user_code,
             happens,
             self._order(),
-            frozenset(self.asks),
+            tuple(self.asks.items()),
         )
 
     def _drop_backward(self, start: int) -> tuple[list[Node], list[tuple[Role, Any]]]:
@@ -279,7 +279,9 @@ class _Recording:
         sinks = sinks | self.hooks.ends()
         for node, bits in way.items():
             saved = node.kept_tensors()
-            self.asks.update(these_of(results, bits) if saved else ())
+            asking = frozenset(these_of(results, bits))
+            if saved or node.is_spent_once():
+                self.asks[asking] = bool(saved) or self.asks.get(asking, False)
             if node in sinks:
                 for result in these_of(results, bits):
                     reach[result].add(sinks[node])

@@ -59,8 +59,8 @@ REFUSALS = (
 """What compiled functions may refuse where eager goes on, always before any effect (GEN-2)."""
 MISSED_VERSION = "SAV-2: no error of the backward through a view beside a write"
 """A known difference (`docs/differences.md`): where inputs share memory."""
-FREED = "one backward node: a second backward without retain_graph raises, whatever it would read"
-"""Eager's raises only where it meets a node that saved something (`docs/limits.md`)."""
+FREED = "one backward node: grad of some inputs lets go what gradients of others would read"
+"""Eager's lets go of the nodes that lead to the inputs asked for (`docs/limits.md`)."""
 
 ALL_GRADIENTS = "one backward node: grad of some inputs checks what the gradients of all would read"
 """Eager's reads only what the gradients that are asked for need (`docs/limits.md`)."""

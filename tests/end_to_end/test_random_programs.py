@@ -250,9 +250,10 @@ def _off_by_one(graph: Any, example_inputs: Any = None) -> Any:
     return run_wrongly
 
 
-def test_a_second_backward_without_retaining_is_told_apart() -> None:
-    """Eager's raises where a node had saved something; a compiled call is one node."""
-    twice = script([], "a + b", [*MAKE, "r.backward(G(r))", "r.backward(G(r))"])
+def test_gradients_of_one_input_behind_those_of_another_are_told_apart() -> None:
+    """Eager lets go of the nodes that lead to the first; a compiled call is one node."""
+    lines = [f"al.autograd.grad(r, [{name}], G(r))" for name in ("a", "b")]
+    twice = script([], "a.sin() + b.sin()", [*MAKE, *lines])
     assert FREED == outcome(twice, play(twice, eager_form), {}).refused
 
 

@@ -310,6 +310,10 @@ class TapeNode:
     def release(self) -> None:
         """Drops what was saved; a second backward then raises."""
 
+    def is_spent_once(self) -> bool:
+        """Whether a second backward through it raises, once it has released what it had saved."""
+        return bool(self.kept_records())
+
 
 def refuse_outside() -> Exception:
     """The error of a backward, while a function is captured, that leaves it (CAP-6)."""

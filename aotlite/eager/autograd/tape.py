@@ -259,8 +259,11 @@ class OpNode(TapeNode):
                 return self.kept[place]
         raise AttributeError(f"{self.name()} has saved nothing of the name {name!r}")
 
+    def is_spent_once(self) -> bool:
+        return bool(self.call.plan.operands or self.saved_results)
+
     def release(self) -> None:
-        if self.call.plan.operands or self.saved_results:
+        if self.is_spent_once():
             self.kept = None
             self.saved_results = NO_RESULTS
 
@@ -417,6 +420,9 @@ class SliceAssign(TapeNode):
 
     def kept_records(self) -> list[SavedTensor]:
         return self.written.kept_records()
+
+    def is_spent_once(self) -> bool:
+        return self.written.is_spent_once()
 
     def release(self) -> None:
         self.written.release()
