@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 AREAS = {
     "GEN": 13,
     "FUN": 38,
-    "META": 32,
+    "META": 33,
     "DUP": 5,
     "ALI": 8,
     "SYN": 11,

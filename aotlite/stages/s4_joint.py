@@ -97,8 +97,7 @@ class _Recording:
         self.meta = meta
         self.recorder = captured.recorder
         self.recorder.counts = False
-        self.count = self.recorder.sequence
-        """How many tape nodes the forward made (SEQ-1)."""
+        self.count = self.recorder.sequence  # of tape nodes that the forward made (SEQ-1)
         self.fakes = {given.role: given.fake for given in captured.inputs}
         self.families = {family.role: family for family in captured.families}
         self.results: list[tuple[Role, Any]] = []
@@ -123,8 +122,7 @@ class _Recording:
         self.wrappings: dict[Any, Any] = {}
         self.choices: list[Choice] = []
         self.roots: list[Root] = []
-        self.owners: dict[Storage, Any] = {}
-        """Whose memory each storage is, once the call has returned."""
+        self.owners: dict[Storage, Any] = {}  # whose memory it is, once the call has returned
 
     def joint(self) -> Joint:
         self._read_results()

@@ -252,8 +252,9 @@ def _off_by_one(graph: Any, example_inputs: Any = None) -> Any:
 
 def test_gradients_of_one_input_behind_those_of_another_are_told_apart() -> None:
     """Eager lets go of the nodes that lead to the first; a compiled call is one node."""
-    lines = [f"al.autograd.grad(r, [{name}], G(r))" for name in ("a", "b")]
-    twice = script([], "a.sin() + b.sin()", [*MAKE, *lines])
+    lines = [f"r.backward(G(r), inputs=[{name}])" for name in ("x", "y")]
+    make = [MAKE[0], "y = T(2, 2, 3, grad=True)", MAKE[2]]
+    twice = script([], "a.sin() + b.sin()", [*make, *lines])
     assert FREED == outcome(twice, play(twice, eager_form), {}).refused
 
 

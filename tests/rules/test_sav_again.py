@@ -1,4 +1,4 @@
-"""SAV-1, GEN-5: a second backward works where eager's works, and what is said of backwards is so."""
+"""SAV-1, GEN-5: a second backward works where eager's does; what is said of backwards is so."""
 
 from __future__ import annotations
 
