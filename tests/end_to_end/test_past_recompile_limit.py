@@ -118,7 +118,7 @@ def test_a_function_that_is_the_like_of_another_warns_for_itself() -> None:
         for n in (1, 2, 3):
             compiled(X, n)
 
-    assert 2 == len(told(lambda: (beyond(), beyond())))
+    assert 2 == len(told(lambda: [each() for each in (beyond, beyond)]))
 
 
 def test_a_warning_that_is_an_error_is_raised_once() -> None:
@@ -134,7 +134,7 @@ def test_a_warning_that_is_an_error_is_raised_once() -> None:
 def test_what_is_prepared_past_the_limit_is_not_compiled() -> None:
     compiled = al.compile(scaled, recompile_limit=1)
     compiled.prepare(X, 1)
-    assert 1 == len(told(lambda: (compiled.prepare(X, 2), compiled(X, 2))))
+    assert 1 == len(told(lambda: [each(X, 2) for each in (compiled.prepare, compiled)]))
     assert 1 == len(compiled.entries)
 
 
@@ -178,7 +178,7 @@ def test_ndarrays_stay_ndarrays_past_the_limit() -> None:
 # -------------------------------------------------------------------------------- other faces
 @pytest.mark.rules("GRD-4")
 def test_static_arguments_past_the_limit_run_eagerly() -> None:
-    compiled = al.aot_function(scaled, al.compilers.nop, static_argnums=1, recompile_limit=2)
+    compiled: Any = al.aot_function(scaled, al.compilers.nop, static_argnums=1, recompile_limit=2)
     (text,) = told(lambda: [compiled(X, n) for n in range(5)])
     assert text == (
         "aot_function: there are 2 variants by static arguments, expected at most 2 "
@@ -191,7 +191,7 @@ def test_static_arguments_past_the_limit_run_eagerly() -> None:
 
 
 def test_modules_past_the_limit_run_eagerly() -> None:
-    layer = al.nn.Linear(2, 1)
+    layer: Any = al.nn.Linear(2, 1)
     compiled = al.aot_module(layer, al.compilers.nop, recompile_limit=2)
     texts = told(lambda: [compiled(al.ones(k, 2)).sum().backward() for k in range(1, 5)])
     assert 1 == len(texts)
@@ -247,7 +247,7 @@ def body(x: Any, w: Any, n: Any) -> Any:
 def observed(function: Any, calls: list[tuple[int, int, bool]]) -> list[Any]:
     """What a session shows: values, versions, identities, aliases, gradients, errors."""
     al.manual_seed(3)
-    w = al.ones(2).requires_grad_()
+    w: Any = al.ones(2).requires_grad_()
     seen: list[Any] = []
     for rows, n, history in calls:
         x = al.ones(rows, 2)

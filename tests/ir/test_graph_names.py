@@ -25,7 +25,7 @@ def named(name: str) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("backend", ["reference", "loops", "cpu"])
 def test_a_function_of_any_name_is_compiled(name: str, backend: str, tmp_path: Any) -> None:
-    x = al.zeros(2).requires_grad_()
+    x: Any = al.zeros(2).requires_grad_()
     compiled = al.compile(named(name), backend=backend, dump=str(tmp_path))
     for _ in range(4):  # the reference backend writes a program after a few calls
         x.grad = None

@@ -93,7 +93,7 @@ def test_an_entry_says_what_it_found_and_what_it_was_made_for() -> None:
         (entry,) = [each.entry for each in compiled.entries]
         failure = entry.why_not([now(), *rest])
         assert failure is not None
-        assert f"argument 0 is {_words(now())}, expected {_words(before())}" == failure.text
+        assert f"argument 0 is {_words(now())}, expected {_words(before())}" == str(failure)
 
 
 BODIES: tuple[Callable[[Any], list[Any]], ...] = (

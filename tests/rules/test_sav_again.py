@@ -169,9 +169,9 @@ def test_gradients_of_gradients_go_through_again_as_eagers_do() -> None:
         return x.sin() + 1.0, -x
 
     def session(wrapped: Any) -> list[Any]:
-        x = al.ones(2).requires_grad_()
+        x: Any = al.ones(2).requires_grad_()
         a, b = wrapped(x)
-        (grad,) = al.autograd.grad(a.sum(), [x], create_graph=True)
+        grad: Any = al.autograd.grad(a.sum(), [x], create_graph=True)[0]
         (-b).sum().backward()
         (-b).sum().backward()
         grad.sum().backward()

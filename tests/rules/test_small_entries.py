@@ -448,4 +448,4 @@ def test_beside_many_tensors_outside_another_form_of_an_argument_is_named_alone(
         compiled(al.ones(3))
         failure = compiled.entries[0].entry.why_not([al.ones(*shape, requires_grad=tracked)])
         assert failure is not None
-        assert f"argument 0 is {al.ones(*shape).meta}, expected f32[3]" == failure.text
+        assert f"argument 0 is {al.ones(*shape).meta}, expected f32[3]" == str(failure)
