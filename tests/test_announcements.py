@@ -22,7 +22,8 @@ PAGES = [
     *(each for each in sorted((ROOT / "specs").rglob("*.md")) if "decisions" not in each.parts),
 ]
 ANNOUNCING = re.compile(
-    r"not built yet|comes? later|not yet built|no backend yet|does not exist yet|## Not yet|^Pending: ",
+    r"not built yet|comes? later|not yet built|no backend yet|does not exist yet|## Not yet"
+    r"|^Pending: ",
     re.IGNORECASE | re.MULTILINE,
 )
 

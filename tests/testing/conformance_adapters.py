@@ -154,7 +154,7 @@ class Stuck(NumPy):
     """NumPy, asked by a suite that does not come back from making cases."""
 
     def __init__(self):
-        drawn_chains.draw = lambda source, length: time.sleep(600)
+        drawn_chains.draw = lambda source, length: time.sleep(600)  # type: ignore[return-value]
 
 
 class Leaver(NumPy):
@@ -171,4 +171,6 @@ class Misspelt(NumPy):
     """Uses a name that is not there."""
 
     name = "misspelt"
-    narrow = lambda self, a, dim, start, length: nump.take(a, range(start, start + length), dim)  # noqa: F821
+
+    def narrow(self, a, dim, start, length):
+        return nump.take(a, range(start, start + length), dim)  # type: ignore[name-defined]  # noqa: F821

@@ -116,9 +116,9 @@ def test_many_mistakes_in_the_suite_are_never_the_librarys():
 
 
 MISTAKES = {
-    "a name": lambda self, *arguments: no_such_name(arguments),  # noqa: F821
-    "a function": lambda self, *arguments: np.no_such_function(*arguments),
-    "a method": lambda self, *arguments: np.zeros(1).no_such_method(*arguments),
+    "a name": lambda self, *arguments: no_such_name(arguments),  # type: ignore[name-defined]  # noqa: F821
+    "a function": lambda self, *arguments: np.no_such_function(*arguments),  # type: ignore[attr-defined]
+    "a method": lambda self, *arguments: np.zeros(1).no_such_method(*arguments),  # type: ignore[attr-defined]
     "a helper": lambda self, *arguments: self._no_such_helper(*arguments),
     "an assertion": lambda self, *arguments: failed_assertion(),
     "an import": lambda self, *arguments: failed_import(),
@@ -131,7 +131,7 @@ def failed_assertion():
 
 
 def failed_import():
-    import no_such_module  # noqa: F401
+    import no_such_module  # type: ignore[import-not-found]  # noqa: F401
 
 
 @functools.cache
@@ -170,7 +170,7 @@ def test_a_fault_says_which_line_made_it():
     )
     said = (
         "TEN-2a  narrow is a view: a fault of the suite or the adapter, "
-        "conformance_adapters.py:LINE in <lambda>: NameError: name 'nump' is not defined; "
+        "conformance_adapters.py:LINE in narrow: NameError: name 'nump' is not defined; "
         "at case ((1,), (('narrow', 0, 0, 1),))"
     )
     line = re.search(r"adapters\.py:(\d+) in", report.table())[1]

@@ -109,7 +109,7 @@ def single(key):
     return key[0] if type(key) is tuple and len(key) == 1 else key
 
 
-class Forms(conformance.Adapter):
+class Forms:
     """Every way in which an index or a constant stands in an adapter's method."""
 
     narrow = lambda self, a, i, j: a[:, i:j]

@@ -166,8 +166,8 @@ def _run(order: Any, plan: Plan, judge: judges.Judge, connection: Connection) ->
             gc.collect()
         case Judge(program, seed, rounds, limit):
             action = partial(judged, judge, program, _options(plan, seed), rounds)
-            is_here = limit is None or not CAN_FORK
-            connection.send(Told(action() if is_here else in_fork(action, limit)))
+            is_forked = limit is not None and CAN_FORK
+            connection.send(Told(in_fork(action, limit or 0.0) if is_forked else action()))
         case Draw(program):
             connection.send(_picture(plan, program))
 
