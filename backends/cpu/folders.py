@@ -61,6 +61,8 @@ def refusal(folder: str) -> str:
     the path as it is given and of what links in it lead to, or nobody could say what is there a
     moment later; those may be root's, too, or have a sticky bit, as /tmp.
     """
+    if os.name != "posix":
+        return f"{folder} has no owner that {os.name} says"
     try:
         *above, last = trust.steps(folder)
         is_of_use = not runs_nothing(folder)

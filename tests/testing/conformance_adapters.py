@@ -173,4 +173,4 @@ class Misspelt(NumPy):
     name = "misspelt"
 
     def narrow(self, a, dim, start, length):
-        return nump.take(a, range(start, start + length), dim)  # type: ignore[name-defined]  # noqa: F821
+        return nump.take(a, range(start, start + length), dim)  # noqa: F821
