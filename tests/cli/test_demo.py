@@ -171,7 +171,7 @@ def test_ctrl_c_ends_quietly(monkeypatch, capsys):
         (["demo", "--epochs", "0"], "argument --epochs: 0 is too small, expected at least 1"),
         (["demo", "--batch", "many"], "argument --batch: invalid integer value: 'many'"),
         (["dance"], "command is 'dance', expected one of demo, "),
-        ([], "the following arguments are required: COMMAND"),
+        ([], "status: 0 well, 1 something failed"),
     ],
 )
 def test_wrong_arguments_are_explained(arguments, complaint, capsys):
