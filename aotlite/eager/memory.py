@@ -9,7 +9,7 @@ import gc
 from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Step
-from aotlite.eager.autograd.history import change_geometry, root_of
+from aotlite.eager.autograd.history import change_geometry, edge_of, root_of
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data
@@ -185,8 +185,9 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
         if each.storage.buffer is None:
             raise no_data("set_", each.storage)
     _check_set(tensor, source, window)
-    tell_apart(tensor.storage, window.storage)
+    left = tensor.storage
     take_place(tensor, window)
+    tell_apart(left, window.storage)
     return tensor
 
 
@@ -202,11 +203,14 @@ def _record_put(recorder: Recorder, tensor: Tensor, source: Any, args: tuple[Any
 
 
 def take_place(tensor: Tensor, window: Tensor) -> None:
-    """Puts the tensor where the window is; it is nobody's view there."""
+    """Puts the tensor where the window is; it is nobody's view there, and keeps its history."""
+    edge = None if tensor._leaf else edge_of(tensor)
     tensor.storage, tensor.meta, tensor.offset = window.storage, window.meta, window.offset
     tensor._array = None
     tensor._root, tensor._base, tensor._chain, tensor._kind = None, None, EMPTY_CHAIN, None
     tensor._seen = 0
+    if edge is not None:
+        tensor._node, tensor._index = edge
     tensor.facts = None
 
 
@@ -264,10 +268,18 @@ def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
     if window.device is not tensor.device:
         raise DeviceError(f"set_: the source is on {window.device}, expected {tensor.device}")
     given = isinstance(source, Tensor) and source.requires_grad
-    if STATE.grad_mode and (given or tensor.requires_grad) or not tensor.is_leaf:
+    if STATE.grad_mode and (given or tensor.requires_grad):
         who = "tensor" if tensor.requires_grad else "source"
         raise noted(
-            AutogradError(f"set_: the {who} requires grad, expected a leaf under no_grad"),
-            "Another memory has no history. Call it under no_grad() on a leaf, or with detach(). "
+            AutogradError(f"set_: the {who} requires grad, expected a call under no_grad"),
+            "Another memory has no history. Call it under no_grad(), or with detach(). (TEN-26)",
+        )
+    if not tensor.is_leaf and window.shape != tensor.shape:
+        raise noted(
+            AutogradError(
+                f"set_: the source has shape {window.shape}, expected {tensor.shape}, that of a "
+                "tensor with a history"
+            ),
+            "Its history is kept, and takes gradients of that shape. Call set_ on a detach(). "
             "(TEN-26)",
         )

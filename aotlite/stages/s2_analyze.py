@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import RESTRICTED, CreationKind, is_stale
+from aotlite.eager.autograd.history import RESTRICTED, CreationKind, edge_of, is_stale
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.tensor import Tensor
@@ -211,7 +211,8 @@ def _elsewhere(
     """The record of an input that was put onto other memory: its geometry is told from there."""
     fake = given.fake
     has_history = fake.requires_grad_outside() and not (fake._leaf and fake._node is None)
-    handed = not has_history or results.hand_over(given.role, meta, put)
+    kept = not has_history or edge_of(fake) == given.entry
+    handed = kept or results.hand_over(given.role, meta, put)
     puts = [each for each in results.timeline.puts.values() if each.role == given.role]
     if not handed or any(each.is_left_behind() for each in puts):
         refuse_history(given)

@@ -167,6 +167,40 @@ def test_a_backward_that_writes_its_gradient_is_refused(way):
     way.shows(way.outcome(run), "raises RuntimeError", eager=[2], pytorch=[1])
 
 
+def gradient_beside(lib, *, written_first):
+    """The gradient of a sum of two uses, one through a backward that writes, and what was given."""
+
+    class Writes(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.mul_(2)
+
+    x, given = lib.tensor([1.0], requires_grad=True), lib.tensor([1.0])
+    uses = [Writes.apply, lambda x: x * 1]
+    first, second = [use(x) for use in (uses if written_first else uses[::-1])]
+    (first + second).backward(given)
+    return x.grad.tolist(), given.tolist()
+
+
+@pytest.mark.torch
+@pytest.mark.rules("TEN-31")
+def test_what_a_backward_that_writes_its_gradient_gives_depends_on_the_order_in_pytorch(torch):
+    """3 is right. This is why such a write is refused here, as the page of differences says."""
+    assert ([3], [2]) == gradient_beside(torch, written_first=True)
+    assert ([4], [2]) == gradient_beside(torch, written_first=False)
+
+
+@pytest.mark.rules("TEN-31")
+@pytest.mark.parametrize("written_first", [True, False])
+def test_a_backward_that_writes_what_others_hold_is_refused_in_any_order(written_first):
+    with pytest.raises(al.AutogradError, match="gradient 0 was modified in place by the backward"):
+        gradient_beside(al, written_first=written_first)
+
+
 @pytest.mark.rules("TEN-35")
 def test_the_conjugate_is_a_copy(way):
     x = way.lib.tensor([1 + 2j])
