@@ -208,7 +208,7 @@ class HigherOrders:
             graph,
             made.errors,
             made.reach,
-            made.second.flows,
+            {**made.reach, **made.second.flows},
             made.reads,
             arrivals=made.second.arrivals,
             layouts={start.role: start.meta for start in made.taped.starts},

@@ -98,5 +98,5 @@ def _for_choice(
         raise again(choice.error)
     known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
     given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
-    flows = dict.fromkeys(plan.flows, frozenset(given))
+    flows = dict.fromkeys([of for of, _ in plan.tangents], frozenset(given))
     return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings}, flows=flows)
