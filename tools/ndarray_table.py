@@ -1,4 +1,4 @@
-"""Writes `aotlite/eager/array_names.json` and `docs/ndarrays.md`: what NumPy and tensors mean alike.
+"""Writes `aotlite/eager/array_names.json` and `docs/ndarrays.md`: what NumPy means as tensors do.
 
 Each form of a name, index or operator is run on samples, by NumPy on ndarrays and by a stand-in
 that refuses nothing. A cell agrees where the results are equal in value, dtype, shape, kind,
@@ -47,7 +47,7 @@ class Permissive(ArrayStandIn):
 # ---------------------------------------------------------------------------------------- samples
 REALS = [0.0, -0.0, 1.0, -1.5, 2.0, 0.5, 3.0, -3.0, 2.5, np.inf, -np.inf, np.nan, 1e-7, 6e4]
 COMPLEX = [0, 1, -1.5, 2j, 1 + 1j, -0.5 - 2j, complex(np.inf, 1), complex(np.nan, 0)]
-NUMBERS = {
+NUMBERS: dict[str, list[Any]] = {
     "bool": [True, False],
     "int": [1, 0, 2, -1, -2, 3, 7, 64],
     "int beyond": [-1, 2**8, 2**20, 2**40, -(2**40), 2**64, 2**70],
@@ -304,7 +304,10 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     *[((i, j), {}) for i in (0, 1, -1, 3) for j in (0, 1, 2, -1)],
     *[(p, {}) for p in ((1, 0, 2), (2, 0, 1), (1, 3, -1), (3, 2, 1))],
     *[((each,), {}) for each in (None, True, 0.5, "C", "float64")],
-    *[((t,), {}) for t in ((0, 1), (1, 0), (0,), (-1,), (3, 2), (1, 0, 2), (6, 1), (-1, 1), (1, 2))],
+    *[
+        ((t,), {})
+        for t in ((0, 1), (1, 0), (0,), (-1,), (3, 2), (1, 0, 2), (6, 1), (-1, 1), (1, 2))
+    ],
     *[(([*t],), {}) for t in ((0, 1), (1, 0), (0,), (-1,), (3, 2))],
     *[(p, {}) for p in ((0.5, 2.0), (2.0, 0.5), (None, 1), (1, None), (0, True))],
     *[((), {"axis": axis}) for axis in (0, 1, -1, 3, None, (0, 1), (0,), (-1, 0))],
@@ -427,7 +430,9 @@ def _item(letter: str, size: int, rest: tuple[int, ...], draw: random.Random) ->
         case "I":
             return draw.choice([0, size - 1, -1, -size, size])
         case "S":
-            return slice(*draw.choice([(None,), (1, None), (None, -1), (0, 9, 2), (2, 1), (-2, None)]))
+            return slice(
+                *draw.choice([(None,), (1, None), (None, -1), (0, 9, 2), (2, 1), (-2, None)])
+            )
         case "R":
             return slice(None, None, -draw.choice([1, 2]))
         case "M":
@@ -502,7 +507,9 @@ class Row:
         found = found or "NumPy raises an error, and so does a tensor"
         if found not in self.reasons:
             if len(self.reasons) == len(names.LETTERS):
-                self.reasons[-1] = "NumPy's result has another dtype or other values than a tensor's"
+                self.reasons[-1] = (
+                    "NumPy's result has another dtype or other values than a tensor's"
+                )
                 return names.LETTERS[-1]
             self.reasons.append(found)
         return names.LETTERS[self.reasons.index(found)]
@@ -530,7 +537,9 @@ def index_table() -> dict[str, Any]:
     for form in index_forms():
         for text, writes in ((f"a[{form}]", False), (f"a[{form}] = v", True)):
             row = Row()
-            cells = "".join([row.letter(index_cell(form, rank, writes=writes)) for rank in names.RANKS])
+            cells = "".join(
+                [row.letter(index_cell(form, rank, writes=writes)) for rank in names.RANKS]
+            )
             if names.AGREES in cells:
                 found[text] = {"cells": cells, "reasons": row.reasons}
     return found
@@ -595,7 +604,9 @@ def table() -> dict[str, Any]:
 
 def _shared(made: dict[str, Any]) -> dict[str, Any]:
     """The table with each reason written once."""
-    every = sorted({reason for rows in made.values() for row in rows.values() for reason in row["reasons"]})
+    every = sorted(
+        {reason for rows in made.values() for row in rows.values() for reason in row["reasons"]}
+    )
     for row in itertools.chain.from_iterable(rows.values() for rows in made.values()):
         row["reasons"] = [every.index(reason) for reason in row["reasons"]]
     return {**made, "reasons": every}
@@ -618,13 +629,20 @@ def text_of(made: dict[str, Any]) -> str:
 HEAD = """# ndarrays in compiled functions: what means the same
 
 Written by `python tools/ndarray_table.py`, from results that were compared on samples.
-[specs/ndarrays.md](../specs/ndarrays.md) has the rules: what is not listed here raises an error, with both meanings.
+[specs/ndarrays.md](../specs/ndarrays.md) has the rules.
+What is not listed here raises an error, with both meanings.
 """
 
 
 def page(made: dict[str, Any]) -> str:
     """The page that says of each name where NumPy and tensors agree."""
-    lines = [HEAD, "## Names and calls", "", "Of arrays with dimensions; without, and of scalars, the table is like it.", ""]
+    lines = [
+        HEAD,
+        "## Names and calls",
+        "",
+        "Of arrays with dimensions; without, and of scalars, the table is like it.",
+        "",
+    ]
     lines += ["| form | dtypes |", "|---|---|"]
     for form in sorted(made["calls"]):
         kinds = _agreeing(made["calls"][form]["cells"])
@@ -641,8 +659,15 @@ def page(made: dict[str, Any]) -> str:
         text = form.replace("|", "\\|")
         lines.append(f"| `{text}` | {_of_one_dtype(form, own)} | {count} |")
     agreed = sum(row["cells"][0] == names.AGREES for row in made["indices"].values())
-    lines += ["", "## Indices", "", f"{agreed} of {2 * len(index_forms())} forms of reading and writing "]
-    lines[-1] += "agree for arrays with dimensions: integers, slices, None, ..., bools, lists, masks and "
+    lines += [
+        "",
+        "## Indices",
+        "",
+        f"{agreed} of {2 * len(index_forms())} forms of reading and writing ",
+    ]
+    lines[-1] += (
+        "agree for arrays with dimensions: integers, slices, None, ..., bools, lists, masks and "
+    )
     lines[-1] += "integer arrays, up to three together. Negative steps do not."
     return "\n".join(lines) + "\n"
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.dtypes import DTYPES, INTEGER, DType
+from aotlite.ir.dtypes import DTYPES, INTEGER, DType, int64
+from aotlite.ir.limits import iinfo
 
 TABLE = Path(__file__).parent / "array_names.json"
 KINDS = tuple([dtype for dtype in DTYPES if dtype.numpy.isbuiltin == 1])
@@ -103,7 +104,7 @@ def number_class(value: Any, dtype: DType) -> str:
 
 def _holds(dtype: DType, value: int) -> bool:
     if dtype.kind <= INTEGER:
-        limits = np.iinfo(dtype.numpy if dtype.kind == INTEGER else np.int64)
+        limits = iinfo(dtype if dtype.kind == INTEGER else int64)
         return bool(limits.min <= value <= limits.max)
     return abs(value) <= _EXACT.get(str(dtype.to_real()), 0)
 

@@ -1,4 +1,4 @@
-"""`ArrayStandIn`: what a compiled function sees of an ndarray that it is given, while it is captured.
+"""`ArrayStandIn`: what a compiled function sees of an ndarray that it is given, while captured.
 
 It has a tensor over the array's memory, and does by that tensor's ops what NumPy and tensors mean
 alike (`eager.array_names`). Everything else raises: what differs with both meanings, what an
@@ -47,7 +47,7 @@ class ArrayStandIn:
         object.__setattr__(self, "_tensor", tensor)
         object.__setattr__(self, "_is_scalar", is_scalar)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type[Any]:
         """NumPy's: `isinstance` answers in a compiled function as it does in eager."""
         return _scalar_type(self) if self._is_scalar else np.ndarray
@@ -59,7 +59,9 @@ class ArrayStandIn:
         if not hasattr(known, name):
             raise _absent(name)
         if name.startswith("__"):
-            self._refuse(name, "NumPy's protocols ask for memory, which a captured array has none of")
+            self._refuse(
+                name, "NumPy's protocols ask for memory, which a captured array has none of"
+            )
         if callable(getattr(known, name)):
             return _Method(self, name)
         self._check(name)
@@ -70,7 +72,7 @@ class ArrayStandIn:
         return self._wrapped(getattr(self._tensor, name)(*args, **kwargs))
 
     def _wrapped(self, result: Any) -> Any:
-        """What NumPy gives where a tensor's op gives this: views are arrays, other 0-d ones scalars."""
+        """What NumPy gives for a tensor's result: views are arrays, other 0-d ones scalars."""
         if isinstance(result, Tensor):
             if result is self._tensor:
                 return self
@@ -129,7 +131,7 @@ class ArrayStandIn:
             refuse_subclass(other, f"an operand of {form}")
             self._refuse(
                 f"{form} with an ndarray that is no argument",
-                "Eager reads such an array at each call, and a capture once: pass it as an argument",
+                "Eager reads it at each call, and a capture once: pass it as an argument",
             )
 
     def _in_place(self, form: str, name: str, other: Any) -> Any:
@@ -246,7 +248,9 @@ class ArrayStandIn:
     def _refuse_function(self, function: Any, method: str = "__call__") -> NoReturn:
         name = getattr(function, "__name__", repr(function))
         name += "" if method == "__call__" else f".{method}"
-        ours = "a tensor's ops have names of their own" if method == "__call__" else "no tensor has it"
+        ours = (
+            "a tensor's ops have names of their own" if method == "__call__" else "no tensor has it"
+        )
         self._refuse(f"np.{name}", f"NumPy computes it on the array's memory; {ours}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -347,7 +351,7 @@ def stands_for_scalar(stand_in: Any) -> bool:
 
 
 def tensor_on(array: Any) -> Tensor:
-    """A leaf on the memory of a stand-in, as `from_numpy` gives of an ndarray: with own versions."""
+    """A leaf on the memory of a stand-in, with a count of writes of its own (NDA-6)."""
     return array._tensor.hidden_alias()
 
 

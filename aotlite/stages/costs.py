@@ -312,13 +312,14 @@ def _copied(joint: Numbered, reach: _Reach) -> set[int]:
 
 
 def _read_late(joint: Numbered, marks: list[int]) -> list[int]:
-    """PART-40: values of the backward of what ndarrays show, which eager reads when it is run."""
-    shown = {i for i, n in enumerate(joint.graph.nodes) if n.role in joint.graph.exported}
+    """PART-40: what the backward alone computes of the caller's memory, as eager's does."""
+    held = joint.callers_memory[0] - joint.callers_memory[1]
     found: list[int] = []
     late: set[int] = set()
-    for i, node in enumerate(joint.graph.nodes if shown else ()):
+    for i, node in enumerate(joint.graph.nodes):
         own = node.phase is Phase.BACKWARD and node.op == "call" and not marks[i] & _FORWARD
-        if own and any(joint.roots[p] in shown or p in late for p in joint.inputs[i]):
+        own = own and joint.roots[i] not in held  # no view, which is that memory itself
+        if own and any(joint.roots[p] in held or p in late for p in joint.inputs[i]):
             late.add(i)
             found.append(i)
     return found

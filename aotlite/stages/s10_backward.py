@@ -29,13 +29,7 @@ from aotlite.stages.late_effects import missing
 from aotlite.stages.s10_backward_plan import NOTHING_ABSENT, Absent, BackwardPlan
 from aotlite.stages.s10_higher import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_late import Shown, refuse_history
-from aotlite.stages.s10_packed import (
-    PackedValues,
-    same_bytes,
-    saved_metas,
-    with_copies,
-    written_unnoticed,
-)
+from aotlite.stages.s10_packed import PackedValues, check_copies, saved_metas, with_copies
 from aotlite.stages.s10_watched import again
 from aotlite.stages.s10_wrappers import coerced, coerced_with_history
 
@@ -213,7 +207,7 @@ class CompiledBackward(TapeNode):
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)
         if self.plan.guarded and self.copies:
-            self.check_copies()
+            check_copies(self)
         formed = self._with_history(grads) if STATE.wrappers else grads
         moved = self.plan.memory and [m.storage.version for m in self.memory] != self.versions
         if formed is None or moved:
@@ -235,7 +229,7 @@ class CompiledBackward(TapeNode):
         if self.saved is None:
             return self._unpacked(grads, partial(self.gradients, wanted=wanted))
         if self.plan.guarded and self.copies:
-            self.check_copies()
+            check_copies(self)
         variants = self.plan.variants
         if STATE.wrappers and variants is not None:
             grads = self._dense(grads)
@@ -313,16 +307,6 @@ class CompiledBackward(TapeNode):
                 self._left = copies
             else:
                 self.saved = copies
-
-    def check_copies(self) -> None:
-        """Raises AutogradError where a guarded value was written unnoticed (PART-40)."""
-        variants, saved = self.plan.variants, self.saved
-        if saved is None or variants is None:
-            return
-        metas = saved_metas(variants.graph)
-        for index, copy in self.copies.items():
-            if saved[index] is not None and not same_bytes(saved[index], copy, metas[index]):
-                raise written_unnoticed(self.name(), metas[index])
 
     def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
         """`run` with what saved-tensor hooks unpack; without such, it has been released."""

@@ -1,6 +1,7 @@
 """What a compiled call saves in another form: packed by saved-tensor hooks, or copied.
 
-Used by stage 10 alone. Rules: TEN-42, SAV-2, SAV-7, PART-37, CKP-5. Spec: `specs/s10_runtime.md`.
+Used by stage 10 alone. Rules: TEN-42, SAV-2, SAV-7, PART-37, PART-40, CKP-5. Spec:
+`specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,17 @@ def _copied(value: Value, meta: TensorMeta) -> Value:
     return arrays.strided(copied(arrays, value, meta), *layout, 0)
 
 
-def same_bytes(value: Value, other: Value, meta: TensorMeta) -> bool:
+def check_copies(node: Any) -> None:
+    """Raises AutogradError where a guarded value of a call was written unnoticed (PART-40)."""
+    if node.saved is None or node.plan.variants is None:
+        return
+    metas = saved_metas(node.plan.variants.graph)
+    for index, copy in node.copies.items():
+        if not _same_bytes(node.saved[index], copy, metas[index]):
+            raise _written_unnoticed(node.name(), metas[index])
+
+
+def _same_bytes(value: Value, other: Value, meta: TensorMeta) -> bool:
     """Whether two values of one geometry have the same bytes."""
     mine, its = [host_array(_seen(each, meta)) for each in (value, other)]
     return np.ascontiguousarray(mine).tobytes() == np.ascontiguousarray(its).tobytes()
@@ -61,7 +72,7 @@ def _seen(value: Value, meta: TensorMeta) -> Any:
     return meta.device.arrays.strided(value[0], meta.dtype, meta.shape, meta.stride, value[1])
 
 
-def written_unnoticed(name: str, meta: TensorMeta) -> Exception:
+def _written_unnoticed(name: str, meta: TensorMeta) -> Exception:
     """The error for memory that was written by an ndarray before the backward (PART-40)."""
     return noted(
         AutogradError(

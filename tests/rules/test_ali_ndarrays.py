@@ -168,7 +168,7 @@ def test_read_only_memory_is_refused_where_it_is_written(program: Program) -> No
 def test_ndarrays_among_tensors_are_what_eager_has(
     kinds: list[str], steps: list[tuple[str, int]], wanted: list[str]
 ) -> None:
-    """What is made of ndarrays are ndarrays, of tensors tensors; an argument is that very object."""
+    """What is made of ndarrays are ndarrays, of tensors tensors; arguments stay themselves."""
     weight = al.ones(3, requires_grad=True)
 
     def body(*xs: Any) -> Any:

@@ -81,7 +81,8 @@ OPTIONS: list[dict[str, Any]] = [
 def gradient(run: Op, what: str) -> Any:
     """The gradient behind a write by an ndarray; the error's text where it raises."""
     first = [0.5, 1.0, 1.5, 2.0]
-    x = al.from_numpy(np.array(first)) if "before" in what else al.tensor(first, dtype=al.float64)
+    shown = "before" in what
+    x: Any = al.from_numpy(np.array(first)) if shown else al.tensor(first, dtype=al.float64)
     x.requires_grad_()
     y = run(x)
     written = (y if what == "result" else x).detach().numpy()
