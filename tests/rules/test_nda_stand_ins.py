@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +29,11 @@ def _tool() -> Any:
     spec = importlib.util.spec_from_file_location("ndarray_table", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))  # beside it is what it imports
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     return module
 
 
