@@ -89,7 +89,8 @@ def receiver_class(tensor: Tensor, *, is_scalar: bool) -> str:
 def number_class(value: Any, dtype: DType) -> str:
     """The class of a number beside an array of a dtype; "" for what was not compared.
 
-    That is what is no number, what no dtype of integers holds, and nan and infinities for those.
+    That is what is no number, integers that no dtype holds, and beside integers floats that the
+    dtype does not hold.
     """
     if isinstance(value, np.generic):
         return f"{value.dtype}:number"
@@ -97,8 +98,9 @@ def number_class(value: Any, dtype: DType) -> str:
         if not -(2**63) <= value < 2**63:
             return ""
         return "int" if _holds(dtype, value) else "int beyond"
-    if type(value) is float and dtype.kind <= INTEGER and not math.isfinite(value):
-        return ""
+    if type(value) is float and dtype.kind <= INTEGER:
+        if not (math.isfinite(value) and _holds(dtype, int(value))):
+            return ""
     return type(value).__name__ if type(value) in (bool, float, complex) else ""
 
 
