@@ -55,7 +55,8 @@ def check_copies(node: Any) -> None:
         return
     metas = saved_metas(node.plan.variants.graph)
     for index, copy in node.copies.items():
-        if not _same_bytes(node.saved[index], copy, metas[index]):
+        value = node.saved[index]  # None: no backward that is left reads it
+        if value is not None and not _same_bytes(value, copy, metas[index]):
             raise _written_unnoticed(node.name(), metas[index])
 
 
