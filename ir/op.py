@@ -319,7 +319,7 @@ class PureOp(Op):
     """Groups of operands: the result for a sum of what is in a group is the sum of the results."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
-    workspace: Mapping[str, int] | None = attrs.field(kw_only=True, default=None)
+    workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)
     """What the kernel may hold beside its results, if not as its cost says (`ir/workspace.py`)."""
     pure: ClassVar[bool] = True
 
@@ -443,7 +443,7 @@ class DataOp(Op):
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     vjp: Vjp | None = attrs.field(kw_only=True)
-    workspace: Mapping[str, int] | None = attrs.field(kw_only=True, default=None)
+    workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)
     advice: str = attrs.field(kw_only=True)
     """What a program that is captured may do instead."""
 

@@ -6,17 +6,18 @@ Ground floor. An op's declaration says it, or its class of cost does. Rule: OPS-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, DataOp, PureOp
 
-Workspace = Mapping[str, int]
+Workspace = Mapping[str, int | Callable[..., int]]
 """How many arrays of the size of each a kernel holds at once: of parameters by their names, and of
 "results" and "operands", all of them together. An element counts as 8 bytes, 16 in complex ops; a
-size of 0 counts as 1."""
+size of 0 counts as 1. What depends on more than these is a function of the arguments and of the
+results' metas that gives elements, by what it counts."""
 
 BLOCK = 1 << 17
 """Elements that a kernel which goes block by block has of an operand at a time."""
@@ -56,7 +57,9 @@ def bytes_of(op: PureOp | DataOp, args: tuple[Any, ...], results: Sequence[Tenso
     word = 16 if any(meta.dtype.is_complex for meta in (*operands, *results)) else 8
     stated, elements = workspace_of(op) or {}, 0
     for name, count in stated.items():
-        if name == RESULTS:
+        if callable(count):
+            elements += count(args, results)
+        elif name == RESULTS:
             elements += count * _elements(results)
         elif name == OPERANDS:
             elements += count * _elements(operands)
@@ -81,5 +84,8 @@ def _named(op: PureOp | DataOp, args: tuple[Any, ...], name: str) -> Iterator[Te
 def stated(op: PureOp | DataOp) -> str:
     """The workspace as a formula, for people."""
     names = {parameter.name for parameter in op.schema.parameters} | {RESULTS, OPERANDS}
-    found = [f"{n} {name}" for name, n in (workspace_of(op) or {}).items() if name in names and n]
-    return " + ".join(found)
+    found = (workspace_of(op) or {}).items()
+    words = [
+        name if callable(n) else f"{n} {name}" for name, n in found if callable(n) or name in names
+    ]
+    return " + ".join(words)

@@ -19,6 +19,7 @@ from aotlite.ir.ops.pooling_loops import even_maxima, even_means
 from aotlite.ir.ops.positions import taken
 from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.window import Ints, along_a_line
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 Wished = int | Sequence[int | None]
 """A size for all dimensions or one each; None keeps the input's."""
@@ -148,6 +149,7 @@ ADAPTIVE_AVG_POOL2D_BACKWARD: PureOp = pure(
     cost=Cost.REDUCTION,
     dims=leading(2),
     loops=lambda k, meta, grad, a: even_means(k, meta, grad, backward=True),
+    workspace={RESULTS: 4, OPERANDS: 6},  # shares of the gradient, along one axis after the other
 )
 """The gradient of adaptive_avg_pool2d towards `self`, which is read for its geometry alone."""
 

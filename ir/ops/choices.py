@@ -10,6 +10,7 @@ from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.random import Stream, draw, philox
 from aotlite.ir.ops.random_forms import drawn
+from aotlite.ir.ops.search import bisected
 
 _WORD = 0xFFFFFFFF
 
@@ -87,7 +88,8 @@ def _with_replacement(stream: Stream, p: Any, count: int) -> Any:
     xp = stream.xp
     ends = xp.cumulative_sum(p, axis=-1)
     numbers = _numbers(stream, p.shape[0], count) * ends[:, -1:]
-    found = xp.sum(numbers[:, :, None] >= ends[:, None, :], axis=-1)
+    # Where the sum overflows a number may be nan, which is before every end.
+    found = bisected(xp, ends, xp.where(xp.isnan(numbers), -1.0, numbers), right=True)
     # A number may be rounded up to the end of the line: to its last category that has a part.
     last = p.shape[-1] - 1 - xp.argmax(xp.flip(p > 0, axis=-1), axis=-1)
     return xp.minimum(found, last[:, None])

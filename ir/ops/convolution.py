@@ -6,6 +6,7 @@ places of the kernel window only. Shapes are (N, C, H, W); a weight is (O, C / g
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes, sizes
@@ -23,7 +24,15 @@ from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.memory_format import image_strides, suggests_channels_last
 from aotlite.ir.ops.pointwise import conj
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.window import Ints, Window, padded_image, window_of
+from aotlite.ir.ops.window import (
+    WINDOWS,
+    Ints,
+    Window,
+    held_by_windows,
+    padded_image,
+    window_of,
+)
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 
 def _conv_shape(
@@ -106,6 +115,20 @@ def _columns(xp: Any, image: Any, window: Window, out: Ints, groups: int) -> Any
         patches[:, k] = padded[window.seen(place, out)]
     rows = channels // groups * len(places)
     return xp.reshape(patches, (groups, rows, batch * out[0] * out[1]))
+
+
+def _workspace(shapes: Callable[..., tuple[Ints, Ints, Ints]]) -> dict[str, Any]:
+    """What is held: `shapes(args, result's shape)` are the image's, the weight's and the output's.
+    """
+
+    def held(args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
+        image, weight, out = shapes(args, results[0].shape)
+        *steps, groups = args[3:]
+        patches = out[0] * sizes.numel(out[2:]) * groups * sizes.numel(weight[1:])
+        window = window_of("conv2d", weight[2:], *steps)
+        return 3 * patches + held_by_windows(image, window, out[2:])
+
+    return {RESULTS: 6, OPERANDS: 3, f"3 patches of all windows + {WINDOWS}": held}
 
 
 def _by_group(xp: Any, image: Any, groups: int) -> Any:
@@ -209,6 +232,9 @@ CONV2D: PureOp = pure(
         "bias": lambda grad: grad.sum((0, 2, 3)),
     },
     cost=Cost.CONTRACTION,
+    workspace=_workspace(
+        lambda args, found: (args[0].meta.shape, args[1].meta.shape, found)
+    ),
     dims=_conv_dims,
     loops=_conv2d_loops,
 )
@@ -310,6 +336,9 @@ CONV2D_INPUT: PureOp = pure(
     kernel=_conv2d_input_kernel,
     vjp={"self": _input_self, "weight": _input_weight},
     cost=Cost.CONTRACTION,
+    workspace=_workspace(
+        lambda args, found: (found, args[1].meta.shape, args[0].meta.shape)
+    ),
     dims=_conv_input_dims,
     loops=_conv2d_input_loops,
 )
@@ -374,6 +403,9 @@ CONV2D_WEIGHT: PureOp = pure(
         ),
     },
     cost=Cost.CONTRACTION,
+    workspace=_workspace(
+        lambda args, found: (args[1].meta.shape, found, args[0].meta.shape)
+    ),
     dims=_conv_weight_dims,
     loops=_conv2d_weight_loops,
 )

@@ -322,7 +322,7 @@ def data_dependent(
     vjp: Formulas,
     cost: Cost,
     advice: str,
-    workspace: Mapping[str, int] | None = None,
+    workspace: Mapping[str, Any] | None = None,
 ) -> DataOp:
     """Declares an op whose result's shape depends on values: `outline(*key)` gives an `Outline`.
 

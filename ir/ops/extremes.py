@@ -235,7 +235,7 @@ def choosing(
     require: Callable[[str, DType], DType] = require_real,
     check: Callable[..., None] | None = None,
     loops: Callable[..., Any] | None = None,
-    workspace: Mapping[str, int] | None = None,
+    workspace: Mapping[str, Any] | None = None,
 ) -> PureOp:
     """Declares a reduction that chooses an element along `dim` and says which.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -24,7 +25,17 @@ from aotlite.ir.ops.pooling import (
 )
 from aotlite.ir.ops.pooling_loops import maxima
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.window import Given, Ints, Window, along_a_line, lines, padded_image
+from aotlite.ir.ops.window import (
+    WINDOWS,
+    Given,
+    Ints,
+    Window,
+    along_a_line,
+    held_by_windows,
+    lines,
+    padded_image,
+)
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 
 def _max_pool_rule(
@@ -80,6 +91,11 @@ def _max_pool_kernel(
     return cast(xp, best, metas[0].dtype), where
 
 
+def _held(args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
+    window = pool_window("max_pool2d", *args[1:5])
+    return held_by_windows(args[0].meta.shape, window, results[0].shape[-2:])
+
+
 MAX_POOL2D_WITH_INDICES: PureOp = pure(
     "max_pool2d_with_indices(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], "
     "int[] dilation=[1], bool ceil_mode=False) -> (Tensor values, Tensor indices)",
@@ -90,6 +106,7 @@ MAX_POOL2D_WITH_INDICES: PureOp = pure(
     cost=Cost.REDUCTION,
     dims=leading(2),
     loops=lambda k, metas, a, *args: maxima(k, metas, a, pool_window("max_pool2d", *args[:4])),
+    workspace={RESULTS: 4, OPERANDS: 3, WINDOWS: _held},
 )
 """The maximum of each window and its place in the plane (row-major); the first of equal ones."""
 

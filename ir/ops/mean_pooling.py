@@ -5,6 +5,7 @@ The op is linear, and its gradient is an op of its own, as in PyTorch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aotlite.ir import dtypes
@@ -25,7 +26,16 @@ from aotlite.ir.ops.pooling import (
 )
 from aotlite.ir.ops.pooling_loops import Means, means, means_backward
 from aotlite.ir.ops.precision import cast, wide
-from aotlite.ir.ops.window import Given, Ints, Window, lines, padded_image
+from aotlite.ir.ops.window import (
+    WINDOWS,
+    Given,
+    Ints,
+    Window,
+    held_by_windows,
+    lines,
+    padded_image,
+)
+from aotlite.ir.workspace import OPERANDS, RESULTS
 
 
 class _Means(NamedTuple):
@@ -129,6 +139,16 @@ def _avg_pool_vjp(
     )
 
 
+def _held(args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
+    image, out = args[0].meta.shape, results[0].shape[-2:]
+    return held_by_windows(image, _Means(*args[1:]).window("avg_pool2d"), out)
+
+
+def _held_back(args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
+    image, out = results[0].shape, args[0].meta.shape[-2:]
+    return held_by_windows(image, _Means(*args[2:]).window("avg_pool2d"), out)
+
+
 AVG_POOL2D: PureOp = pure(
     "avg_pool2d(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], "
     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -137,6 +157,7 @@ AVG_POOL2D: PureOp = pure(
     # PyTorch saves self for its shape.
     vjp={"self": _avg_pool_vjp},
     cost=Cost.REDUCTION,
+    workspace={RESULTS: 4, OPERANDS: 3, WINDOWS: _held},
     dims=leading(2),
     linear=(("self",),),
     loops=_avg_pool_loops,
@@ -193,6 +214,7 @@ AVG_POOL2D_BACKWARD: PureOp = pure(
         "self": lambda grad: grad.new_zeros(grad.shape),
     },
     cost=Cost.REDUCTION,
+    workspace={RESULTS: 4, OPERANDS: 3, WINDOWS: _held_back},
     dims=leading(2),
     loops=_avg_back_loops,
 )

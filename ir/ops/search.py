@@ -91,13 +91,13 @@ def _search_kernel(xp: Any, meta: TensorMeta, sequence: Any, values: Any, *optio
     as_it_is = sequence.ndim == 1 and sequence.flags.c_contiguous and accumulator(dtype) is dtype
     if not as_it_is or bool(xp.isnan(xp.max(sequence))):
         lines = values if sequence.ndim > 1 else xp.reshape(values, (-1,))
-        places = _bisected(xp, sequence, lines, right=right)
+        places = bisected(xp, sequence, lines, right=right)
         return cast(xp, xp.reshape(places, meta.shape), meta.dtype)
     places = xp.searchsorted(sequence, values, side="right" if right else "left")
     return cast(xp, xp.where(xp.isnan(values), size, places), meta.dtype)
 
 
-def _bisected(xp: Any, sequence: Any, values: Any, *, right: bool) -> Any:
+def bisected(xp: Any, sequence: Any, values: Any, *, right: bool) -> Any:
     """For each value, how many elements of its line come before it: all lines are halved at once.
 
     As in PyTorch, the search goes on past an element that is nan, and for a nan past every element.

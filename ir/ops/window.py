@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from aotlite.ir.errors import ArgumentError
@@ -65,16 +66,27 @@ def window_of(name: str, kernel: Ints, stride: Ints, padding: Ints, dilation: In
     )
 
 
+def _padded_sides(image: Ints, window: Window, out: Ints) -> Ints:
+    """Height and width of an image with what its windows reach beside it."""
+    sides = zip(window.padding, image, out, window.stride, window.extent, strict=True)
+    return tuple([max(pad + size, (n - 1) * step + end) for pad, size, n, step, end in sides])
+
+
+WINDOWS = "2 padded images + 16 places"
+
+
+def held_by_windows(image: Ints, window: Window, out: Ints) -> int:
+    """Elements of the padded image, twice, and for each place of a window 16: Python's numbers."""
+    *planes, height, width = image
+    padded = prod(planes) * prod(_padded_sides((height, width), window, out))
+    return 2 * padded + 16 * prod(window.kernel)
+
+
 def padded_image(xp: Any, image: Any, window: Window, out: Ints, value: Any) -> Any:
     """The image with `value` around it, as far as the windows reach."""
     height, width = image.shape[-2:]
     top, left = window.padding
-    (rows, columns) = (
-        max(before + size, (n - 1) * step + extent)
-        for before, size, n, step, extent in zip(
-            (top, left), (height, width), out, window.stride, window.extent, strict=True
-        )
-    )
+    rows, columns = _padded_sides(image.shape[-2:], window, out)
     if (rows, columns) == (height, width):
         return image
     padded = xp.full((*image.shape[:-2], rows, columns), value, dtype=image.dtype)
