@@ -66,6 +66,7 @@ def main(way: str, step: int) -> None:
     """Runs each `step`th call in eager, or as the backend of this name compiles it."""
     each = [(OPS[name], args) for name in READING for args in calls_of(OPS[name])]
     calls = each[::step]
+    runs: list[Callable[[], Any]]
     if way == "eager":
         runs = [partial(dispatch, op, args) for op, args in calls]
     else:

@@ -47,10 +47,11 @@ def stretched(sample: Sample, size: int) -> Iterator[Sample]:
 
 
 def _choices(args: tuple[Any, ...]) -> Iterator[Choice]:
-    ranks = {path: _at(args, path).ndim for path in _paths(args)}
+    ranks: dict[Path, int] = {path: _at(args, path).ndim for path in _paths(args)}
     shapes = {path: _at(args, path).shape for path in ranks}
     for path, rank in ranks.items():
-        yield from ({path: (dim,)} for dim in range(rank))
+        for dim in range(rank):
+            yield {path: (dim,)}
     for size in sorted({size for shape in shapes.values() for size in shape}):
         where = {p: tuple(d for d, n in enumerate(s) if n == size) for p, s in shapes.items()}
         if all(len(dims) < 2 for dims in where.values()):

@@ -81,7 +81,7 @@ def check_raises_its_own(what: str, kernel: Failing, run: Callable[[], Any]) -> 
 
 def windows_of(case: GraphCase) -> list[Window]:
     """The inputs of a case in fresh memory."""
-    pairs = zip(case.graph.placeholders, case.arrays or (), strict=True)
+    pairs: Any = zip(case.graph.placeholders, case.arrays or (), strict=True)
     return [(copied(NUMPY, array, node.meta), 0) for node, array in pairs]
 
 
@@ -98,8 +98,10 @@ def test_a_failing_kernel_raises_its_own_error_once_in_eager() -> None:
     """Every op that has a kernel, in two calls of one key: one that is new, one that is known."""
     count = 0
     for number, op in enumerate(COMPUTING):
-        args, computing = bound(op, samples_of(op.name)[0]), kernel_op(op)
-        for kind in (RuntimeError, KINDS[number % len(KINDS)]):
+        args = bound(op, samples_of(op.name)[0])
+        computing: Any = kernel_op(op)
+        kinds: Any = RuntimeError, KINDS[number % len(KINDS)]
+        for kind in kinds:
             with failing_kernel(computing, kind) as kernel:
                 for _ in range(2):
                     check_raises_its_own(f"{op.name}: {kind}", kernel, partial(dispatch, op, args))
@@ -112,7 +114,7 @@ def test_a_failing_kernel_raises_its_own_error_once_compiled(name: str) -> None:
     """Every pure op, in each form that a backend gives a graph with its calls."""
     backend, count = backend_from(name), 0
     for number, op in enumerate(PURE):
-        kinds = RuntimeError, KINDS[number % len(KINDS)]
+        kinds: Any = RuntimeError, KINDS[number % len(KINDS)]
         (case,) = graphs_of(op, samples_of(op.name)[:1])
         for kind in kinds:
             with failing_kernel(op, kind) as kernel:
@@ -193,8 +195,9 @@ class Refusing(TwoTensor):
 @pytest.mark.parametrize("compare", [operator.eq, operator.ne])
 def test_a_comparison_of_a_wrapper_raises_what_its_class_raises(compare: Any) -> None:
     refusing = Refusing(al.ones(2), al.ones(2))
-    for other in (5, al.ones(2), refusing):
+    refused: tuple[Any, ...] = (5, al.ones(2), refusing)
+    for other in refused:
         with pytest.raises(al.ArgumentError, match="the class's own"):
             compare(refusing, other)
-    for other in (None, "text"):
-        assert (compare is operator.ne) is compare(refusing, other)
+    for foreign in (None, "text"):
+        assert (compare is operator.ne) is compare(refusing, foreign)

@@ -57,7 +57,7 @@ def calls_of(op: Op) -> Iterator[tuple[Sample, tuple[Any, ...], bool]]:
             indices = [a.shape for a in arrays_in(each.args) if a.dtype.kind in "iu"]
             try:
                 args = bound(op, each, window_of)
-                meta = () if isinstance(op, DataOp) else op.infer(args)
+                meta: Any = () if isinstance(op, DataOp) else op.infer(args)
                 places = prod(np.broadcast_shapes(*indices)) if op.lists else 1
             except REFUSED:
                 continue
@@ -86,7 +86,8 @@ def most_held(op: Op, args: tuple[Any, ...]) -> tuple[int, int] | None:
 
 def check(op: Op, count: int) -> int:
     """Tries so many calls with small results, and as many others; gives how many there were."""
-    tried = 0
+    tried, computing = 0, kernel_op(op)
+    assert computing is not None
     calls = list(islice(calls_of(op), 40 * count))
     for small in (True, False):
         for sample, args, _ in [call for call in calls if call[2] is small][:count]:
@@ -97,7 +98,7 @@ def check(op: Op, count: int) -> int:
             held, may = found
             assert held <= may, (
                 f"{op.name}{sample}: the kernel holds {held} bytes beside its results, expected at "
-                f"most {may} ({workspace.stated(kernel_op(op))})"
+                f"most {may} ({workspace.stated(computing)})"
             )
     return tried
 
