@@ -231,12 +231,16 @@ def with_chosen_addresses(root: Scalar, fixed: Callable[[Scalar], bool]) -> Scal
     def change(scalar: Scalar) -> Scalar | None:
         if scalar.op != "where" or not fixed(scalar.args[0]):
             return None
-        return _joined(*scalar.args, known)
+        condition, then, other = scalar.args
+        return _joined(condition, (then, other), known)
 
     return rebuilt(root, change)
 
 
-def _joined(condition: Scalar, a: Scalar, b: Scalar, known: Choices) -> Scalar | None:
+def _joined(
+    condition: Scalar, loads: tuple[Scalar, Scalar], known: Choices
+) -> Scalar | None:
+    a, b = loads
     if a.op != "load" or b.op != "load" or a.args[0] != b.args[0]:
         return None
     first, second = _start(a.args[1], known), _start(b.args[1], known)
@@ -262,7 +266,7 @@ def _start(address: Affine, known: Choices) -> Scalar | None:
 def _is_choice(root: Scalar, known: Choices) -> bool:
     """Whether a value chooses between constants."""
     for value in unknown(root, known, _branches):
-        chosen = value.op == "where" and all([known[each] for each in _branches(value)])
+        chosen = value.op == "where" and all(known[each] for each in _branches(value))
         known[value] = chosen or value.op == "const"
     return known[root]
 

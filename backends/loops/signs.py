@@ -47,8 +47,10 @@ class _Signs:
             case "mul" if value.args[0] is value.args[1]:
                 return 1
             case "mul" | "neg":
-                signs = [-1 if value.op == "neg" else 1, *map(self.known.get, value.args)]
-                return None if None in signs else math.prod(signs)
+                signs = [self.known[each] for each in value.args]
+                known = [each for each in signs if each is not None]
+                turned = -1 if value.op == "neg" else 1
+                return turned * math.prod(known) if len(known) == len(signs) else None
         return None
 
 

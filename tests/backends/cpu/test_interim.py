@@ -123,11 +123,16 @@ def test_the_first_call_goes_on_with_what_was_compiled_meanwhile(
     asks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked before each operation on a block, so that no call takes longer than waiting."""
-    operations = []
+    operations: list[str] = []
     monkeypatch.setattr(kernel_run, "POINTS", 10)
     monkeypatch.setattr(cpu, "in_background", lambda make: Finished(make, asks))
     own = kernel_run.apply
-    monkeypatch.setattr(kernel_run, "apply", lambda *args: (operations.append(1), own(*args))[1])
+
+    def counted(scalar: Any, operands: Any) -> Any:
+        operations.append(scalar.op)
+        return own(scalar, operands)
+
+    monkeypatch.setattr(kernel_run, "apply", counted)
     x = al.arange(100).to(al.float32)
     compiled = al.compile(lambda x: (x * 2 + 1) * x, backend="cpu", wait=False)
     for _ in range(2):
