@@ -129,6 +129,7 @@ def metas(draw: Any) -> FunctionMeta:
 
 # --------------------------------------------------------------------------------- the property
 WHERE = {
+    ("FunctionMeta", "failure"): lambda r: r.training,
     ("InputMeta", "final_meta"): lambda r: r.writes_metadata,
     ("InputMeta", "final_start"): lambda r: r.writes_metadata,
     ("InputMeta", "in_graph"): lambda r: r.writes_data,
