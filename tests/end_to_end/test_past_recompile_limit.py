@@ -163,8 +163,13 @@ def test_threads_are_told_once_together() -> None:
 
 
 def test_ndarrays_stay_ndarrays_past_the_limit() -> None:
-    """An entry sees a tensor over the array's memory, and gives arrays; so does a call beyond."""
-    compiled = al.compile(lambda a, n: (a.mul_(n), a.sin()), recompile_limit=1)
+    """An entry gives what NumPy gives, arrays that it was given among it; so does a call beyond."""
+
+    def scaled_and_absolute(a: Any, n: float) -> Any:
+        a *= n
+        return a, abs(a)
+
+    compiled = al.compile(scaled_and_absolute, recompile_limit=1)
     a, b = np.ones(2, np.float32), np.ones(2, np.float32)
     compiled(a, 2.0)
     first: Any = []
