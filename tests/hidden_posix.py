@@ -47,6 +47,7 @@ def install():
     real = {"os": os, "signal": signal, "faulthandler": faulthandler}
     stands = {name: Hiding(real[name], hidden) for name, hidden in NAMES.items()}
     stands["os"].name = "nt"
+    stands["os"].supports_dir_fd = frozenset()  # no descriptors of folders
     original = builtins.__import__
 
     def importing(name, names=None, locals=None, fromlist=(), level=0):
