@@ -308,8 +308,8 @@ def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
     if op.function is None or not travels_as_array(meta):
         return None
     numbers = [a for a in node.args if type(a) is not Node]
-    if any(type(n) not in NUMBERS for n in numbers):
-        return None
+    if any(type(n) not in NUMBERS or (type(n) is int and n >= 1 << 63) for n in numbers):
+        return None  # the library's function takes no int above the signed ones
     if not is_plain_call(op, op.key(node.args)):
         return None
     function = _library(node).fresh_function(op.function)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aotlite.ir.dtypes import DType
+from aotlite.ir.parameter_types import LEAST, MOST
 from aotlite.ir.schema import Schema
 
 CACHE_LIMIT = 1 << 16
@@ -39,10 +40,12 @@ class Binder:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
         types = tuple(map(type, args))
         if not kwargs:
-            # Whether plain arguments are canonical depends on their types alone: remember that.
+            # Whether plain arguments are canonical depends on their types, and of ints on their
+            # length: remember that.
             rest = self._bound.get(types)
-            if rest is not None and (tuple not in types or _plain(args)):
-                return args + rest
+            if rest is not None and (int not in types or _are_short(args)):
+                if tuple not in types or _plain(args):
+                    return args + rest
         if _LITERALS.issuperset(types[1:]) and (tuple not in types or self._holds(args)):
             return self._bind_literals(types, args, kwargs)
         return self._bind_anew(types, args, kwargs)
@@ -90,6 +93,14 @@ class Binder:
 def _plain(args: tuple[Any, ...]) -> bool:
     """Whether all tuples among the arguments are of ints, whose types need no second look."""
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
+
+
+def _are_short(args: tuple[Any, ...]) -> bool:
+    """Whether all ints among the arguments are numbers that some dtype holds."""
+    for value in args:
+        if type(value) is int and not LEAST <= value <= MOST:
+            return False
+    return True
 
 
 def _is_plain(value: Any) -> bool:

@@ -88,6 +88,8 @@ class ProtocolError(SubclassError):
 
 class TokenError(AotliteError, RuntimeError):
     """An effect that would be dropped, repeated or reordered, or an op that can be none."""
+
+
 class TangentError(AotliteError, RuntimeError):
     """The gradient that arrives for a result is not of the form its backward was compiled for."""
 
@@ -177,10 +179,8 @@ def in_words(what: str, values: Iterable[object], error: Exception) -> Exception
         return out_of_memory(what, error)
     for value in _numbers(values):
         if not -(2**63) <= value < 2**63:
-            bits = value.bit_length() + (value < 0)
-            return ArgumentError(
-                f"{what}: a number is an int of {bits} bits, expected one of 64 bits"
-            )
+            got, expected = too_long(value)
+            return ArgumentError(f"{what}: {got}, expected {expected}")
     if isinstance(error, ValueError) and str(error).startswith(_TOO_BIG):
         return OutOfMemoryError(
             f"{what}: an array is asked for that no address reaches the end of, expected less"
@@ -190,6 +190,12 @@ def in_words(what: str, values: Iterable[object], error: Exception) -> Exception
             f"{what}: with its numbers there is an overflow ({error}), expected smaller ones"
         )
     return error
+
+
+def too_long(number: int) -> tuple[str, str]:
+    """What an int that no dtype holds is called, and what was expected."""
+    bits = number.bit_length() + (number < 0)
+    return f"a number is an int of {bits} bits", "one of 64 bits"
 
 
 def _numbers(values: Iterable[object]) -> Iterator[int]:

@@ -216,7 +216,7 @@ class Operand:
         try:
             args = op.bind((self, other), {})
         except ArgumentError:
-            if hasattr(other, "meta") or hasattr(other, "__array__"):
+            if hasattr(other, "meta") or hasattr(other, "__array__") or type(other) is int:
                 raise
             return NotImplemented
         return self._apply(op, args)

@@ -39,6 +39,10 @@ Converter = Callable[[object], object]
 
 _INT: Final = frozenset((int,))
 
+LEAST: Final = -(1 << 63)
+MOST: Final = (1 << 64) - 1
+"""Which ints are numbers of an op: those that some dtype of integers holds, as in PyTorch."""
+
 
 # Duck tests: this floor knows no class of tensors or devices.
 def _to_having(attribute: str, value: object) -> object:
@@ -49,11 +53,15 @@ _to_tensor: Converter = partial(_to_having, "meta")
 
 
 def _to_number(value: object) -> object:
+    if type(value) is int:
+        return value if LEAST <= value <= MOST else UNFIT
     value = _number_of(_unwrapped(value))
     if isinstance(value, bool):
         return value
-    if isinstance(value, (int, float)):
-        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, int):
+        return _to_number(int(value))
+    if isinstance(value, float):
+        return float(value)
     return complex(value) if isinstance(value, complex) else UNFIT
 
 
@@ -114,6 +122,8 @@ def _to_device(value: object) -> object:
 
 
 def _to_operand(value: object) -> object:
+    if type(value) is int:
+        return value if LEAST <= value <= MOST else UNFIT
     return value if hasattr(value, "meta") else _to_number(value)
 
 
@@ -189,7 +199,7 @@ class ParameterType:
 
 
 def _basic_types() -> list[ParameterType]:
-    numbers = frozenset((bool, int, float, complex, SymInt))
+    numbers = frozenset((bool, float, complex, SymInt))  # an int may be too large
     return [
         ParameterType("Tensor", _to_tensor),
         ParameterType("Scalar", _to_number, as_is=numbers),

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 import attrs
 
 from aotlite.ir.dtypes import advice_on_ndarrays
-from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.errors import ArgumentError, noted, too_long
 from aotlite.ir.parameter_types import PARAMETER_TYPES, UNFIT, ParameterType
 from aotlite.ir.symbols import SymInt
 
@@ -206,6 +206,8 @@ class Schema:
         return tuple(arranged)
 
     def _unfit(self, parameter: Parameter, value: object) -> ArgumentError:
+        if type(value) is int and "Scalar" in parameter.type.text:
+            return self._refusal(*too_long(value))
         what = f"argument '{parameter.name}' is {_described(value)}"
         advice = advice_on_ndarrays(value) if parameter.type.holds_tensor else None
         return noted(self._refusal(what, parameter.type), advice)

@@ -14,7 +14,7 @@ import numpy as np
 
 from aotlite.ir import dtypes, sizes
 from aotlite.ir.device import Device, device_named, is_cuda
-from aotlite.ir.errors import noted
+from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.graph import Constant, Graph, Node, Phase, Result, name_from
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Op
@@ -118,7 +118,10 @@ class _Tables:
         fault = geometry_fault(shape, stride, dtype.itemsize)
         if fault is not None:
             raise Unread(Said(f"a meta with {fault[0]}"), fault[1])
-        return tensor_meta(shape, stride, dtype, field(entry, "device", self.device))
+        try:
+            return tensor_meta(shape, stride, dtype, field(entry, "device", self.device))
+        except (OutOfMemoryError, ShapeError) as error:
+            raise Unread(Said(f"a meta of which is said: {error}"), "one that memory holds") from error
 
     def _constant(self, value: Any) -> Constant:
         entry = record(value, _CONSTANT)

@@ -7,6 +7,7 @@ Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,13 +18,14 @@ from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.dtypes import DType, bool_, can_cast_in_place, int64
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, PureOp, Vjp
 from aotlite.ir.ops.create import COPY
-from aotlite.ir.ops.declare import is_plain_call
+from aotlite.ir.ops.declare import common_dtype, is_plain_call
+from aotlite.ir.ops.precision import number_in
 
 
 def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
@@ -237,11 +239,38 @@ def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
         if found is None or function is None:
             return None, None
         return partial(function, **found[1]), len(op.tensors) + len(op.lists)
-    if op.function is not None and is_plain_call(op, key):
-        return fresh(op.function), len(key)
-    if op.function is None and op.compute is not None and is_plain_call(op, key):
-        return partial(op.compute, meta.device.arrays.namespace), None
-    return None, None
+    if not is_plain_call(op, key):
+        return None, None
+    if op.function is not None:
+        function, count = fresh(op.function), len(key)
+    elif op.compute is not None:
+        function, count = partial(op.compute, meta.device.arrays.namespace), None
+    else:
+        return None, None
+    if function is not None and int in key and len(key) == 2 and op.numbers != "unwrapped":
+        dtype = common_dtype(key)
+        if dtype is int64 or meta.dtype is bool_:
+            function = _holding(function, dtype)
+    return function, count
+
+
+_SIGNED_END = 1 << 63
+
+
+def _holding(function: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+    """A function of two operands that takes ints as arrays of the dtype hold them.
+
+    NumPy refuses those above the signed ones, and compares them as they are.
+    """
+
+    def call(a: Any, b: Any) -> Any:
+        if type(b) is int and b >= _SIGNED_END:
+            b = number_in(dtype, b)
+        elif type(a) is int and a >= _SIGNED_END:
+            a = number_in(dtype, a)
+        return function(a, b)
+
+    return call
 
 
 def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:

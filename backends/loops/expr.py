@@ -172,7 +172,8 @@ def const(value: Any, dtype: DType) -> Scalar:
     if dtype is dtypes.bool_:
         value = bool(value)
     elif dtype.is_floating_point:
-        value = float(dtype.numpy.type(value))
+        # Of an int, as extension dtypes take none above 2**63.
+        value = float(dtype.numpy.type(float(value) if type(value) is int else value))
         return _intern("const", (value,), dtype, struct.pack("d", value))
     else:
         value = int(value)

@@ -10,8 +10,9 @@ from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
 from aotlite.ir.composite import composite
 from aotlite.ir.errors import ArgumentError, ShapeError
-from aotlite.ir.ops.declare import number_in, pointwise, pointwise_rule, same
+from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
+from aotlite.ir.ops.precision import number_in
 
 _REAL_FLOATS: Refused = BOOL | INTEGER | COMPLEX | FLOAT8
 _REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED

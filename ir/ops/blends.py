@@ -10,9 +10,10 @@ from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.declare import number_in, pointwise, pointwise_rule, same, to_float
+from aotlite.ir.ops.declare import pointwise, pointwise_rule, same, to_float
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.pointwise import conj
+from aotlite.ir.ops.precision import number_in
 
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(
@@ -262,6 +263,8 @@ HEAVISIDE = pointwise(
 
 
 def _xlogy_kernel(xp: Any, a: Any, b: Any) -> Any:
+    if not hasattr(b, "dtype"):
+        b = xp.asarray(float(b), dtype=a.dtype)  # which has no place for all ints
     nothing = xp.equal(a, 0)
     product = xp.where(nothing, 0, a * xp.log(xp.where(nothing, 1, b)))
     return xp.where(xp.isnan(b), b, product)

@@ -30,7 +30,7 @@ from aotlite.ir.op import (
 )
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.part_loops import stored_over
-from aotlite.ir.ops.precision import accumulator, cast
+from aotlite.ir.ops.precision import accumulator, cast, number_in
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.schema import Parameter
 
@@ -234,18 +234,6 @@ def pointwise_kernel(
         return computed
 
     return run
-
-
-def number_in(dtype: DType, number: Any) -> Any:
-    """What a tensor of this dtype holds of a number: integers wrap, 16-bit floats are rounded."""
-    kind = type(number)
-    if kind is int and dtype.kind == dtypes.INTEGER:
-        bits = 8 * dtype.itemsize
-        low = -(1 << bits - 1) if dtype.is_signed else 0
-        return number if low <= number < low + (1 << bits) else (number - low) % (1 << bits) + low
-    if kind is float and accumulator(dtype) is not dtype:
-        return float(dtype.numpy.type(dtypes.float32.numpy.type(number)))
-    return number
 
 
 def is_plain_call(op: PureOp, key: tuple[Any, ...]) -> bool:

@@ -12,8 +12,9 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS
-from aotlite.ir.ops.declare import number_in, pointwise, pointwise_rule, same
+from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
+from aotlite.ir.ops.precision import number_in
 
 # ------------------------------------------------------------------------------------------ clamp
 _BY_NUMBERS = pointwise_rule("clamp", same, refuses=COMPLEX | STORED)

@@ -20,7 +20,7 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.memory_format import agreed_strides
 from aotlite.ir.ops.pad_loops import padded_loops, padding_backward_loops
 from aotlite.ir.ops.positions import taken
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import cast, taken_by, wide
 
 Padding = tuple[int, ...]
 
@@ -62,7 +62,7 @@ def _constant_rule(self: TensorMeta, pad: Padding, value: type) -> TensorMeta:
 
 
 def _constant_kernel(xp: Any, meta: TensorMeta, a: Any, pad: Padding, value: Any) -> Any:
-    result = xp.full(meta.shape, value, dtype=meta.dtype.numpy)
+    result = xp.full(meta.shape, taken_by(meta.dtype, value), dtype=meta.dtype.numpy)
     source, target = [], []
     for n, (before, behind) in zip(a.shape, _sides("pad", a.shape, pad), strict=True):
         first, last = max(-before, 0), n + min(behind, 0)

@@ -15,6 +15,27 @@ def accumulator(dtype: DType) -> DType:
     return dtypes.float32 if dtype in _NARROW else dtype
 
 
+def number_in(dtype: DType, number: Any) -> Any:
+    """What a tensor of this dtype holds of a number: integers wrap, 16-bit floats are rounded."""
+    kind = type(number)
+    if kind is int and dtype.kind == dtypes.INTEGER:
+        bits = 8 * dtype.itemsize
+        low = -(1 << bits - 1) if dtype.is_signed else 0
+        return number if low <= number < low + (1 << bits) else (number - low) % (1 << bits) + low
+    number = taken_by(dtype, number)
+    kind = type(number)
+    if kind is float and accumulator(dtype) is not dtype:
+        return float(dtype.numpy.type(dtypes.float32.numpy.type(number)))
+    return number
+
+
+def taken_by(dtype: DType, number: Any) -> Any:
+    """A number as arrays of the dtype take it: extension dtypes take no int above 2**63."""
+    if type(number) is int and number >= 1 << 63 and dtype.kind == dtypes.FLOATING:
+        return float(number)
+    return number
+
+
 def widened(operand: Any, dtype: DType | None = None) -> Any:
     """An operand of a formula in the dtype in which sums that end in `dtype`, or its own, are
     formed.

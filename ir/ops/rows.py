@@ -10,7 +10,7 @@ from aotlite.ir.dims import Args, Dims, Metas, along, numbered
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import common_device, number_in, pure
+from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.positions import (
     adder,
     check_index_dtype,
@@ -26,6 +26,7 @@ from aotlite.ir.ops.positions import (
     replaced,
     taken,
 )
+from aotlite.ir.ops.precision import number_in
 
 
 def _check_rows(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> int:

@@ -16,7 +16,7 @@ from aotlite.ir.dims import along
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.declare import common_device, number_in, pure
+from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.gather import check_window, padded
 from aotlite.ir.ops.positions import (
     Part,
@@ -31,6 +31,7 @@ from aotlite.ir.ops.positions import (
     placed,
     put,
 )
+from aotlite.ir.ops.precision import number_in, taken_by
 
 
 # ------------------------------------------------------------------------------------- scatter
@@ -71,7 +72,7 @@ def _scatter_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src
 
 
 def _cast(xp: Any, meta: TensorMeta, number: Any) -> Any:
-    return xp.full((), number, dtype=meta.dtype.numpy)
+    return xp.full((), taken_by(meta.dtype, number), dtype=meta.dtype.numpy)
 
 
 def _written(

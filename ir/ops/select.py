@@ -17,14 +17,13 @@ from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
 from aotlite.ir.ops.declare import (
     common_device,
     inplace_of,
-    number_in,
     pointwise,
     pointwise_rule,
     same,
     to_bool,
 )
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, NOTHING, STORED, Refused
-from aotlite.ir.ops.precision import converted
+from aotlite.ir.ops.precision import converted, number_in, taken_by
 
 
 # ------------------------------------------------------------------------ comparison and logic
@@ -209,7 +208,7 @@ def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value:
     if hasattr(value, "dtype"):
         value = xp.astype(value, meta.dtype.numpy)
     else:
-        value = xp.full((), value, dtype=meta.dtype.numpy)
+        value = xp.full((), taken_by(meta.dtype, value), dtype=meta.dtype.numpy)
     return xp.where(mask, value, a)
 
 

@@ -9,6 +9,7 @@ from aotlite.ir import errors
 from aotlite.ir.errors import AotliteError, ShapeError, noted
 
 BUILTINS = {
+    "AbsentError": (AttributeError,),
     "ShapeError": (ValueError,),
     "ArgumentError": (ValueError, TypeError),
     "RngError": (ValueError, TypeError),

@@ -103,8 +103,8 @@ NUMBERS = [
     1,
     True,
     False,
-    -(10**600) + 1,
-    2**64,
+    -(2**63),
+    2**64 - 1,
     1j,
     complex(-0.0, math.nan),
     complex(math.inf, -0.0),
@@ -300,7 +300,7 @@ def test_graph_that_cannot_be_written_leaves_the_file_alone(tmp_path: Any) -> No
     path = tmp_path / "graph.json"
     path.write_text("before")
     with pytest.raises(UnsupportedError):
-        serialize.save(built(lambda x: x * 10**600, tensor_meta((2,))), path)
+        serialize.save(emitted("slice", 0, 0, 10**600, 1), path)
     assert "before" == path.read_text()
 
 
@@ -312,9 +312,6 @@ def constant_graph(value: Any, shape: Any = (2,), name: str = "w") -> Graph:
 
 ONES = np.ones(2, np.float32)
 REFUSED = {
-    "an argument is an integer of too many digits, expected at most 600": lambda: built(
-        lambda x: x * 10**600, tensor_meta((2,))
-    ),
     "the constant 'w' is a list, expected an array of NumPy's": lambda: constant_graph([1.0, 2.0]),
     "the constant 'w' is of dtype >f4, expected a dtype of aotlite": lambda: constant_graph(
         np.ones(2, ">f4")
@@ -329,8 +326,6 @@ REFUSED = {
         ONES, name="\udc80"
     ),
     "a role is Gradient(of=Seed()), expected one whose text says what it is": lambda: odd_role(),
-    "the meta of node 0 is one with 1 dimensions of 4611686018427387904 elements, expected less "
-    "than 2**63 bytes": lambda: built(lambda x: x, tensor_meta((1 << 62,))),
     "the meta of node 0 is one with the number -1, expected none below 0": lambda: built(
         lambda x: x, tensor_meta((2,), (-1,))
     ),

@@ -13,8 +13,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, PureOp
-from aotlite.ir.ops.declare import number_in
-from aotlite.ir.ops.precision import accumulator
+from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.scalar import evaluate, tree
 from aotlite.testing.laws.running import bound, close, elements, run
 from aotlite.testing.laws.sample import Sample

@@ -19,7 +19,7 @@ from aotlite.ir.binding import CACHE_LIMIT
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp
-from aotlite.ir.ops.declare import number_in
+from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import symbol
 
 _KINDS = frozenset(NUMBERS)

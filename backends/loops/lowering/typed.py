@@ -18,7 +18,7 @@ from aotlite.backends.loops.functions import has, power_of_constant, power_of_nu
 from aotlite.backends.loops.lowering.builder import NoLoops
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.ops.declare import number_in
+from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Expr
 
 Value = Any

@@ -34,8 +34,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.ops.declare import number_in
-from aotlite.ir.ops.precision import accumulator
+from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.overlap import has_internal_overlap
 
 Position = Any
