@@ -121,7 +121,7 @@ class _Tables:
         try:
             return tensor_meta(shape, stride, dtype, field(entry, "device", self.device))
         except (OutOfMemoryError, ShapeError) as error:
-            raise Unread(Said(f"a meta of which is said: {error}"), "one that memory holds") from error
+            raise Unread(Said(f"a meta ({error})"), "one that memory holds") from error
 
     def _constant(self, value: Any) -> Constant:
         entry = record(value, _CONSTANT)
