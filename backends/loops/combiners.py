@@ -34,6 +34,8 @@ class Combiner:
     empty: Callable[[Sequence[DType]], Parts] | None = None
     ufunc: str | None = None
     """NumPy's function for two arrays of one part, bit for bit the same."""
+    selects: bool = False
+    """Whether it gives one of its operands, so that brackets change no bit, which sums do."""
 
 
 def _is_nan(value: Scalar) -> Scalar:
@@ -150,8 +152,8 @@ COMBINERS: dict[str, Combiner] = {
             lambda kinds: (const(1, kinds[0]),),
             "multiply",
         ),
-        Combiner("max", 1, lambda kinds: (_lowest(kinds[0]),), _larger),
-        Combiner("min", 1, lambda kinds: (_highest(kinds[0]),), _smaller),
+        Combiner("max", 1, lambda kinds: (_lowest(kinds[0]),), _larger, selects=True),
+        Combiner("min", 1, lambda kinds: (_highest(kinds[0]),), _smaller, selects=True),
         Combiner(
             "any",
             1,
@@ -173,30 +175,35 @@ COMBINERS: dict[str, Combiner] = {
             2,
             lambda kinds: (_lowest(kinds[0]), const(_LAST, kinds[1])),
             _first_best("gt"),
+            selects=True,
         ),
         Combiner(
             "argmin",
             2,
             lambda kinds: (_highest(kinds[0]), const(_LAST, kinds[1])),
             _first_best("lt"),
+            selects=True,
         ),
         Combiner(
             "last_max",
             2,
             lambda kinds: (_lowest(kinds[0]), const(-1, kinds[1])),
             _last_best("gt"),
+            selects=True,
         ),
         Combiner(
             "last_min",
             2,
             lambda kinds: (_highest(kinds[0]), const(-1, kinds[1])),
             _last_best("lt"),
+            selects=True,
         ),
         Combiner(
             "pool_max",
             2,
             lambda kinds: (_lowest(kinds[0]), const(_LAST, kinds[1])),
             _first_or_nan,
+            selects=True,
         ),
         Combiner(
             "sum_exp",

@@ -252,7 +252,7 @@ class KernelRun:
     def _partials(self, statement: Reduce, rows: Box) -> Partials:
         kinds = [value.dtype for value in statement.values]
         kind = combiner(statement.kind)
-        return Partials(kind, math.prod(_lengths(rows)), kinds, statement.lanes)
+        return Partials(kind, math.prod(_lengths(rows)), kinds, statement.lanes, self.between)
 
     def _reduced(self, statement: Reduce, partials: Partials, rows: Box) -> dict[int, Array]:
         shape = _lengths(rows) + (1,) * len(self.inner)

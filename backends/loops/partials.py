@@ -6,7 +6,8 @@ what was combined so far. A piece may be of any length. Spec: `specs/loops.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,34 +23,62 @@ Array = Any
 
 class Partials:
     """A reduction: (rows, lanes) partial results for each part. Point j goes to partial j mod
-    `lanes`, in ascending order (`Reduce`)."""
+    `lanes`, in ascending order (`Reduce`). `between` is called before each operation; it may
+    raise."""
 
-    def __init__(self, kind: Combiner, rows: int, kinds: list[DType], lanes: int) -> None:
+    def __init__(
+        self,
+        kind: Combiner,
+        rows: int,
+        kinds: list[DType],
+        lanes: int,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
         self.kind, self.kinds, self.rows, self.lanes = kind, kinds, rows, lanes
+        self.between = between
         self.partial = [filled((rows, lanes), part) for part in kind.identity(kinds)]
         self.points = 0
 
     def add(self, arrays: list[Array]) -> None:
         """Combines the next points of each row."""
         begin, n = 0, arrays[0].shape[1]
+        at_once = self.kind.ufunc is not None or self.kind.selects
         while begin < n:
             lane = self.points % self.lanes
             whole = (n - begin) // self.lanes * self.lanes
-            if lane == 0 and whole and self.kind.ufunc is not None:
+            self.between()
+            if lane == 0 and whole and at_once:
                 end = begin + whole
-                self._add_rounds(arrays[0][:, begin:end], self.kind.ufunc)
+                self._add_rounds([array[:, begin:end] for array in arrays])
             else:
                 end = min(begin + self.lanes - lane, n)
                 self._add_round([array[:, begin:end] for array in arrays], lane)
             self.points += end - begin
             begin = end
 
-    def _add_rounds(self, array: Array, ufunc: str) -> None:
+    def _add_rounds(self, arrays: list[Array]) -> None:
         """Adds a multiple of `lanes` points."""
-        rounds = array.reshape(self.rows, -1, self.lanes)
-        both = np.concatenate([self.partial[0][:, None], rounds], axis=1)
-        found = getattr(np, ufunc).accumulate(both, axis=1, dtype=both.dtype)
-        self.partial = [found[:, -1].copy()]
+        rounds = [array.reshape(self.rows, -1, self.lanes) for array in arrays]
+        if self.kind.ufunc is None:
+            found = self._chosen(rounds)
+            self.partial = joined(self.kind, self.partial, found, self.kinds)
+            return
+        both = np.concatenate([self.partial[0][:, None], *rounds], axis=1)
+        sums = getattr(np, self.kind.ufunc).accumulate(both, axis=1, dtype=both.dtype)
+        self.partial = [sums[:, -1].copy()]
+
+    def _chosen(self, rounds: list[Array]) -> list[Array]:
+        """(rows, rounds, lanes) -> (rows, lanes) of a combiner that selects: neighbours first."""
+        while (count := rounds[0].shape[1]) > 1:
+            self.between()
+            first = [each[:, 0 : count - 1 : 2] for each in rounds]
+            second = [each[:, 1::2] for each in rounds]
+            found = joined(self.kind, first, second, self.kinds)
+            if count % 2:
+                last = [each[:, -1:] for each in rounds]
+                found = [np.concatenate(each, axis=1) for each in zip(found, last, strict=True)]
+            rounds = found
+        return [each[:, 0] for each in rounds]
 
     def _add_round(self, part: list[Array], lane: int) -> None:
         """Adds a point to each of some neighbouring partials."""
@@ -124,7 +153,13 @@ def scanned(kind: Combiner, arrays: list[Array], values: Sequence[Scalar]) -> li
 
 def joined(kind: Combiner, a: list[Array], b: list[Array], kinds: list[DType]) -> list[Array]:
     """What earlier points `a` and later ones `b` combine to, for each part."""
+    return [evaluate(part, [*a, *b]) for part in _combined(kind, tuple(kinds))]
+
+
+@cache
+def _combined(kind: Combiner, kinds: tuple[DType, ...]) -> Sequence[Scalar]:
+    """Each part of what is combined, as a function of the parts of both."""
     count = len(kinds)
     first = [parameter(k, dtype) for k, dtype in enumerate(kinds)]
     second = [parameter(count + k, dtype) for k, dtype in enumerate(kinds)]
-    return [evaluate(part, [*a, *b]) for part in kind.combine(first, second)]
+    return kind.combine(first, second)
