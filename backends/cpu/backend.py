@@ -21,6 +21,7 @@ from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cpu.printed import Text
 from aotlite.backends.cpu.remembered import remember, remembered
 from aotlite.backends.cpu.runtime import begin_loading, get_num_threads
+from aotlite.backends.cpu.sharing import PATIENCE, Sharing
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler, is_known
 from aotlite.backends.loops.interpreter import Abandoned, interpreted
 from aotlite.backends.loops.program import Program
@@ -84,7 +85,13 @@ class CpuBackend:
         make = partial(clock.timed, "C compiler", self._made, key, text)
         if self.wait:
             return _run(graph, text, make(), kernels)
-        return _in_background(graph, text, program, kernels, make)
+        if self._is_compiled(text):
+            try:
+                return _run(graph, text, make(), kernels)
+            except BackendError as error:  # it did not load, nor what was compiled in its place
+                failures.forget(error)
+        make = partial(clock.timed, "C compiler", partial(execution, contract=self.contract), text)
+        return _in_background(graph, text, program, kernels, make, partial(remember, key, text))
 
     def _is_compiled(self, text: Text) -> bool:
         """Whether the library is there, as far as that is known without trying a compiler."""
@@ -120,33 +127,49 @@ def _run(graph: Graph, text: Text, execute: Execute, kernels: Kernels) -> Progra
 
 
 def _in_background(
-    graph: Graph, text: Text, program: Program, kernels: Kernels, make: Callable[[], Execute]
+    graph: Graph,
+    text: Text,
+    program: Program,
+    kernels: Kernels,
+    make: Callable[[], Execute],
+    keep: Callable[[], None],
 ) -> ProgramRun:
-    """The run that interprets until what is made is there."""
+    """The run that interprets until what is made is there, which is kept after that."""
 
     def made() -> Execute | None:
         if failures.given_up() is not None:
             return None
         try:
-            return make()
+            execute = make()
         except BackendError as error:
             failures.note(error)
             failures.forget(error)
             raise
+        in_background(keep)
+        return execute
 
     job = in_background(made)
 
     def is_made() -> bool:
         return job.done() and job.exception() is None and job.result() is not None
 
-    interpret = interpreted(program, is_made)
+    interpret = interpreted(program)
+    patience = [PATIENCE]
 
     def until_ready(arrays: list[Any]) -> Any:
         if not job.done():
+            sharing = Sharing(job, patience[0])
+
+            def stop() -> bool:
+                sharing.go_on()
+                return is_made()
+
             try:
-                return interpret(arrays)
+                return interpret(arrays, stop, sharing.before_the_last)
             except Abandoned:
                 pass  # what was made is faster than the rest of the interpretation
+            finally:
+                patience[0] = sharing.patience
         if is_made():
             run.use(job.result() or interpret)
         else:

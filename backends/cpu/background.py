@@ -12,6 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from aotlite.backends.cpu.absence import is_absent
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.loading import Library
 from aotlite.backends.cpu.once import Once
@@ -52,6 +53,15 @@ class Job(Generic[T]):
             self._start()
         return self._outcome is not None
 
+    def wait(self, timeout: float) -> bool:
+        """Whether it is done, after at most so many seconds."""
+        return self.done() or self._finished.wait(timeout)
+
+    def is_absent(self) -> bool:
+        """Whether who is to do it waits outside of this process, for a compiler or a lock."""
+        worker = _workers.known(os.getpid())
+        return worker is not None and is_absent(worker.thread.ident)
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The error, once it is done; None where there is a result.
 
@@ -86,7 +96,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Job[Any]] = SimpleQueue()
-        threading.Thread(target=self._loop, name="aotlite compiler", daemon=True).start()
+        self.thread = threading.Thread(target=self._loop, name="aotlite compiler", daemon=True)
+        self.thread.start()
 
     def _loop(self) -> None:
         while True:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from aotlite.backends.cpu.absence import absent
+
 _NAP, _LONGEST_NAP = 0.002, 0.05
 
 
@@ -34,7 +36,8 @@ def _acquired(path: str, deadline: float) -> int | None:
             handle = _tried(path)
             if handle is not None or time.monotonic() > deadline:
                 return handle
-            time.sleep(nap)
+            with absent():
+                time.sleep(nap)
             nap = min(2 * nap, _LONGEST_NAP)
     except OSError:  # a folder that cannot be written, a file system without locks
         return None

@@ -17,6 +17,8 @@ from typing import BinaryIO
 
 import attrs
 
+from aotlite.backends.cpu.absence import absent
+
 _SAID_LINES = 20
 _running: set[tuple[int, int]] = set()
 """(pid of this process, pid of a child that leads a process group)."""
@@ -120,7 +122,8 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
     _running.add(entry)
     try:
         timer.start()
-        child.wait()
+        with absent():
+            child.wait()
     finally:
         timer.cancel()
         if child.returncode is None or child.returncode < 0:

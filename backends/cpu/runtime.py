@@ -186,10 +186,11 @@ def default_threads() -> int:
     """
     blas = find_blas()
     limit = blas.threads() if blas is not None else None
-    return max(1, min(_processors(), limit or MOST_THREADS, MOST_THREADS))
+    return max(1, min(processors(), limit or MOST_THREADS, MOST_THREADS))
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

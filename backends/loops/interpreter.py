@@ -7,13 +7,15 @@ memory is there from its first use to its last. Spec: `specs/loops.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from aotlite.backends.loops.evaluation import apply, evaluate
+from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.kernel_run import KernelRun, Memory, nothing, strided
 from aotlite.backends.loops.partials import reduced, scanned
 from aotlite.backends.loops.program import (
@@ -29,8 +31,10 @@ from aotlite.backends.loops.program import (
     Step,
     Window,
     happens,
+    operands_of,
     reads,
     slots,
+    values_of,
     writes,
 )
 from aotlite.ir.arrays import NUMPY
@@ -52,8 +56,14 @@ __all__ = [
 ]
 
 Array = Any
+_OF_AN_EXTERN = 16
+"""Operations on each number that it reads or gives, where a sort or a convolution takes more."""
+_PANEL = 1 << 26
+"""Products at once, which take some milliseconds, of who may leave."""
 Stop = Callable[[], bool]
-"""Whether somebody else has what computes the program."""
+"""Whether somebody else has what computes the program; it may take its time."""
+Warn = Callable[[int], None]
+"""Told how many operations follow, roughly, that cannot be left or would be done again."""
 
 
 class Abandoned(Exception):
@@ -62,6 +72,10 @@ class Abandoned(Exception):
 
 def _never() -> bool:
     return False
+
+
+def _nobody(operations: int) -> None:
+    """Does not mind."""
 
 
 def run_program(program: Program, inputs: Sequence[Array | None]) -> Memory:
@@ -75,22 +89,24 @@ def run_program(program: Program, inputs: Sequence[Array | None]) -> Memory:
     return memory
 
 
-def interpreted(program: Program, stop: Stop = _never) -> Callable[[list[Array]], bool]:
+def interpreted(program: Program, stop: Stop = _never) -> Callable[..., bool]:
     """What computes a program on the arrays of its `slots`: inputs that are read, and outputs.
 
     Gives whether a check has given the program up. Where `stop` says so, and neither an input was
-    written nor an effect has happened, a run raises Abandoned.
+    written nor an effect has happened, a run raises Abandoned. A run may be given a `stop` of its
+    own, and a `warn`, which is called, and `stop` after it, before what writes an input or has an
+    effect, and before an extern.
     """
     numbers = [buffer.number for buffer in slots(program)]
     constants = allocated(program, (Kind.CONSTANT,))
     plan = _plan(program)
 
-    def execute(arrays: list[Array]) -> bool:
+    def execute(arrays: list[Array], stop: Stop = stop, warn: Warn = _nobody) -> bool:
         memory = dict(zip(numbers, [array.reshape(-1) for array in arrays], strict=True))
         memory |= constants
         try:
             for step in plan:
-                step.run(memory, stop)
+                step.run(memory, stop, warn)
         except GivenUp:
             return True
         return False
@@ -101,15 +117,20 @@ def interpreted(program: Program, stop: Stop = _never) -> Callable[[list[Array]]
 @attrs.frozen
 class _Planned:
     """A step, which temporaries it is the first to use and the last, and whether the program may
-    be left before it is over."""
+    be left before it is over; how many operations follow at once that it may not be left in."""
 
     step: Step
     begin: tuple[Buffer, ...]
     end: tuple[int, ...]
     may_stop: bool
+    at_once: int = 0
 
-    def run(self, memory: Memory, stop: Stop) -> None:
+    def run(self, memory: Memory, stop: Stop, warn: Warn) -> None:
         """Runs the step on the memory, which has the temporaries of later steps alone after it."""
+        if self.at_once:
+            warn(self.at_once)
+            if stop():
+                raise Abandoned
         for buffer in self.begin:
             memory[buffer.number] = np.empty(buffer.size, buffer.dtype.numpy)
 
@@ -132,14 +153,34 @@ def _plan(program: Program) -> list[_Planned]:
             last[number] = place
     inputs = {buffer.number for buffer in program.buffers if buffer.kind is Kind.INPUT}
     plan: list[_Planned] = []
-    may_stop = True
+    could_stop = True
     for place, step in enumerate(program.steps):
-        may_stop = may_stop and not happens(step) and not writes(step) & inputs
+        may_stop = could_stop and not happens(step) and not writes(step) & inputs
+        at_once = 0
+        if could_stop and not may_stop:
+            at_once = sum(map(_operations, program.steps[place:]))
+        elif may_stop and type(step) is Extern:
+            at_once = _operations(step)
+        could_stop = may_stop
         own = [b for b in program.buffers if b.kind is Kind.TEMPORARY and b.number in used[place]]
         begin = tuple([b for b in own if first[b.number] == place])
         end = tuple([b.number for b in own if last[b.number] == place])
-        plan.append(_Planned(step, begin, end, may_stop))
+        plan.append(_Planned(step, begin, end, may_stop, at_once))
     return plan
+
+
+def _operations(step: Step) -> int:
+    """How many operations on numbers a step takes, roughly."""
+    match step:
+        case Kernel():
+            roots = [value for statement in step.body for value in values_of(statement)]
+            return math.prod(step.extents) * len(list(walk(roots)))
+        case Gemm():
+            return math.prod(step.batch) * step.m * step.n * step.k
+        case Extern():
+            placed = [*operands_of(step), *[each for each in step.results if each is not None]]
+            return _OF_AN_EXTERN * sum([math.prod(each.meta.shape) for each in placed])
+    return 0
 
 
 def allocated(program: Program, kinds: Sequence[Kind] = tuple(Kind)) -> Memory:
@@ -163,7 +204,7 @@ def run_step(step: Step, memory: Memory, between: Callable[[], None] = nothing) 
         case Kernel():
             NUMPY.quiet(KernelRun(step, memory, between).run)
         case Gemm():
-            NUMPY.quiet(_run_gemm, step, memory)
+            NUMPY.quiet(_run_gemm, step, memory, between)
         case Extern():
             run_extern(step, memory)
         case Check():
@@ -171,10 +212,35 @@ def run_step(step: Step, memory: Memory, between: Callable[[], None] = nothing) 
                 raise GivenUp
 
 
-def _run_gemm(step: Gemm, memory: Memory) -> None:
+def _run_gemm(step: Gemm, memory: Memory, between: Callable[[], None]) -> None:
     a = _matrix(step.a, step, (step.m, step.k), memory)
     b = _matrix(step.b, step, (step.k, step.n), memory)
     c = _matrix(step.c, step, (step.m, step.n), memory)
+    if between is nothing:
+        _multiply(a, b, c)
+        return
+    for batch, rows, columns in _panels(step):
+        between()
+        _multiply(a[batch][..., rows, :], b[batch][..., :, columns], c[batch][..., rows, columns])
+
+
+def _panels(step: Gemm) -> Iterator[tuple[Any, slice, slice]]:
+    """Parts of a product of matrices: batches, rows and columns of at most _PANEL products, where
+    there are so few."""
+    m, n, k = step.m, step.n, step.k
+    if math.prod(step.batch) * m * n * k <= _PANEL:
+        yield ..., slice(None), slice(None)
+        return
+    height = max(_PANEL // max(n * k, 1), min(m, 64))
+    width = max(_PANEL // max(height * k, 1), min(n, 64))
+    for batch in np.ndindex(*step.batch):
+        for row in range(0, m, height):
+            for column in range(0, n, width):
+                yield batch, slice(row, row + height), slice(column, column + width)
+
+
+def _multiply(a: Array, b: Array, c: Array) -> None:
+    """Writes the product of two arrays of matrices."""
     if c.flags.c_contiguous:
         np.matmul(a, b, out=c)
     else:

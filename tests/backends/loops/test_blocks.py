@@ -9,12 +9,20 @@ import math
 import numpy as np
 import pytest
 
-from aotlite.backends.loops import kernel_run
+from aotlite.backends.loops import interpreter, kernel_run
 from aotlite.backends.loops.evaluation import uses_of
 from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.interpreter import Abandoned, allocated, interpreted, run_step
 from aotlite.backends.loops.kernel_run import boxes
-from aotlite.backends.loops.program import Buffer, Kernel, Kind, Program, Store
+from aotlite.backends.loops.program import (
+    Buffer,
+    Gemm,
+    Kernel,
+    Kind,
+    Program,
+    Store,
+    Window,
+)
 from aotlite.ir.dtypes import float32
 from tests.backends.cpu.chosen_kernels import CHOSEN
 from tests.backends.cpu.test_printer import inputs_of
@@ -112,9 +120,43 @@ def test_a_run_that_only_computes_may_be_left_at_any_time(asked: int) -> None:
 
 def test_a_run_that_writes_an_input_is_not_left_from_there_on() -> None:
     times = itertools.count()
-    execute = interpreted(doubled_twice(Kind.INPUT), lambda: next(times) >= 4)
+    execute = interpreted(doubled_twice(Kind.INPUT), lambda: next(times) >= 5)
     arrays = arrays_of(Kind.INPUT)
     assert not execute(arrays)
-    assert [4.0] * 4 == arrays[1].tolist() and next(times) == 4
+    assert [4.0] * 4 == arrays[1].tolist()
+    assert 5 == next(times)  # before one step, its three scalars, and what cannot be left
     with pytest.raises(Abandoned):
         interpreted(doubled_twice(Kind.INPUT), lambda: True)(arrays)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(Kind.INPUT, [12]), (Kind.OUTPUT, [])])
+def test_a_run_tells_how_much_follows_that_cannot_be_left(last: Kind, expected: list[int]) -> None:
+    """Four points of three scalars, once."""
+    told: list[int] = []
+    interpreted(doubled_twice(last))(arrays_of(last), lambda: False, told.append)
+    assert expected == told
+
+
+SIZES_OF_PRODUCTS = [((), 300, 200, 100), ((3,), 40, 50, 60), ((), 1, 5000, 70), ((2, 2), 9, 9, 9)]
+
+
+@pytest.mark.parametrize(("batch", "m", "n", "k"), SIZES_OF_PRODUCTS)
+def test_products_of_matrices_are_made_in_panels_of_who_may_leave(
+    batch: tuple[int, ...], m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter, "_PANEL", 64 * 64 * 10)
+    count = math.prod(batch)
+
+    def window(number: int, rows: int, columns: int) -> Window:
+        strides = [rows * columns * math.prod(batch[axis + 1 :]) for axis in range(len(batch))]
+        return Window(number, 0, tuple(strides), columns, 1)
+
+    step = Gemm("g", batch, m, n, k, window(0, m, k), window(1, k, n), window(2, m, n))
+    draw = np.random.default_rng(0)
+    a = draw.integers(-8, 8, (count, m, k)).astype(np.float32)
+    b = draw.integers(-8, 8, (count, k, n)).astype(np.float32)
+    memory = {0: a.ravel(), 1: b.ravel(), 2: np.full(count * m * n, 7, np.float32)}
+    asked: list[None] = []
+    run_step(step, memory, lambda: asked.append(None))
+    assert (a @ b).ravel().tolist() == memory[2].tolist()
+    assert (1 < len(asked) - 1) == (count * m * n * k > interpreter._PANEL)
