@@ -163,10 +163,24 @@ def _plan(program: Program) -> list[_Planned]:
             at_once = _operations(step)
         could_stop = may_stop
         own = [b for b in program.buffers if b.kind is Kind.TEMPORARY and b.number in used[place]]
-        begin = tuple([b for b in own if first[b.number] == place])
+        given = _given(step, own) if type(step) is Extern else set()
+        begin = tuple([b for b in own if first[b.number] == place and b.number not in given])
         end = tuple([b.number for b in own if last[b.number] == place])
         plan.append(_Planned(step, begin, end, may_stop, at_once))
     return plan
+
+
+def _given(step: Extern, own: Sequence[Buffer]) -> set[int]:
+    """Of some buffers those that a result fills, whose array becomes their memory."""
+    buffers = {buffer.number: buffer for buffer in own if buffer.number not in reads(step)}
+    found: set[int] = set()
+    for placed in step.results:
+        buffer = None if placed is None else buffers.get(placed.buffer)
+        if buffer is not None and placed is not None:
+            meta = placed.meta
+            if (placed.start, meta.numel, meta.dtype) == (0, buffer.size, buffer.dtype):
+                found |= {placed.buffer} if meta.contiguous else set()
+    return found
 
 
 def _operations(step: Step) -> int:
@@ -268,5 +282,9 @@ def run_extern(step: Extern, memory: Memory) -> None:
     if type(step.meta) is not tuple:
         results = (results,)
     for placed, result in zip(step.results, results, strict=True):
-        if placed is not None:
+        if placed is None:
+            continue
+        if placed.buffer in memory:
             library.copy(array(placed), result)
+        else:  # of which it is the whole
+            memory[placed.buffer] = library.adopt(result, placed.meta).reshape(-1)
