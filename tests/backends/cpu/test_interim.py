@@ -1,9 +1,9 @@
-"""Who does not wait for the compiler: when the runs before it is done begin, and when they are left.
-"""
+"""Who does not wait for the compiler: when runs before it is done begin, and when they are left."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def test_the_first_call_goes_on_with_what_was_compiled_meanwhile(
 def test_a_run_that_was_left_never_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """An argument that is written, and read before, has its new value once."""
     for asks in range(0, 40, 3):
-        do_jobs(monkeypatch, lambda make, n=asks: Finished(make, n))
+        do_jobs(monkeypatch, partial(Finished, asks=asks))
         x = al.ones(5)
         compiled = al.compile(lambda x: x.mul_(3).sum(), backend="cpu", wait=False)
         assert 15.0 == compiled(x).item()
