@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import attrs
@@ -18,11 +19,12 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Kept, Output, Saved
-from aotlite.stages.facts import Joint, SavedOf
+from aotlite.stages.facts import Joint
 from aotlite.stages.higher import Differentiated, Taped, differentiated
 from aotlite.stages.kept_values import Held, Reads, closed, fed, following, places_of, with_kept
 from aotlite.stages.linear import is_linear
 from aotlite.stages.partition_facts import Partition
+from aotlite.stages.reading import Reading
 from aotlite.stages.s5_desugar import without_wrappers
 from aotlite.stages.s10_backward import CompiledBackward
 from aotlite.stages.s10_backward_plan import BackwardPlan
@@ -34,8 +36,6 @@ from aotlite.stages.synthetic import with_bases
 from aotlite.stages.value_numbers import Numbering
 from aotlite.stages.watched import watched
 
-Reading = Mapping[Any, Sequence[SavedOf]]
-"""What the gradient of each result reads of the memory of inputs and results."""
 NOT_LINEAR = (
     "What users' Python or a class of wrappers computes in its backward is not linear in the "
     "gradient."
@@ -257,5 +257,7 @@ class _Values:
 
     def places(self, arriving: Arriving) -> dict[int, int]:
         """Where each value is that gradients of these results read."""
-        asked = {each.owner for role in arriving for each in self.reads.get(role, ())}
+        reads = self.reads
+        read = reads.read_by(reads.bits_among(arriving))
+        asked = {each.owner for each in compress(reads.links, read)}
         return places_of(self.saved, asked)

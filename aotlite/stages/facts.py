@@ -431,14 +431,6 @@ class FunctionMeta(Record):
 
 
 # --------------------------------------------------------------------------------- 4 joint
-@attrs.frozen(repr=False)
-class SavedOf(Record):
-    """A tensor that eager's tape saves, on memory of an input or result: who writes it is told."""
-
-    owner: InputRole | Output | IntermediateBase
-    meta: TensorMeta
-
-
 @attrs.frozen(eq=False, repr=False)
 class LateMemory(Record):
     """Memory that outlives the forward and that the backward reads as it is by then, or writes."""
@@ -466,8 +458,8 @@ class Joint(Record):
     """The inputs to which the tape of each differentiable result leads."""
     flows: dict[Result, frozenset[SourceRole]]
     """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
-    reads: dict[Result, tuple[SavedOf, ...]]
-    """What the gradient of each result reads of the memory of inputs and results (SAV-2)."""
+    reads: Any
+    """Memory of inputs and results that gradients read: a `reading.Reading` (SAV-2)."""
     memory: tuple[LateMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31, SAV-3)."""
     arrivals: tuple[frozenset[Result], ...] = ()
@@ -498,5 +490,5 @@ class Joint(Record):
     """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""
     order: tuple[SourceRole, ...] = ()
     """Inputs in the order in which their gradients arrive in eager (CAG-10)."""
-    asks: tuple[tuple[frozenset[Result], bool], ...] = ()
-    """Whose gradients pass a node that is spent once (SAV-1); whether for tensors (CKP-1)."""
+    asks: tuple[tuple[int, bool], ...] = ()
+    """Whose gradients, as bits, pass nodes spent once (SAV-1); whether for tensors (CKP-1)."""

@@ -30,10 +30,11 @@ from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent, is_given
-from aotlite.stages.facts import Captured, CapturedFamily, LateMemory, SavedOf
-from aotlite.stages.histories import passed, passed_at_some_order
+from aotlite.stages.facts import Captured, CapturedFamily, LateMemory
+from aotlite.stages.histories import passed, passed_at_some_order, these_of
 from aotlite.stages.late_effects import what_happens
 from aotlite.stages.noted_run import Flows, runs_user_code, sees_absence
+from aotlite.stages.reading import Reading, SavedOf, merged
 from aotlite.stages.record import Record
 from aotlite.stages.sinks import sinks_of, sum_at_entry
 from aotlite.stages.wrapped_choices import check_is_eagers
@@ -169,7 +170,7 @@ class Differentiated(Record):
     """For each source of the earlier order the meta of its gradient, None where none comes."""
     errors: dict[Any, Exception]
     reach: dict[Any, frozenset[Any]]
-    reads: dict[Any, tuple[SavedOf, ...]]
+    reads: Reading
     taped: Taped
     wrappings: Mapping[Any, Wrapping]
     """How results, tangents and gradients that are wrappers are made, by role."""
@@ -277,12 +278,12 @@ class _Recording:
             self.recorder.drop_from(start)
         return what and f"Its backward {what} at order {self.taped.order + 1}."
 
-    def _unchecked(self, start: int, reads: Mapping[Any, Sequence[SavedOf]]) -> str:
+    def _unchecked(self, start: int, reads: Reading) -> str:
         """Why what was recorded from there on cannot be run where users' Python reads an input
         that nobody has saved, at this order for the first time; it is forgotten then."""
         if not self.user_code or self.recorder.wrapped:
             return ""
-        known = {each.owner for found in reads.values() for each in found}
+        known = {each.owner for each in reads}
         for node in self.recorder.nodes[start:]:
             for value in node.inputs():
                 role = storage_root(value).role
@@ -379,7 +380,7 @@ class _Recording:
         return node
 
     # --- and its backward
-    def _look_behind(self, taped: Taped) -> tuple[Any, Any]:
+    def _look_behind(self, taped: Taped) -> tuple[Any, Reading]:
         """The sources that each result's gradient reaches, and the memory that it reads."""
         sinks: dict[TapeNode, Any] = {}
         for source in taped.sources:
@@ -387,28 +388,23 @@ class _Recording:
                 sinks[edge[0]] = source.role
         roles = [start.role for start in taped.starts]
         reach: dict[Any, set[Any]] = {role: set() for role in roles}
-        reads: dict[Any, dict[SavedOf, None]] = {role: dict.fromkeys(self.memory) for role in roles}
+        reads = dict.fromkeys(self.memory, (1 << len(roles)) - 1) if roles else {}
         way = passed([start.edge for start in taped.starts])
         self.user_code = self.user_code or runs_user_code(way)
         self.sees_absence = any(map(sees_absence, way))
         for node, bits in way.items():
-            of = [role for k, role in enumerate(roles) if bits >> k & 1]
-            for role in of:
-                if node in sinks:
-                    reach[role].add(sinks[node])
             if node in sinks:
+                for role in these_of(roles, bits):
+                    reach[role].add(sinks[node])
                 continue
             for each in node.kept_tensors():
                 owner = self.owners.get(each.tensor.storage)
                 if each.tensor.storage.version != each.version:
-                    self._note_written(node, each, of)
+                    self._note_written(node, each, list(these_of(roles, bits)))
                 if owner is not None:
-                    for role in of:
-                        reads[role][SavedOf(owner, each.tensor.meta)] = None
-        return (
-            {role: frozenset(found) for role, found in reach.items()},
-            {role: tuple(found) for role, found in reads.items()},
-        )
+                    merged(reads, [(SavedOf(owner, each.tensor.meta), bits)])
+        reached = {role: frozenset(found) for role, found in reach.items()}
+        return reached, Reading(tuple(roles), reads)
 
     def _note_written(self, node: TapeNode, saved: Any, results: list[Any]) -> None:
         try:

@@ -158,6 +158,10 @@ class _Missing:
         self.numbers = numbers
         self.forward = forward
         self.differentiable = _differentiable(graph, requires)
+        self.parts: dict[Node, list[Node]] = {}
+        for node in graph.calls:
+            if node.target is GETITEM:
+                self.parts.setdefault(node.args[0], []).append(node)
 
     def values(self, met: Sequence[Node], reads: Reads) -> list[Node]:
         """The values to save where a backward reads those that are `met`, in the forward's order.
@@ -171,10 +175,14 @@ class _Missing:
             for value in self._read_by(node, reads):
                 wanted.update(dict.fromkeys(self._parts(value)))
         found = forward.turned - forward.written
+        safe, computed = self._safe(), list[Node]()
         for value in wanted:
-            sources, is_safe = self._sources(value)
-            itself = None if is_safe else forward.values.get(self.numbers[value])
-            found.update(sources if itself is None else [itself])
+            itself = None if value in safe else forward.values.get(self.numbers[value])
+            if itself is None:
+                computed.append(value)
+            else:
+                found.add(itself)
+        found.update(self._sources(computed))
         return [node for node in forward.graph.nodes if node in found]
 
     def _read_by(self, node: Node, reads: Reads) -> Iterable[Node]:
@@ -185,8 +193,7 @@ class _Missing:
         """The value, or those of its results that anything reads where it is of several."""
         if type(value.meta) is not tuple:
             return [value]
-        calls = self.graph.calls
-        return [node for node in calls if node.target is GETITEM and node.args[0] is value]
+        return self.parts.get(value, [])
 
     def _passed(self, starts: Iterable[Node]) -> Iterator[Node]:
         """The calls that a gradient of these values passes on its way to the inputs."""
@@ -201,33 +208,42 @@ class _Missing:
                         seen.add(value)
                         stack.append(value)
 
-    def _sources(self, value: Node) -> tuple[set[Node], bool]:
-        """The values of the forward that one is computed from where it does not follow from what is
-        saved: inputs, and what came of effects.
+    def _ends_at(self, node: Node) -> bool:
+        """Whether a value is not computed again: it is saved, or given, or came of an effect."""
+        itself = self.forward.values.get(self.numbers[node])
+        is_given = itself is not None and itself.op == "placeholder"
+        return self.numbers[node] in self.forward.known or is_given or _comes_of_effect(node)
 
-        And whether they stay as they were, and the value is the same when it is computed again.
-        """
-        forward, found, is_safe = self.forward, set[Node](), True
-        stack, seen = [value], {value}
+    def _safe(self) -> set[Node]:
+        """The values that are the same when they are computed again from what is saved and from
+        inputs: nothing is written, and nothing happens, on the way."""
+        forward, safe = self.forward, set[Node]()
+        for node in self.graph.nodes[:-1]:
+            is_own = self.numbers[node] not in forward.changed and not is_effect(node)
+            if self._ends_at(node):
+                is_safe = is_own and not _comes_of_effect(node)
+            else:
+                is_safe = is_own and safe.issuperset(node.inputs())
+            if is_safe or self.numbers[node] in forward.known:
+                safe.add(node)
+        return safe
+
+    def _sources(self, values: Iterable[Node]) -> set[Node]:
+        """The values of the forward that these are computed from where they do not follow from what
+        is saved: inputs, and what came of effects."""
+        forward, found = self.forward, set[Node]()
+        stack = list(values)
+        seen = set(stack)
         while stack:
             node = stack.pop()
             number = self.numbers[node]
-            if number in forward.known:
-                continue
-            is_safe = is_safe and number not in forward.changed and not is_effect(node)
-            itself = forward.values.get(number)
-            if itself is not None and (itself.op == "placeholder" or _comes_of_effect(node)):
-                found.add(itself)
-                is_safe = is_safe and not _comes_of_effect(node)
-                continue
-            if _comes_of_effect(node):
-                is_safe = False
-                continue
-            for each in node.inputs():
-                if each not in seen:
-                    seen.add(each)
-                    stack.append(each)
-        return found, is_safe
+            if not self._ends_at(node):
+                fresh = [each for each in dict.fromkeys(node.inputs()) if each not in seen]
+                seen.update(fresh)
+                stack += fresh
+            elif number not in forward.known and number in forward.values:
+                found.add(forward.values[number])
+        return found
 
 
 def _comes_of_effect(node: Node) -> bool:

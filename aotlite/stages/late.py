@@ -50,9 +50,9 @@ from aotlite.stages.facts import (
     Joint,
     LateMemory,
     Plain,
-    SavedOf,
 )
 from aotlite.stages.noted_run import Turn
+from aotlite.stages.reading import SavedOf
 from aotlite.stages.source_place import describe
 from aotlite.stages.streams import Streams
 from aotlite.stages.wrappings import input_wrappings
@@ -71,8 +71,8 @@ class Settled:
     memory: tuple[LateMemory, ...] = ()
     arrivals: tuple[frozenset[ResultRole], ...] = ()
     """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
-    reads: dict[ResultRole, tuple[SavedOf, ...]] = attrs.field(factory=dict)
-    """What is saved of `bases`."""
+    reads: tuple[tuple[SavedOf, frozenset[ResultRole]], ...] = ()
+    """What is saved of `bases`, and the results whose gradients read it."""
 
 
 @attrs.frozen(eq=False)
@@ -282,16 +282,15 @@ class _Settling:
             return output.requires_grad  # type: ignore[union-attr]
         return self.bases[owner.index].requires_grad
 
-    def _reads(self) -> dict[ResultRole, tuple[SavedOf, ...]]:
+    def _reads(self) -> tuple[tuple[SavedOf, frozenset[ResultRole]], ...]:
         """What is saved of memory that is the call's own, and that its backward writes."""
-        reads: dict[ResultRole, dict[SavedOf, None]] = {}
+        reads: list[tuple[SavedOf, frozenset[ResultRole]]] = []
         for turn in self.turns:
             for saved in turn.node.kept_tensors() if self.private else ():
                 owner = self.private.get(self.root(saved.tensor.value))
                 if owner is not None:
-                    for role in self._roles(turn.arrived):
-                        reads.setdefault(role, {})[SavedOf(owner, saved.tensor.meta)] = None
-        return {role: tuple(found) for role, found in reads.items()}
+                    reads.append((SavedOf(owner, saved.tensor.meta), self._roles(turn.arrived)))
+        return tuple(reads)
 
 
 class _Rewriting:

@@ -314,7 +314,7 @@ class CompiledBackward(TapeNode):
         absent, closed = self.absent(grads), getattr(self, "_closed", NOTHING_ABSENT)
         if packed is None and left is None or closed - absent:
             raise released(self.name())
-        if packed is not None and any(t and results - absent for results, t in self.plan.asks):
+        if packed is not None and self.plan.asks_without(absent):
             packed.check_region()
         self.saved = left if packed is None else packed.unpack()
         try:
@@ -334,10 +334,11 @@ class CompiledBackward(TapeNode):
             if role not in absent:
                 raise again(error)
         packed = getattr(self, "_packed", None)
-        for each, (storage, version) in zip(plan.links, self.links, strict=True):
+        read = plan.read(absent)
+        for each, is_read, (storage, version) in zip(plan.links, read, self.links, strict=True):
             if packed is not None and not packed.is_written(storage, version):
                 continue
-            if storage.version != version and plan.is_read(each, absent):
+            if storage.version != version and is_read:
                 raise noted(
                     AutogradError(
                         f"{self.name()}: a saved tensor {each.meta} ({each.owner}) is at version "
@@ -376,6 +377,6 @@ class CompiledBackward(TapeNode):
             values = self._left if self.saved is None else self.saved
             self._left = plan.left(values, closed)
         self.saved = None
-        pairs = zip(plan.links, self.links, strict=True)
-        self.links = [pair if plan.is_read(each, closed) else _NO_LINK for each, pair in pairs]
+        pairs = zip(plan.read(closed), self.links, strict=True)
+        self.links = [pair if is_read else _NO_LINK for is_read, pair in pairs]
         return True

@@ -16,8 +16,9 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Result as ResultRole
 from aotlite.ir.role import Tangent
 from aotlite.stages.apart import Apart
-from aotlite.stages.facts import LateMemory, SavedOf, SourceRole
+from aotlite.stages.facts import LateMemory, SourceRole
 from aotlite.stages.late_effects import LateEffect
+from aotlite.stages.reading import Reading, SavedOf
 from aotlite.stages.s10_higher import Orders
 from aotlite.stages.s10_variants import Variants
 from aotlite.stages.s10_watched import Inside
@@ -44,16 +45,14 @@ class BackwardPlan:
     """The inputs to which the tape of each result leads."""
     flows: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
-    reads: dict[ResultRole, tuple[SavedOf, ...]]
-    """Whose memory the gradient of each result reads."""
+    reads: Reading
+    """Whose memory gradients read."""
     errors: dict[ResultRole, Exception]
     is_compact: bool
     """The backward is called by its compact face (`backends.values`)."""
-    links: tuple[SavedOf, ...]
-    """All that `reads` names, once each."""
-    asks: tuple[tuple[frozenset[ResultRole], bool], ...]
-    """For nodes of eager's tape that are spent once the results whose gradients pass them, and
-    whether they ask for tensors."""
+    asks: tuple[tuple[int, bool], ...]
+    """For nodes of eager's tape that are spent once the results whose gradients pass them, as bits
+    (`Reading.results`), and whether they ask for tensors."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
     new_leaves: frozenset[SourceRole]
@@ -122,11 +121,24 @@ class BackwardPlan:
 
     def closed(self, arrived: Absent) -> Absent:
         """Results whose backward raises behind one with gradients of these."""
-        return frozenset().union(*[results for results, _ in self.asks if results & arrived])
+        bits, spent = self.reads.bits_among(arrived), 0
+        for each, _ in self.asks:
+            spent |= each if each & bits else 0
+        return self.reads.results_of(spent)
 
-    def is_read(self, each: SavedOf, absent: Absent) -> bool:
-        """Whether a gradient that is not absent reads this."""
-        return any(each in saved for role, saved in self.reads.items() if role not in absent)
+    def asks_without(self, absent: Absent) -> bool:
+        """Whether a gradient that is not absent passes a node that asks for tensors."""
+        bits = self.reads.bits_without(absent)
+        return any(asks and each & bits for each, asks in self.asks)
+
+    @property
+    def links(self) -> tuple[SavedOf, ...]:
+        """All that `reads` names, once each."""
+        return self.reads.links
+
+    def read(self, absent: Absent) -> list[bool]:
+        """For each of `links` whether a gradient that is not absent reads it."""
+        return self.reads.read_by(self.reads.bits_without(absent))
 
     def reached(self, absent: Absent) -> set[SourceRole]:
         """The inputs to which a gradient that is not absent flows."""

@@ -89,7 +89,7 @@ class BackwardWriter:
         if any(role not in self.absent for role in plan.errors):
             source.add(f"node.check({absent})")
             return
-        wanted = [i for i, each in enumerate(plan.links) if plan.is_read(each, self.absent)]
+        wanted = [i for i, is_read in enumerate(plan.read(self.absent)) if is_read]
         if len(wanted) > MANY:
             source.add("for s, n in node.links:", "    if s.version != n:")
             source.add(f"        node.check({absent})")
@@ -184,8 +184,7 @@ class BackwardWriter:
         plan, source = self.plan, self.source
         # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
         metas: list[Any] = [
-            None if value is None else value.meta
-            for _, value in self.graph.outputs_with(Gradient)
+            None if value is None else value.meta for _, value in self.graph.outputs_with(Gradient)
         ]
         if plan.memory:
             self.late.put_back(len(metas))

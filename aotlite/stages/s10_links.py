@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.stages.facts import SavedOf
+from aotlite.stages.reading import SavedOf
 from aotlite.stages.s10_source import MANY, Source, listed
 
 Storages = Callable[[Any], str]

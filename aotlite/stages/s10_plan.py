@@ -38,14 +38,12 @@ def plan_backward(
 
     `leaves` are the inputs that are leaves which require grad.
     """
-    links = tuple(dict.fromkeys(each for saved in both.reads.values() for each in saved))
     facts: dict[str, Any] = {
         "reach": both.reach,
         "flows": both.flows,
         "reads": both.reads,
         "errors": both.errors,
         "is_compact": is_compact,
-        "links": links,
         "asks": both.asks,
         "memory": both.memory,
         "new_leaves": both.new_leaves,

@@ -33,7 +33,7 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.facts import SavedOf
+from aotlite.stages.reading import SavedOf
 from aotlite.stages.s10_backward_writer import laid_out
 
 if TYPE_CHECKING:
@@ -104,9 +104,7 @@ class Inside:
                         self._made[key] = look
         return look
 
-    def _check_versions(
-        self, look: Look, call: CompiledBackward, grads: Sequence[Any]
-    ) -> None:
+    def _check_versions(self, look: Look, call: CompiledBackward, grads: Sequence[Any]) -> None:
         """SAV-2: an error about a value that was written also says which op has saved it."""
         links = dict(zip(call.plan.links, call.links, strict=True))
         for node, saved in look.reads:

@@ -36,7 +36,6 @@ from aotlite.stages.facts import (
     Joint,
     LateMemory,
     Plain,
-    SavedOf,
     SourceRole,
 )
 from aotlite.stages.higher import Taped, taped
@@ -60,6 +59,7 @@ from aotlite.stages.noted_run import (
     runs_user_code,
 )
 from aotlite.stages.reach import whole_of
+from aotlite.stages.reading import Reading, SavedOf, merged
 from aotlite.stages.sinks import first_form, sinks_of, sum_at_entry, whole_edge
 from aotlite.stages.timeline import new_leaves, owners_of, refuse_shapes
 from aotlite.stages.wrapped_choices import (
@@ -105,8 +105,8 @@ class _Recording:
         self.errors: dict[ResultRole, Exception] = {}
         self.reach: dict[ResultRole, frozenset[SourceRole]] = {}
         self.flows: Flows = {}
-        self.reads: dict[ResultRole, tuple[SavedOf, ...]] = {}
-        self.asks: dict[frozenset[ResultRole], bool] = {}
+        self.reads: dict[SavedOf, int] = {}
+        self.asks: dict[int, bool] = {}
         self.user_code = False  # users' Python runs in the backward
         self.inner: list[Edge | None] = []  # where gradients of leaves made inside end
         self.run: NotedRun | None = None
@@ -141,14 +141,13 @@ class _Recording:
         inputs = (*self.recorder.placeholders, *tangents, *self.recorder.streams.placeholders())
         graph = Graph((*inputs, *self.recorder.nodes, closing), self.captured.graph.name)
         late = self._late(graph)
-        for result, saved in late.reads.items():
-            self.reads[result] = tuple(dict.fromkeys([*self.reads[result], *saved]))
+        reads = Reading(tuple(edges), self.reads).with_late(late.reads)
         return Joint(
             late.graph,
             self.errors,
             self.reach,
             {**self.reach, **self.flows},
-            self.reads,
+            reads,
             late.memory,
             late.arrivals,
             self._late_inputs,
@@ -266,7 +265,6 @@ class _Recording:
         owners = self.owners = owners_of(self.captured, self.meta)
         sinks = self._ends()
         reach: dict[ResultRole, set[SourceRole]] = {result: set() for result in edges}
-        reads: dict[ResultRole, dict[SavedOf, None]] = {result: {} for result in edges}
         results = tuple(edges)
         own = [r for r in self.captured.results if isinstance(r, Tensor)]
         shown = {id(tensor) for r in own for tensor in (r, r._base)}
@@ -277,9 +275,8 @@ class _Recording:
         sinks = sinks | self.hooks.ends()
         for node, bits in way.items():
             saved = node.kept_tensors()
-            asking = frozenset(these_of(results, bits))
             if saved or node.is_spent_once():
-                self.asks[asking] = bool(saved) or self.asks.get(asking, False)
+                self.asks[bits] = bool(saved) or self.asks.get(bits, False)
             if node in sinks:
                 for result in these_of(results, bits):
                     reach[result].add(sinks[node])
@@ -290,11 +287,8 @@ class _Recording:
                 if storage.version != each.version:
                     self._note_written(node, each, these_of(results, bits))
                 if storage in owners:
-                    read = SavedOf(owners[storage], each.tensor.meta)
-                    for result in these_of(results, bits):
-                        reads[result][read] = None
+                    merged(self.reads, [(SavedOf(owners[storage], each.tensor.meta), bits)])
         self.reach = {result: frozenset(found) for result, found in reach.items()}
-        self.reads = {result: tuple(found) for result, found in reads.items()}
 
     def _note_written(
         self, node: TapeNode, saved: SavedTensor, results: Iterator[ResultRole]

@@ -23,10 +23,10 @@ from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Output, Role
-from aotlite.stages.facts import SavedOf
 from aotlite.stages.higher import Start, Taped
 from aotlite.stages.histories import passed
 from aotlite.stages.noted_run import WholeRun, recording_backwards
+from aotlite.stages.reading import SavedOf
 from aotlite.stages.record import Record
 from aotlite.stages.sinks import sinks_of
 from aotlite.stages.wrappings import stand_in

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -117,7 +117,7 @@ class Scalar:
         raise GraphError(f"loops: asked for the truth of {self}, expected a decision by shapes")
 
     def __str__(self) -> str:
-        return _text(self)
+        return text_of(self, {})
 
     __repr__ = __str__
 
@@ -147,10 +147,12 @@ class Affine:
     dynamic: tuple[tuple[Scalar, int], ...] = ()
 
     def __str__(self) -> str:
-        parts = [
-            f"i{k}" if c == 1 else f"{c}*i{k}" for k, c in enumerate(self.coefficients) if c
-        ]
-        parts += [f"{step}*{value}" for value, step in self.dynamic]
+        return self.text([str(value) for value, _ in self.dynamic])
+
+    def text(self, dynamic: Sequence[str]) -> str:
+        """The sum, with these texts for values that are no axes."""
+        parts = [f"i{k}" if c == 1 else f"{c}*i{k}" for k, c in enumerate(self.coefficients) if c]
+        parts += [f"{step}*{t}" for t, (_, step) in zip(dynamic, self.dynamic, strict=True)]
         if self.start or not parts:
             parts.append(str(self.start))
         return " + ".join(parts).replace("+ -", "- ")
@@ -250,9 +252,10 @@ def _check_alike(op: str, operands: tuple[Scalar, ...]) -> None:
 
 
 # ---------------------------------------------------------------------------------------- walking
-def walk(roots: Iterable[Scalar]) -> Iterator[Scalar]:
-    """Every scalar of the trees once, operands first."""
-    done: set[Scalar] = set()
+def walk(roots: Iterable[Scalar], done: set[Scalar] | None = None) -> Iterator[Scalar]:
+    """Every scalar of the trees once, operands first; none of those that are `done`, to which they
+    are added."""
+    done = set() if done is None else done
     stack = list(roots)
     stack.reverse()
     while stack:
@@ -351,9 +354,9 @@ _LONGEST = 2000
 in which each link uses the last one twice would grow without end."""
 
 
-def _text(root: Scalar) -> str:
-    found: dict[Scalar, str] = {}
-    for value in walk([root]):
+def text_of(root: Scalar, found: dict[Scalar, str]) -> str:
+    """The text of a scalar. `found` has those of others already, and gets those beneath it."""
+    for value in unknown(root, found):
         parts = [found[operand] for operand in value.operands]
         text = _own_text(value, parts)
         found[value] = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}..."
@@ -366,7 +369,7 @@ def _own_text(value: Scalar, parts: list[str]) -> str:
             number = value.args[0]
             return repr(number) if math.isfinite(number) else f"{number}"
         case "load":
-            return f"b{value.args[0]}[{value.args[1]}]"
+            return f"b{value.args[0]}[{value.args[1].text(parts)}]"
         case "axis":
             return f"i{value.args[0]}"
         case "name":

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from aotlite.backends.loops.expr import Affine, Scalar
+from aotlite.backends.loops.expr import Affine, Scalar, text_of
 from aotlite.backends.loops.facts import facts
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
@@ -120,7 +120,8 @@ class Kernel:
         inner = [f"*i{k}<{n}" for k, n in enumerate(self.extents)][self.space :]
         axes = [f"i{k}<{n}" for k, n in enumerate(self.extents)][: self.space]
         lines = [f"kernel {self.name}[{', '.join([*axes, *inner])}]:"]
-        return "\n  ".join([*lines, *map(_statement_text, self.body)])
+        texts: dict[Scalar, str] = {}
+        return "\n  ".join([*lines, *[_statement_text(each, texts) for each in self.body]])
 
 
 @attrs.frozen
@@ -321,11 +322,14 @@ def _buffer_text(buffer: Buffer) -> str:
     return f"  b{buffer.number}: {buffer.dtype.short}[{buffer.size}] {buffer.kind.value}"
 
 
-def _statement_text(statement: Statement) -> str:
+def _statement_text(statement: Statement, texts: dict[Scalar, str]) -> str:
+    """A line. `texts` has those of scalars of the statements before."""
     match statement:
         case Let(name=name, value=value):
-            return f"v{name} = {value}"
-        case Store(buffer=buffer, address=address, value=value, combine=combine):
+            return f"v{name} = {text_of(value, texts)}"
+        case Store(buffer=buffer, combine=combine):
+            value, *places = [text_of(each, texts) for each in values_of(statement)]
+            address = statement.address.text(places)
             how = f" {combine}=" if combine else " ="
             when = "each row: " if statement.each_row else ""
             when = "in any order: " if statement.unordered else when
@@ -333,7 +337,7 @@ def _statement_text(statement: Statement) -> str:
             return f"{when}b{buffer}[{address}]{how} {value}"
         case _:
             names = ", ".join([f"v{k}" for k in statement.names])
-            values = ", ".join(map(str, statement.values))
+            values = ", ".join([text_of(each, texts) for each in statement.values])
             lanes = ""
             if type(statement) is Reduce:
                 near = f" near={statement.near}" if statement.near > 1 else ""

@@ -148,6 +148,10 @@ class _Check:
         self.buffers = buffers
         self.count = len(kernel.extents)
         self.names: dict[int, Scalar] = {}
+        self.done: set[Scalar] = set()
+        """Scalars that a statement before uses: they were looked at."""
+        self.of_rows: set[Scalar] = set()
+        """Scalars that use no inner axis."""
 
     def run(self) -> None:
         """Raises where an invariant does not hold."""
@@ -156,6 +160,8 @@ class _Check:
             self.fail("K-3", f"has {kernel.space} space axes", f"0 to {self.count}")
         for statement in kernel.body:
             self._statement(statement)
+        if 0 not in kernel.extents:
+            self._addresses([value for each in kernel.body for value in values_of(each)])
         self._loads_and_stores()
 
     def fail(self, rule: str, got: str, expected: str) -> None:
@@ -163,11 +169,8 @@ class _Check:
         _fail(rule, f"kernel {self.kernel.name}", got, expected)
 
     def _statement(self, statement: Statement) -> None:
-        roots = values_of(statement)
-        for value in walk(roots):
+        for value in walk(values_of(statement), self.done):
             self._scalar(value)
-        if 0 not in self.kernel.extents:
-            self._addresses(roots)
         match statement:
             case Store():
                 self._store(statement)
@@ -214,15 +217,15 @@ class _Check:
         buffer, address = value.args
         if self.buffers[buffer].dtype is not value.dtype:
             self.fail("K-2", f"loads {value} as {value.dtype}", f"{self.buffers[buffer].dtype}")
-        self._is_of_axes(address, str(value))
+        self._is_of_axes(address, value)
 
-    def _is_of_axes(self, address: Affine, text: str) -> None:
+    def _is_of_axes(self, address: Affine, shown: object) -> None:
         if len(address.coefficients) != self.count:
-            self.fail("K-3", f"has the address {text}", f"coefficients of {self.count} axes")
+            self.fail("K-3", f"has the address {shown}", f"coefficients of {self.count} axes")
 
     def _addresses(self, roots: Sequence[Scalar]) -> None:
         """K-5 of loads. Inside a `where` the exact points are not known: there a load is refused
-        only if none of its addresses can be right."""
+        only if none of its addresses can be right, wherever in the kernel it is executed."""
         bounds = executed(roots, whole(self.kernel.extents))
         always = _always_executed(roots)
         for value, inside in bounds.items():
@@ -230,13 +233,13 @@ class _Check:
                 low, high = reach(value.args[1], inside)
                 if value not in always:
                     low, high = high, low
-                self._range(value.args[0], low, high, str(value))
+                self._range(value.args[0], low, high, value)
 
-    def _range(self, buffer: int, low: int, high: int, text: str) -> None:
+    def _range(self, buffer: int, low: int, high: int, shown: object) -> None:
         size = self.buffers[buffer].size
         if low < 0 or high >= size:
             first, last = sorted((low, high))
-            self.fail("K-5", f"reaches {text} at {first} to {last}", f"0 to {size - 1}")
+            self.fail("K-5", f"reaches {shown} at {first} to {last}", f"0 to {size - 1}")
 
     def _store(self, store: Store) -> None:
         kernel, address = self.kernel, store.address
@@ -272,7 +275,7 @@ class _Check:
         if kernel.space == self.count:
             self.fail("K-4", "marks a store each_row", "no mark without inner axes")
         inner = any(store.address.coefficients[kernel.space :])
-        if inner or any(self._uses_inner(value) for value in walk(values_of(store))):
+        if inner or any(map(self._uses_inner, walk(values_of(store), self.of_rows))):
             self.fail("K-4", f"stores {store.value} each row", "a value of space axes alone")
 
     def _uses_inner(self, value: Scalar) -> bool:

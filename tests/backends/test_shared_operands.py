@@ -12,24 +12,31 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import attrs
+import numpy as np
 import pytest
 
 import aotlite as al
 from aotlite.backends.cpu.emit import print_program
 from aotlite.backends.cpu.graph_keys import graph_key
+from aotlite.backends.cuda.emit import print_program as print_cuda
 from aotlite.backends.loops import cost, inline
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.interpreter import run_program
 from aotlite.backends.loops.program import Kernel, Program, values_of
 from aotlite.backends.loops.verify import verify as verify_program
+from aotlite.inspect import stages_of
 from aotlite.ir.graph import Graph
 from aotlite.ir.serialize import dumps, loads
 from aotlite.ir.verify import verify
+from aotlite.stages.s8_mincut import min_cut
+from aotlite.stages.s8_partition import default_partition
 
 GROWTH = 2.2
 ROUNDS = 12
-LIMIT = 3_000_000
+LIMIT = 1_500_000
 """Calls after which a pass is stopped: a walk of trees would never end."""
 
 Round = Callable[[Any, Any], tuple[Any, Any]]
@@ -85,30 +92,34 @@ def program(names: tuple[str, ...], count: int) -> Callable[[Any], tuple[Any, An
 
 
 class TooMuch(BaseException):
-    """A pass was stopped."""
+    """Work was stopped."""
 
 
-def cost_of(work: Callable[[], Any]) -> int:
-    """The calls of Python functions that some work makes; LIMIT where there are more."""
+def counted(work: Callable[[], Any], limit: int = LIMIT) -> tuple[int, Any]:
+    """The calls of Python functions that some work makes, and what it gives; stops it beyond the
+    limit."""
     calls = 0
 
     def count(frame: Any, event: str, value: Any) -> None:
         nonlocal calls
         if event == "call":
             calls += 1
-            if calls > LIMIT:
+            if calls > limit:
                 sys.setprofile(None)
-                raise TooMuch
+                raise TooMuch(f"more than {limit} calls")
 
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        work()
-    except TooMuch:
-        pass
+        made = work()
     finally:
         sys.setprofile(before)
-    return calls
+    return calls, made
+
+
+def made_by(work: Callable[[], Any]) -> Any:
+    """What work gives that is not measured, and stopped like what is."""
+    return counted(work)[1]
 
 
 def captured(names: tuple[str, ...], count: int) -> Graph:
@@ -123,37 +134,81 @@ def scalars_of(program: Program) -> int:
     return sum(len(list(walk(each))) for each in roots)
 
 
-def grows(name: str, small: float, large: int) -> list[str]:
-    """What is wrong with the costs of a pass."""
-    bound = GROWTH * small + 500
-    return [] if large <= bound else [f"{name}: {small} calls, then {large}"]
+def faults_of(
+    name: str, work: Callable[[Any], Any], given: list[Any], more: float = 1
+) -> list[str]:
+    """What is wrong with the costs of work on a program and on one of twice the size.
+
+    `more` says how much more work the larger one is than twice, where it is more.
+    """
+    small = bound = 0
+    try:
+        small, _ = counted(partial(work, given[0]))
+        bound = int(GROWTH * small * max(more, 1)) + 500
+        counted(partial(work, given[1]), bound)
+    except TooMuch as stopped:
+        return [f"{name}: {small} calls, then {stopped}"]
+    return []
 
 
 def faults(names: tuple[str, ...], rounds: int) -> list[str]:
     """The passes whose cost grows faster than programs of these rounds do."""
-    graphs = [captured(names, count) for count in (rounds, 2 * rounds)]
-    lowered = [program_of(graph) for graph in graphs]
-    fused = [improved(each, 2) for each in lowered]
-    print_program(fused[0])  # functions of the library are printed once
+    counts = [rounds, 2 * rounds]
+    try:
+        graphs = [made_by(partial(captured, names, count)) for count in counts]
+        lowered = [made_by(partial(program_of, graph)) for graph in graphs]
+        fused = [made_by(partial(improved, each, 2)) for each in lowered]
+        joints = [made_by(partial(staged, names, count))["simplify"] for count in counts]
+        for printer in (print_program, print_kernels):  # library functions are printed once
+            made_by(partial(printer, fused[0]))
+    except TooMuch as stopped:
+        return [f"stages and lowering: {stopped}"]
     passes: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
-        "capture": (lambda count: captured(names, count), [rounds, 2 * rounds]),
-        "compile": (lambda n: compiled(names, n), [rounds, 2 * rounds]),
+        "capture": (lambda count: captured(names, count), counts),
+        "compile": (lambda count: compiled(names, count), counts),
+        "stages, and their text": (lambda count: str(staged(names, count)), counts),
         "verify": (verify, graphs),
         "text": (lambda graph: graph.code, graphs),
+        "provenance": (lambda graph: graph.sequence_table(print_output=False), joints),
+        "default partition": (default_partition, joints),
+        "min-cut partition": (min_cut, joints),
         "key": (lambda graph: graph_key(graph, 2), graphs),
         "records": (lambda graph: loads(dumps(graph)), graphs),
         "lower": (program_of, graphs),
         "verify loops": (verify_program, lowered),
         "text of loops": (str, lowered),
+        "interpret loops": (interpreted, lowered),
     }
-    # Fusing may compute a value in several kernels: printing costs as much for each scalar.
-    printing = [cost_of(partial(print_program, each)) for each in fused]
+    of_fused: dict[str, Callable[[Any], Any]] = {
+        "print C": print_program,
+        "print CUDA": print_kernels,
+        "verify fused loops": verify_program,
+        "text of fused loops": str,
+        "interpret fused loops": interpreted,
+    }
+    # Fusing may compute a value in several kernels: each scalar costs as much.
     more = scalars_of(fused[1]) / scalars_of(fused[0]) / 2
-    return grows("print C", printing[0] * max(more, 1), printing[1]) + [
-        fault
-        for name, (work, given) in passes.items()
-        for fault in grows(name, *[cost_of(partial(work, each)) for each in given])
-    ]
+    found = [faults_of(name, work, given) for name, (work, given) in passes.items()]
+    found += [faults_of(name, work, fused, more) for name, work in of_fused.items()]
+    return [fault for each in found for fault in each]
+
+
+def staged(names: tuple[str, ...], count: int) -> Any:
+    """The stages of a program that is differentiated."""
+    return stages_of(program(names, count), al.ones(4, 4, requires_grad=True))
+
+
+def print_kernels(program: Program) -> Any:
+    """The CUDA text of the kernels: products of matrices are cuBLAS's."""
+    kernels = tuple([step for step in program.steps if type(step) is Kernel])
+    return print_cuda(attrs.evolve(program, steps=kernels))
+
+
+def interpreted(program: Program) -> Any:
+    """The memory after a run on ones."""
+    buffers = {buffer.number: buffer for buffer in program.buffers}
+    given = [None if number is None else buffers[number] for number in program.inputs]
+    return run_program(program, [b and np.ones(b.size, b.dtype.numpy) for b in given])
 
 
 def compiled(names: tuple[str, ...], count: int) -> Any:
@@ -192,5 +247,45 @@ def test_fusing_costs_as_much_as_kernels_may_grow(
     def improve(count: int) -> None:
         improved(program_of(captured((name,), count)), 2)
 
-    small, large = [cost_of(partial(improve, count)) for count in (60, 120)]
-    assert [] == grows("improve", small, large)
+    assert [] == faults_of("improve", improve, [60, 120])
+
+
+def test_the_logistic_map_compiles_in_linear_time() -> None:
+    """The comparison at the end asked for a form of all the shared floats before it."""
+
+    def lowered_and_printed(count: int) -> None:
+        def function(x: Any, r: Any) -> Any:
+            for _ in range(count):
+                x = r * x * (1 - x)
+            return al.where(x > 0.5, x, 0)
+
+        graph = al.capture(function)(al.ones(8), al.tensor(3.7))
+        print_program(improved(program_of(graph), 2))
+
+    lowered_and_printed(2)
+    assert [] == faults_of("compile for cpu", lowered_and_printed, [40, 80])
+
+
+@pytest.mark.parametrize("op", ["sin", "square", "max"])
+def test_many_results_cost_what_each_does(op: str) -> None:
+    """Each result's gradient reads what all before it have saved."""
+    rounds: dict[str, Callable[[Any], Any]] = {
+        "sin": lambda x: (x * x).sin(),
+        "square": lambda x: x * x,
+        "max": lambda x: x * x.max(-1, keepdim=True)[0],
+    }
+
+    def trained(count: int) -> None:
+        def function(x: Any) -> list[Any]:
+            found = []
+            for _ in range(count):
+                x = rounds[op](x)
+                found.append(x)
+            return found
+
+        x = al.ones(4, 4, requires_grad=True)
+        results = al.compile(function, backend="reference")(x)
+        sum(each.sum() for each in results).backward()
+
+    trained(2)
+    assert [] == faults_of("results", trained, [25, 50])
