@@ -33,7 +33,6 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Gradient, Hidden, Part, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.reanalysis import check_metadata
@@ -56,9 +55,9 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import normalisations, opened, simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 from aotlite.stages.s10_plan import plan_backward
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
+from aotlite.stages.s10_world import world_of
 from aotlite.stages.synthetic import with_bases
 from aotlite.stages.tokens import LiftedBackend, unlifted_partition
 from aotlite.stages.value_numbers import Numbering as Values
@@ -203,7 +202,7 @@ class _Journey:
             whole = default_partition(simple).forward if meta.training else simple
             partition, meta = self._whole(meta, whole)
         partition = self._unlifted(partition, calling.tokens)
-        world = _world(request, captured, meta, calling, partition)
+        world = world_of(request.leaves, captured, meta, calling, partition)
         partition, run = self._lowered_forward(meta, partition)
         plan = self._lowered(meta, calling, both, partition, run)
         entry: CompiledEntry = self.stage["runtime"](
@@ -436,38 +435,6 @@ def _failure(both: Joint) -> str:
     return str(next(iter(both.errors.values()))) or "an error" if is_spent else ""
 
 
-def _world(
-    request: Request, captured: Captured, meta: FunctionMeta, calling: Any, partition: Partition
-) -> World:
-    """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
-    recorder = captured.recorder
-    reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
-    refuse_foreign_overlap(reals, meta)
-    return World(
-        leaves=tuple(request.leaves),
-        arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
-        parts={role: real for role, real in reals.items() if isinstance(role, Part)},
-        wrappers={role: each for role, each in meta.wrappers.items() if role in reals},
-        hidden=tuple(real for role, real in reals.items() if isinstance(role, Hidden)),
-        guards=tuple(recorder.guards),
-        fixed_offsets=frozenset(recorder.offset_read),
-        fixed_sizes=dict(recorder.changes.sizes),
-        fixed_views={role: reals[role]._base is not None for role in recorder.changes.viewed},
-        written=frozenset(
-            each.role
-            for each in meta.inputs
-            if each.writes or each.version_bumps or each.written_late
-        ),
-        needed={
-            each.role: (reals[each.role].offset + each.extent[1]) * each.meta.dtype.itemsize
-            for each in meta.inputs
-            if each.extent is not None
-        },
-        kin=_kin(meta, calling, partition.backward),
-        hooks=tuple([function for _, function in captured.hooks]),
-    )
-
-
 def _may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
     """Which inputs derivatives of a backward of wrappers may read, where its formulas tell."""
     wrapped = captured.recorder.wrapped
@@ -481,18 +448,6 @@ def _exported(captured: Captured) -> frozenset[Any]:
     real_of = captured.recorder.real_of
     roles = {given.role: real_of(given.fake) for given in captured.inputs}
     return frozenset([role for role, real in roles.items() if real.storage.exported])
-
-
-def _kin(meta: FunctionMeta, calling: Any, backward: Graph | None) -> tuple[Any, ...]:
-    """Inputs of which gradients depend on how they are views of one base."""
-    if backward is None:
-        return ()
-    merged = [member.role for base in calling.bases for member in base.members]
-    reached = {role.of for role, value in backward.outputs_with(Gradient) if value is not None}
-    for family in meta.families:
-        if family.changes_history or family.role in reached:
-            merged += family.members
-    return tuple(dict.fromkeys(merged))
 
 
 def _forget_origins(graph: Graph | None) -> None:

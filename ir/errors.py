@@ -50,6 +50,10 @@ class ArgumentError(AotliteError, ValueError, TypeError):
     """An argument that is missing, surplus, or of the wrong type or value."""
 
 
+class NumberOverflowError(ArgumentError, OverflowError):
+    """An op computes with numbers that are too large: an OverflowError too, as its cause is."""
+
+
 class RngError(ArgumentError):
     """A seed, an offset or a state that no random generator can have, or is not to have here."""
 
@@ -186,7 +190,7 @@ def in_words(what: str, values: Iterable[object], error: Exception) -> Exception
             f"{what}: an array is asked for that no address reaches the end of, expected less"
         )
     if isinstance(error, OverflowError):
-        return ArgumentError(
+        return NumberOverflowError(
             f"{what}: with its numbers there is an overflow ({error}), expected smaller ones"
         )
     return error
