@@ -39,7 +39,7 @@ OURS = tuple(
 KINDS = (*BUILTIN, *OURS)
 TOLD: dict[type, tuple[type, ...]] = {
     MemoryError: (errors.OutOfMemoryError,),
-    OverflowError: (errors.ArgumentError,),
+    OverflowError: (errors.NumberOverflowError,),
 }
 """What may come out in aotlite's words."""
 
