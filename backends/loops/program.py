@@ -328,13 +328,13 @@ def _statement_text(statement: Statement, texts: dict[Scalar, str]) -> str:
         case Let(name=name, value=value):
             return f"v{name} = {text_of(value, texts)}"
         case Store(buffer=buffer, combine=combine):
-            value, *places = [text_of(each, texts) for each in values_of(statement)]
+            stored, *places = [text_of(each, texts) for each in values_of(statement)]
             address = statement.address.text(places)
             how = f" {combine}=" if combine else " ="
             when = "each row: " if statement.each_row else ""
             when = "in any order: " if statement.unordered else when
             when += "from identity: " if statement.from_identity else ""
-            return f"{when}b{buffer}[{address}]{how} {value}"
+            return f"{when}b{buffer}[{address}]{how} {stored}"
         case _:
             names = ", ".join([f"v{k}" for k in statement.names])
             values = ", ".join([text_of(each, texts) for each in statement.values])
