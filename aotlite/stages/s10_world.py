@@ -5,6 +5,7 @@ Used by the pipeline. Rules: GRD-1 to GRD-4. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotlite.ir.graph import Graph
@@ -15,7 +16,7 @@ from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 
 
 def world_of(
-    leaves: list[Any], captured: Captured, meta: FunctionMeta, calling: Any, partition: Partition
+    leaves: Sequence[Any], captured: Captured, meta: FunctionMeta, calling: Any, partition: Partition
 ) -> World:
     """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
     recorder = captured.recorder
