@@ -16,7 +16,11 @@ from aotlite.stages.s10_guards import World, refuse_foreign_overlap
 
 
 def world_of(
-    leaves: Sequence[Any], captured: Captured, meta: FunctionMeta, calling: Any, partition: Partition
+    leaves: Sequence[Any],
+    captured: Captured,
+    meta: FunctionMeta,
+    calling: Any,
+    partition: Partition,
 ) -> World:
     """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
     recorder = captured.recorder
