@@ -111,8 +111,9 @@ class Changes:
             self.puts[window.value] = Put(given.role, window.storage, left=left, history=node)
         else:
             self.moved[id(tensor)] = tensor
-        self.counts.put(tensor.storage, window.storage)
+        before = tensor.storage
         take_place(tensor, window)
+        self.counts.put(before, window.storage)
         tensor.value = window.value
 
     def resize(self, tensor: Tensor, meta: TensorMeta) -> None:

@@ -144,3 +144,20 @@ def test_memory_of_another_shape_does_not_take_the_history(compiled: bool) -> No
         caught.value
     )
     assert [3, 6] == y.tolist() and 0 == y._version
+
+
+@pytest.mark.rules("TEN-26")
+def test_a_view_made_under_no_grad_is_put_elsewhere() -> None:
+    """The write that `set_` counts comes behind the last look at the view's history."""
+
+    def put(x: Any) -> Any:
+        view = x.permute((1, 0))
+        view.set_(x)
+        return view * 2.0
+
+    x = al.ones(2, 3, requires_grad=True) * 3.0
+    with al.no_grad():
+        expected = put(x)
+        found = al.compile(put, backend="reference")(x)
+    assert expected.tolist() == found.tolist()
+    assert expected.requires_grad is found.requires_grad

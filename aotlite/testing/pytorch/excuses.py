@@ -242,6 +242,7 @@ class Mended(PyTorch):
         sets = op == "set_" and not self.mends.isdisjoint((MOVED, LEFT))
         self.moved |= sets
         was_plain = not sets or (target.is_leaf and not target.requires_grad)
+        shape = target.shape if sets else None
         given = list(values)
         if TYPED in self.mends and _is_write_of_integers(op, target):
             given = [self._without_history(value, target) for value in values]
@@ -249,7 +250,7 @@ class Mended(PyTorch):
             args = (args[0], *(self._elsewhere(name, target, given) for name in args[1:]))
         try:
             run_steps(self, [Step(op, args)], given)
-            if sets and self._is_refused(was_plain, target, resolved(args[1], values)):
+            if sets and self._is_refused(was_plain, shape, target, resolved(args[1], values)):
                 raise RuntimeError("TEN-26")
         except RuntimeError as error:
             self.has_kept_kind = self.moved and any(text in str(error) for text in KEPT)
@@ -270,10 +271,11 @@ class Mended(PyTorch):
         values.append(operand.clone())
         return f"${len(values) - 1}"
 
-    def _is_refused(self, was_plain: bool, target: Any, source: Any) -> bool:
-        """TEN-26: what requires grad is set under no_grad, and is a leaf."""
+    def _is_refused(self, was_plain: bool, shape: Any, target: Any, source: Any) -> bool:
+        """TEN-26: what requires grad is set under no_grad, and keeps its shape or is a leaf."""
         tracked = not was_plain or source.requires_grad
-        return (self.torch.is_grad_enabled() and tracked) or not target.is_leaf
+        has_other_shape = not target.is_leaf and target.shape != shape
+        return (self.torch.is_grad_enabled() and tracked) or has_other_shape
 
     def _check_overlap(self, op: str, target: Any, args: tuple[Any, ...]) -> None:
         if op == "index_put_" and EXACT in self.mends and _overlaps_itself(target, repeats=False):
