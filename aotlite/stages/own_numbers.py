@@ -9,6 +9,7 @@ Used by the recorder. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,9 +35,11 @@ from aotlite.stages.places import NOTHING, Place, attributes_of, is_users
 _NUMBERS = (*PLAIN, np.generic, enum.Enum)
 _LISTS = (list, tuple, collections.deque)
 _SETS = (set, frozenset)
-_HELD = (list, collections.deque, set, dict, np.ndarray)
+_DICTS = (collections.OrderedDict, dict)
+_HELD = (list, collections.deque, set, *_DICTS)
+"""Their own methods are called, never those of a user's subclass."""
 _ARRAY = 4096
-"""Bytes of an array whose numbers are looked at."""
+"""Bytes of an array whose numbers are looked at, and which is put back."""
 _LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
 
 _Name = tuple[int | None, Any]
@@ -51,8 +54,8 @@ class _World:
     """What lies there: numbers by the keys of the containers that they are in."""
     objects: dict[_Name, Any] = attrs.field(factory=dict)
     """Plain objects, Modules and optimizers by where they were met."""
-    held: list[tuple[Any, Any]] = attrs.field(factory=list)
-    """Containers and objects, with a copy of what is in them."""
+    held: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
+    """Containers, objects and small arrays by `id`, with a copy of what is in them."""
     variables: list[tuple[Place, Any]] = attrs.field(factory=list)
     met: set[int] = attrs.field(factory=set)
 
@@ -61,8 +64,17 @@ class _World:
         self.met.add(id(thing))
         held = _attributes(thing)
         self.objects[at.argument, at.path] = thing
-        self.held.append((thing, held))
+        self.held[id(thing)] = thing, held
         return [(at.then("attr", name), each) for name, each in held.items()]
+
+    def keep(self, thing: Any) -> None:
+        """Copies what is in a container, or in an array, where it is not large."""
+        if id(thing) in self.held:
+            return
+        if _is_small_array(thing):
+            self.held[id(thing)] = thing, thing.copy()
+        elif _is(thing, _HELD) and _base(thing).__len__(thing) <= MANY:
+            self.held[id(thing)] = thing, _content(thing)
 
 
 class OwnNumbers:
@@ -75,11 +87,11 @@ class OwnNumbers:
     def look(self, roots: Sequence[Place], leaves: list[Any]) -> None:
         """Before the function runs; `roots` are its variables and the Modules it is given."""
         self._roots = list(roots)
-        self._before = _looked(self._roots, leaves)
+        self._before = _looked(self._roots, leaves, keeps=True)
 
     def check(self, recorder: Any) -> None:
         """Raises UnsupportedError where the function reads a number that it has changed."""
-        leaves, after = recorder.leaves, _looked(self._roots, recorder.leaves)
+        leaves, after = recorder.leaves, _looked(self._roots, recorder.leaves, keeps=False)
         changed = list(_changes(self._before, after))
         if not changed:
             return
@@ -93,22 +105,39 @@ class OwnNumbers:
                 self._put_back(leaves)
                 raise recorder.refuse(
                     f"a read of {what}, which the function itself changed from {was} to {became},",
-                    "pass the number as an argument, keep it in a tensor that is written in place, "
-                    "or change it outside the compiled function",
+                    _WAY_OUT + (_IF_LAZY if _is_lazy(place, items, was) else ""),
                     location,
                 )
 
     def _put_back(self, leaves: list[Any]) -> None:
-        for thing, copy in self._before.held:
-            _fill(thing, copy)
+        """Never raises in place of the refusal: what refuses to be written stays."""
+        for thing, copy in self._before.held.values():
+            with contextlib.suppress(Exception):
+                _fill(thing, copy)
         for place, value in self._before.variables:
-            if place.resolve(leaves) is not value:
-                _bind(place, value, leaves)
+            with contextlib.suppress(Exception):
+                if place.resolve(leaves) is not value:
+                    _bind(place, value, leaves)
+
+
+_WAY_OUT = (
+    "pass the number as an argument, keep it in a tensor that is written in place, or change it "
+    "outside the compiled function"
+)
+_IF_LAZY = ", or compute it before the first compiled call"
+
+
+def _is_lazy(place: Place, items: Items, was: Any) -> bool:
+    """Whether an attribute has come that was not there: one that is computed when it is needed."""
+    return place.path[-1][0] == "attr" and not items and (was is NOTHING or was is None)
 
 
 # ------------------------------------------------------------------------------------- looking
-def _looked(roots: Sequence[Place], leaves: list[Any]) -> _World:
-    """What lies at the roots and, breadth first, at the attributes of objects there."""
+def _looked(roots: Sequence[Place], leaves: list[Any], *, keeps: bool) -> _World:
+    """What lies at the roots and, breadth first, at the attributes of objects there.
+
+    With `keeps`, what is to be put back is copied.
+    """
     world, left = _World(), IN_ALL
     queue = [(place, place.resolve(leaves)) for place in roots]
     world.variables.extend(each for each in queue if each[0].path and each[0].path[-1][0] != "attr")
@@ -121,10 +150,10 @@ def _looked(roots: Sequence[Place], leaves: list[Any]) -> _World:
             left -= 1
             if left < 0:
                 return world
-            if items and items[-1] is LENGTH or isinstance(inner, _NUMBERS):
+            if items and items[-1] is LENGTH or _is(inner, _NUMBERS):
                 numbers[items] = inner
-            elif isinstance(inner, _HELD):
-                world.held.append((inner, inner.copy()))
+            elif keeps and (_is(inner, _HELD) or _is_small_array(inner)):
+                world.keep(inner)
             elif id(inner) not in world.met and _is_object(inner):
                 queue += world.meet(inner, at)
         world.numbers[place.argument, place.path] = place, numbers
@@ -136,15 +165,44 @@ def _spread(place: Place, value: Any) -> Iterator[tuple[Items, Any, Place]]:
     queue: list[tuple[Items, Any, Place, tuple[int, ...]]] = [((), value, place, ())]
     for items, inner, at, above in queue:  # grows while it is walked
         yield items, inner, at
-        if isinstance(inner, _SETS):
-            yield (*items, ANY), _Image(frozen_value(inner), f"a set of {len(inner)}"), at
-        elif isinstance(inner, np.ndarray) and inner.nbytes <= _ARRAY and inner.dtype != object:
+        if _is(inner, _SETS):
+            number = _base(inner).__len__(inner)
+            image = _set_image(inner) if number <= MANY else number
+            yield (*items, ANY), _Image(image, f"a set of {number}"), at
+        elif _is_small_array(inner) and inner.dtype != object:
             yield (*items, ANY), _Image(frozen_value(inner), str(inner)), at
-        elif isinstance(inner, (*_LISTS, dict)) and id(inner) not in above:
-            yield (*items, LENGTH), len(inner), at
-            inside = inner.items() if isinstance(inner, dict) else enumerate(inner)
-            for key, each in list(inside) if len(inner) <= MANY else ():
+        elif _is(inner, (*_LISTS, dict)) and id(inner) not in above:
+            number = _base(inner).__len__(inner)
+            yield (*items, LENGTH), number, at
+            content = _content(inner) if number <= MANY else []
+            for key, each in content if _is(inner, dict) else enumerate(content):
                 queue.append(((*items, key), each, at.then("item", key), (*above, id(inner))))
+
+
+def _is(thing: Any, kinds: tuple[type, ...] | type) -> bool:
+    """`isinstance`, but by what a thing is, not by the `__class__` that a stand-in says."""
+    return issubclass(type(thing), kinds)
+
+
+def _is_small_array(thing: Any) -> bool:
+    return type(thing) is np.ndarray and thing.nbytes <= _ARRAY
+
+
+def _base(thing: Any) -> Any:
+    """The builtin class of a container."""
+    return next(kind for kind in (*_HELD, tuple, frozenset) if _is(thing, kind))
+
+
+def _content(thing: Any) -> list[Any]:
+    """What is in a container; no code of its class runs."""
+    base = _base(thing)
+    return list(base.items(thing) if base in _DICTS else base.__iter__(thing))
+
+
+def _set_image(thing: Any) -> Any:
+    """Plain values by themselves, all others by identity."""
+    content = _content(thing)
+    return frozenset((type(each), each if type(each) in PLAIN else id(each)) for each in content)
 
 
 class _Image(str):
@@ -164,9 +222,7 @@ class _Image(str):
 
 def _is_object(thing: Any) -> bool:
     """Whether a thing has attributes that no capture hears of, or is a Module or optimizer."""
-    if isinstance(thing, Observed):
-        return True
-    return not isinstance(thing, _LEFT) and is_users(type(thing))
+    return _is(thing, Observed) or not _is(thing, _LEFT) and is_users(type(thing))
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
@@ -241,19 +297,52 @@ def _keys(items: Iterable[Any]) -> str:
 
 # -------------------------------------------------------------------------------- putting back
 def _fill(thing: Any, copy: Any) -> None:
-    """Makes what is in a container or object what it was."""
-    if isinstance(thing, list):
-        thing[:] = copy
-    elif isinstance(thing, np.ndarray):
-        thing[...] = copy
-    elif isinstance(thing, (dict, set, collections.deque)):
-        thing.clear()
-        (thing.extend if isinstance(thing, collections.deque) else thing.update)(copy)
-    elif not isinstance(thing, (frozenset, Observed)):
-        for name in _attributes(thing).keys() - copy.keys():
-            object.__delattr__(thing, name)
-        for name, value in copy.items():
-            object.__setattr__(thing, name, value)
+    """Makes what is in a container, an array or an object what it was, where it is not."""
+    if _is(thing, _HELD):
+        _fill_container(thing, copy)
+    elif type(thing) is np.ndarray:
+        if thing.tobytes() != copy.tobytes():
+            thing[...] = copy
+    elif not _is(thing, Observed):
+        _fill_object(thing, copy)
+
+
+def _fill_container(thing: Any, content: list[Any]) -> None:
+    base, now = _base(thing), _content(thing)
+    if _identities(now, base) == _identities(content, base):
+        return
+    base.clear(thing)
+    if base in _DICTS:
+        for key, value in content:
+            base.__setitem__(thing, key, value)
+    else:
+        (base.update if base is set else base.extend)(thing, content)
+
+
+def _identities(content: list[Any], base: type) -> list[Any]:
+    if base in _DICTS:
+        return [(id(key), id(value)) for key, value in content]
+    return [id(each) for each in content]
+
+
+def _fill_object(thing: Any, held: dict[str, Any]) -> None:
+    now, own = _attributes(thing), attributes_of(thing)
+    for name in now.keys() | held.keys():
+        was = held.get(name, NOTHING)
+        if now.get(name, NOTHING) is was:
+            continue
+        if name in own or was is not NOTHING and not _slot(thing, name):
+            own.pop(name, None) if was is NOTHING else own.__setitem__(name, was)
+        elif was is NOTHING:
+            _slot(thing, name).__delete__(thing)
+        else:
+            _slot(thing, name).__set__(thing, was)
+
+
+def _slot(thing: Any, name: str) -> Any:
+    """The descriptor of a slot; None if it is none."""
+    found = (vars(cls).get(name) for cls in type(thing).__mro__)
+    return next((each for each in found if type(each) is types.MemberDescriptorType), None)
 
 
 def _bind(place: Place, value: Any, leaves: list[Any]) -> None:

@@ -6,9 +6,11 @@ refused and leaves all as it was; one that does not read it, or does not change 
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import linecache
+import tracemalloc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -194,9 +196,7 @@ def _told(names: dict[str, Any], inner: Any) -> str:
     ))  # fmt: skip
 
 
-CASES = [
-    Case(*each) for each in itertools.product(PLACES, CHANGES, READS, (False, True))
-]
+CASES = [Case(*each) for each in itertools.product(PLACES, CHANGES, READS, (False, True))]
 
 
 def check(case: Case) -> str:
@@ -475,3 +475,105 @@ def test_an_attribute_of_a_module_is_refused_as_it_was():
     with pytest.raises(al.UnsupportedError, match="writing attribute 'n' of a Net"):
         al.compile(f)(al.ones(1))
     assert 0 == net.n
+
+
+# ------------------------------------------------------------------------ what looking must not do
+class Held:
+    """An object that holds something."""
+
+    held: Any = None
+
+
+def test_large_arrays_are_not_copied():
+    """They can be as large as the memory: looking at them takes none."""
+    box = Held()
+    box.held = np.ones(1_000_000)
+    again = box.held
+
+    def f(x):
+        return x * (2 if box.held is again else 3)
+
+    compiled = al.compile(f, backend="reference")
+    tracemalloc.start()
+    try:
+        assert [2.0] == compiled(al.ones(1)).tolist()
+        assert tracemalloc.get_traced_memory()[1] < box.held.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("keep", ["box.held = a", "items.append(a)", "table['a'] = a.sum()"])
+def test_an_array_argument_that_is_kept_is_no_number(keep):
+    """What captures see of it says that it is an ndarray; later ones meet it."""
+    names = {"box": Held(), "items": [], "table": {}}
+    exec(f"def f(a):\n    {keep}\n    return a + 1", names)
+    f: Any = names["f"]
+    for _ in range(2):
+        assert [2.0] == al.compile(f, backend="reference")(np.ones(1)).tolist()
+
+
+class Strict(dict):
+    """One that forbids everything that a subclass can."""
+
+    def _no(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("not of this one")
+
+    copy = items = keys = __iter__ = __len__ = __setitem__ = update = clear = _no
+    __eq__ = __hash__ = _no  # type: ignore[assignment]
+
+
+def test_no_code_of_a_users_container_is_run():
+    box, seen = Held(), {"n": 0}
+    box.held = Strict(n=1)
+
+    def f(x):
+        seen["n"] += 1
+        return x * 2 if box else x
+
+    assert [2.0] == al.compile(f, backend="reference")(al.ones(1)).tolist()
+
+    def g(x):
+        dict.update(box.held, n=7, more=8)
+        seen["n"] += 1
+        return x * seen["n"]
+
+    refused(g, al.ones(1))
+    assert 1 == seen["n"] and [("n", 1)] == list(dict.items(box.held))
+
+
+def test_what_refuses_to_be_put_back_does_not_hide_the_refusal():
+    array = np.zeros(2)
+    ordered = collections.OrderedDict(a=1, b=2)
+    last = collections.deque([1, 2], maxlen=2)
+    state = {"n": 0}
+
+    def f(x):
+        array[0] = 5
+        array.flags.writeable = False
+        ordered.move_to_end("a")
+        last.append(3)
+        state["n"] += 1
+        return x * state["n"]
+
+    refused(f, al.ones(1))
+    assert ([5.0, 0.0], ["a", "b"], [1, 2]) == (array.tolist(), list(ordered), list(last))
+    assert {"n": 0} == state
+
+
+class Lazy:
+    @functools.cached_property
+    def scale(self) -> float:
+        return 2.0
+
+
+def test_of_a_lazy_attribute_the_error_says_to_compute_it_before():
+    lazy = Lazy()
+
+    def f(x):
+        return x * lazy.scale
+
+    advice = refused(f, al.ones(1)).__notes__[1]
+    assert advice.endswith(", or compute it before the first compiled call.")
+    assert not vars(lazy)
+    assert 2.0 == lazy.scale
+    assert [2.0] == al.compile(f)(al.ones(1)).tolist()
