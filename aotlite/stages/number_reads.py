@@ -202,7 +202,8 @@ def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
             if _takes_item(step):
                 return _Use("item", now, _constant(steps, now - 1))
             if step.opname.startswith(("BINARY_", "COMPARE_", "IS_")):
-                return _stored(steps, at, now) if step.argrepr.endswith("=") else _READ
+                is_in_place = step.argrepr.endswith("=")
+                return (_stored if is_in_place else _stored_again)(steps, at, now)
         if above == 2 and step.opname in ("STORE_SLICE", "BINARY_SLICE"):
             return _Use("changed") if step.opname == "STORE_SLICE" else _READ
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
@@ -248,6 +249,41 @@ def _stored(steps: Sequence[dis.Instruction], at: int, end: int) -> _Use:
     stores = steps[end + 1]
     is_same = stores.opname == load.opname.replace("LOAD", "STORE") and stores.argval == load.argval
     return _Use("changed") if is_same and load.opname in _VARIABLES else _READ
+
+
+def _stored_again(steps: Sequence[dis.Instruction], at: int, end: int) -> _Use:
+    """Whether a value and a constant make what is put back to where it comes from: `n = n + 1`.
+
+    So it may be of an attribute or item whose owner is a variable. Another owner is asked for
+    twice, and a property may give two of them.
+    """
+    load = steps[at]
+    owner = steps[at - _owner_steps(load) : at]
+    after = steps[end + 1 : end + 2 + len(owner)]
+    if end != at + 2 or steps[end].opname != "BINARY_OP" or _constant(steps, at + 1) is NOTHING:
+        return _READ
+    if _words(owner) != _words(after[: len(owner)]) or len(after) <= len(owner):
+        return _READ
+    if owner and not (owner[0].opname in _VARIABLES and _are_keys(steps, at, owner[1:])):
+        return _READ
+    store = after[-1]
+    if _takes_item(load):
+        return _Use("changed") if store.opname == "STORE_SUBSCR" else _READ
+    is_same = store.opname == load.opname.replace("LOAD", "STORE") and store.argval == load.argval
+    return _Use("changed") if is_same and (owner or load.opname in _VARIABLES) else _READ
+
+
+def _owner_steps(load: dis.Instruction) -> int:
+    """How many instructions give a variable's item or attribute its owner and key."""
+    return 2 if _takes_item(load) else int(load.opname == "LOAD_ATTR")
+
+
+def _are_keys(steps: Sequence[dis.Instruction], at: int, keys: Sequence[dis.Instruction]) -> bool:
+    return not keys or _constant(steps, at - 1) is not NOTHING
+
+
+def _words(steps: Sequence[dis.Instruction]) -> list[tuple[str, type, object]]:
+    return [(step.opname, type(step.argval), step.argval) for step in steps]
 
 
 _VARIABLES = frozenset(name for names in _OF_VARIABLES.values() for name in names)

@@ -98,8 +98,15 @@ READS = {
     "in a comprehension": "y = sum([x * float({0}) for _ in (1, 2)])",
     "by a helper": "y = x * float(value())",
 }
-_PASSES_READING = ("read and stored", "by way of a variable")
+_PASSES_READING = ("by way of a variable",)
 """Changes by which the number is known to more than the place itself: what is made of it is not."""
+_FAR = (
+    "a dict in a list in a dict",
+    "an attribute of an object in a dict",
+    "a dict that an object holds",
+    "a dict that a module holds",
+)
+"""Their owner is no variable: storing again what was read asks for the owner twice."""
 
 SOURCE = """
 def make():
@@ -155,7 +162,8 @@ class Case:
     @property
     def reads(self) -> bool:
         reads = self.read != "not at all" and not (self.read == "by a helper" and self._is_given)
-        return reads or self.change in _PASSES_READING
+        stores_again = self.change == "read and stored" and self.place in _FAR
+        return reads or stores_again or self.change in _PASSES_READING
 
     @property
     def is_of_a_module(self) -> bool:
@@ -235,7 +243,7 @@ def test_most_cases_are_refused_and_a_quarter_runs():
     """The law has both to say: what the cases are, counted."""
     both = [case for case in CASES if case.changes and case.reads]
     of_modules = [c for c in CASES if c.is_of_a_module and c.changes and not c.reads]
-    assert (1344, 1008, 6) == (len(CASES), len(both), len(of_modules))
+    assert (1344, 982, 6) == (len(CASES), len(both), len(of_modules))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -577,3 +585,23 @@ def test_of_a_lazy_attribute_the_error_says_to_compute_it_before():
     assert not vars(lazy)
     assert 2.0 == lazy.scale
     assert [2.0] == al.compile(f)(al.ones(1)).tolist()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = box.n = box.n + 1",
+        "box.n = box.n + box.n",
+        "box.n = other.n + 1",
+        "other.n = box.n + 1; box.n += 1",
+        "box.n = box.n == 1",
+        "box.n = held.box.n + 1",
+    ],
+)
+def test_a_number_that_goes_elsewhere_too_is_read(line):
+    box = Box()
+    names = {"box": box, "other": box, "held": Held()}
+    names["held"].box = box
+    exec(f"def f(x):\n    {line}\n    return x", names)
+    refused(names["f"], al.ones(1))
+    assert 1 == box.n
