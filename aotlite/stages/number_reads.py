@@ -82,15 +82,18 @@ def variable(function: types.FunctionType, kind: str, key: Any) -> str:
     return str(key)
 
 
-def may_run(first: Any, functions: Iterable[types.FunctionType]) -> list[types.FunctionType]:
+def may_run(
+    first: Any, functions: Iterable[types.FunctionType], methods: Iterable[str] = ()
+) -> list[types.FunctionType]:
     """Those of the functions that something which runs has a name for.
 
-    Variables are found since some code names them; of a class all methods are.
+    `methods` are names of methods that run besides. Variables are found since some code names
+    them; of a class all methods are.
     """
     while isinstance(first, functools.partial):
         first = first.func
     found: list[types.FunctionType] = []
-    waiting, names = list(functions), {getattr(first, "__name__", "")}
+    waiting, names = list(functions), {getattr(first, "__name__", ""), *methods}
     while True:
         named = [f for f in waiting if not _is_method(f) or f.__name__ in names]
         if not named:

@@ -58,6 +58,8 @@ class _World:
     """Containers, objects and small arrays by `id`, with a copy of what is in them."""
     variables: list[tuple[Place, Any]] = attrs.field(factory=list)
     met: set[int] = attrs.field(factory=set)
+    methods: set[str] = attrs.field(factory=set)
+    """Names of the methods that lie there bound: they are called by other names."""
 
     def meet(self, thing: Any, at: Place) -> list[tuple[Place, Any]]:
         """The attributes of an object that is there."""
@@ -97,7 +99,8 @@ class OwnNumbers:
             return
         classes = {type(each) for each in (*self._before.objects.values(), *after.objects.values())}
         known = [*recorder.compared(), *(f for kind in classes for f in methods_of(kind))]
-        functions = may_run(recorder.function, dict.fromkeys(known))
+        methods = self._before.methods | after.methods
+        functions = may_run(recorder.function, dict.fromkeys(known), methods)
         for place, items, was, became in changed:
             location = first_read(place, items, leaves, functions)
             if location is not None:
@@ -154,6 +157,10 @@ def _looked(roots: Sequence[Place], leaves: list[Any], *, keeps: bool) -> _World
                 numbers[items] = inner
             elif keeps and (_is(inner, _HELD) or _is_small_array(inner)):
                 world.keep(inner)
+            elif type(inner) is types.MethodType:
+                world.methods.add(getattr(inner.__func__, "__name__", ""))
+                if id(inner.__self__) not in world.met and _is_object(inner.__self__):
+                    queue.append((at.then("member", "__self__"), inner.__self__))
             elif id(inner) not in world.met and _is_object(inner):
                 queue += world.meet(inner, at)
         world.numbers[place.argument, place.path] = place, numbers
@@ -200,9 +207,11 @@ def _content(thing: Any) -> list[Any]:
 
 
 def _set_image(thing: Any) -> Any:
-    """Plain values by themselves, all others by identity."""
-    content = _content(thing)
-    return frozenset((type(each), each if type(each) in PLAIN else id(each)) for each in content)
+    """Plain values and tuples by what they are, all others by identity."""
+    return frozenset(
+        frozen_value(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
+        for each in _content(thing)
+    )
 
 
 class _Image(str):

@@ -605,3 +605,56 @@ def test_a_number_that_goes_elsewhere_too_is_read(line):
     exec(f"def f(x):\n    {line}\n    return x", names)
     refused(names["f"], al.ones(1))
     assert 1 == box.n
+
+
+class Steps:
+    """One whose method is called by another name."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def step(self) -> int:
+        self.n += 1
+        return self.n
+
+    def count(self) -> None:
+        self.n += 1
+
+
+@pytest.mark.parametrize("form", ["nxt()", "held['nxt']()", "box.held()"])
+def test_a_bound_method_is_looked_into(form):
+    steps, box = Steps(), Held()
+    box.held = steps.step
+    names = {"nxt": steps.step, "held": {"nxt": steps.step}, "box": box}
+    refused(eval(f"lambda x: x * {form}", names), al.ones(1))
+    assert 0 == steps.n
+
+
+def test_a_bound_method_that_only_counts_runs():
+    steps = Steps()
+    count = steps.count
+
+    def f(x):
+        count()
+        return x * 2
+
+    assert [2.0] == al.compile(f)(al.ones(1)).tolist()
+    assert 1 == steps.n
+
+
+def test_a_set_of_the_same_values_is_no_change():
+    """A set that is made anew; one with another value is one."""
+    sizes = {(2, 3), (1, 1)}
+
+    def f(x):
+        nonlocal sizes
+        sizes = {tuple(map(int, each)) for each in ("23", "11")}
+        return x * len(sizes)
+
+    def g(x):
+        nonlocal sizes
+        sizes = {tuple(map(int, each)) for each in ("23", "12")}
+        return x * len(sizes)
+
+    assert [2.0] == al.compile(f, backend="reference")(al.ones(1)).tolist()
+    refused(g, al.ones(1))
