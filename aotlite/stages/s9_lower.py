@@ -13,19 +13,23 @@ from aotlite.backends.protocol import Backend, Run, Window, checked_run
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.eager.state import STATE, modes_kept
 from aotlite.ir.collector import collector_paused
-from aotlite.ir.errors import AotliteError, BackendError, noted
+from aotlite.ir.errors import AotliteError, BackendError, noted, out_of_memory
 from aotlite.ir.graph import Graph
 from aotlite.ir.ledger import watched
 
 
 def lower(graph: Graph, backend: Backend) -> Run:
-    """The compiled graph. Raises BackendError where the backend fails or gives nothing callable."""
+    """The compiled graph. Raises BackendError where the backend fails or gives nothing callable;
+    OutOfMemoryError where memory runs out meanwhile."""
     try:
         with modes_kept(), collector_paused():  # a backward is lowered long after its forward
             run = backend.compile(graph)
     except AotliteError as error:
         error.add_note(f"raised by backend {backend.name!r} on graph {graph.name}")
         raise
+    except MemoryError as error:  # no fault of the backend's
+        missing = out_of_memory(f"lower: graph {graph.name}", error)
+        raise noted(missing, f"raised by backend {backend.name!r}", str(error)) from error
     except Exception as error:
         raise noted(
             BackendError(

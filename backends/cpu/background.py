@@ -108,4 +108,10 @@ _workers = Once[_Worker]()
 
 
 def _submit(job: Job[Any]) -> None:
-    _workers.get(os.getpid(), _Worker).jobs.put(job)
+    """Gives a job to the thread; does it here and now where no thread can be started."""
+    try:
+        worker = _workers.get(os.getpid(), _Worker)
+    except (RuntimeError, MemoryError):  # "can't start new thread"
+        job._run()
+    else:
+        worker.jobs.put(job)

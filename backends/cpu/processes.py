@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import BinaryIO
@@ -20,6 +22,8 @@ import attrs
 from aotlite.backends.cpu.absence import absent
 
 _SAID_LINES = 20
+_LONGEST_POLL = 2**31 - 1
+"""Milliseconds; what is left of a limit after these is waited for in naps."""
 _running: set[tuple[int, int]] = set()
 """(pid of this process, pid of a child that leads a process group)."""
 _exiting = threading.Event()
@@ -106,31 +110,36 @@ def _file(folder: str) -> BinaryIO:
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
-    """Waits until a child has ended; whether it had to be ended because time was up.
-
-    By a timer, since waiting with a timeout is done in naps of up to 50 ms.
-    """
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        _end_group(child.pid)
-
-    timer = threading.Timer(limit, end)
-    timer.daemon = True
+    """Waits until a child has ended; whether it had to be ended because time was up."""
     entry = (os.getpid(), child.pid)
     _running.add(entry)
     try:
-        timer.start()
         with absent():
-            child.wait()
+            return not _ends(child, limit)
     finally:
-        timer.cancel()
         if child.returncode is None or child.returncode < 0:
             _end_group(child.pid)
             child.wait()
         _running.discard(entry)
-    return late.is_set()
+
+
+def _ends(child: subprocess.Popen[bytes], limit: float) -> bool:
+    """Whether a child ends by itself within `limit` seconds.
+
+    Without a thread, for which there may be no memory. Linux says at once when a child ends; the
+    rest, and what no descriptor is left for, is waiting with a timeout: naps of up to 50 ms.
+    """
+    end = time.monotonic() + limit
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):
+        with suppress(OSError), open(os.pidfd_open(child.pid), "rb", buffering=0) as ended:
+            poll = select.poll()
+            poll.register(ended, select.POLLIN)
+            poll.poll(min(1000 * limit, _LONGEST_POLL))
+    try:
+        child.wait(max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _problem(status: int, late: float | None) -> str:

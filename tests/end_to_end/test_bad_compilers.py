@@ -59,11 +59,11 @@ class Raising:
     name = "raising"
 
     def compile(self, graph):
-        raise MemoryError("out of registers")
+        raise LookupError("out of registers")
 
 
 def raises(graph, inputs):
-    raise MemoryError("out of registers")
+    raise LookupError("out of registers")
 
 
 def unnamed_input(graph):
@@ -99,8 +99,8 @@ def writing(graph):
 @pytest.mark.parametrize(
     ("compiler", "text"),
     [
-        (Raising(), "^lower: backend 'raising' raised MemoryError on graph loss_forward, expected"),
-        (raises, "^lower: backend 'raises' raised MemoryError on graph loss_forward, expected a c"),
+        (Raising(), "^lower: backend 'raising' raised LookupError on graph loss_forward, expected"),
+        (raises, "^lower: backend 'raises' raised LookupError on graph loss_forward, expected a c"),
         (lambda graph: None, "^backend: '<lambda>' gave None for graph loss_forward, expected a f"),
         (lambda graph, inputs: 3, "^backend: '<lambda>' gave 3 for graph loss_forward, expected"),
         (
@@ -265,7 +265,7 @@ def test_a_function_that_writes_its_inputs_is_stopped():
 @pytest.mark.parametrize(
     ("compiler", "kind", "text"),
     [
-        (raises, al.BackendError, "lower: backend 'raises' raised MemoryError on graph loss_backw"),
+        (raises, al.BackendError, "lower: backend 'raises' raised LookupError on graph loss_backw"),
         (lambda graph: 3, al.BackendError, "backend: '<lambda>' gave 3 for graph loss_backward"),
         (returning(lambda v: []), al.BackendError, "'compiler' returned 0 for graph loss_backward"),
         (returning(failing), FloatingPointError, "broken kernel"),

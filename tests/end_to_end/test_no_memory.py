@@ -13,6 +13,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.cpu import memory
 from aotlite.backends.cpu.memory import Recycler
+from aotlite.backends.reference import ReferenceBackend
 
 BACKENDS = ("reference", "loops", "cpu")
 HUGE = 2**43
@@ -83,6 +84,32 @@ def test_memory_that_is_missing_is_told_by_calls_and_backwards(backend: str) -> 
     )
     expected = ["OutOfMemoryError True"] * 2 + ["None"]
     assert (0, expected) == (done.returncode, done.stdout.splitlines()), done.stderr
+
+
+class Starved(ReferenceBackend):
+    """Has no memory for the first graph."""
+
+    compiled = 0
+
+    def compile(self, graph: Any) -> Any:
+        self.compiled += 1
+        if self.compiled == 1:
+            raise MemoryError("of a kind")
+        return super().compile(graph)
+
+
+def test_memory_that_is_missing_for_compiling_is_told_and_the_next_call_compiles() -> None:
+    """It is no fault of the backend's."""
+    function, x = al.compile(lambda x: x + 1, backend=Starved()), al.ones(2)
+    with pytest.raises(al.OutOfMemoryError) as caught:
+        function(x)
+    assert isinstance(caught.value.__cause__, MemoryError)
+    assert not isinstance(caught.value, al.BackendError)
+    assert str(caught.value) == (
+        "lower: graph <lambda>: memory is asked for that the system does not give, expected less"
+    )
+    assert ["raised by backend 'reference'", "of a kind"] == caught.value.__notes__
+    assert [2.0, 2.0] == function(x).tolist()
 
 
 # --------------------------------------------------------------------------- results' memory

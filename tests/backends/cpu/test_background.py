@@ -8,6 +8,9 @@ import time
 
 import pytest
 
+import aotlite as al
+from aotlite.backends.cpu import background
+from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.background import compile_in_background, in_background
 from aotlite.backends.cpu.once import Once, tell_once
 from aotlite.backends.cpu.toolchain import find_compiler
@@ -181,3 +184,33 @@ def test_the_place_that_called_is_none_that_was_written_at_run_time(cache):
     with pytest.warns(RuntimeWarning) as caught:
         scope["run"]()
     assert __file__ == caught[0].filename
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_without_a_thread_the_caller_does_the_job(monkeypatch, error):
+    """And the next one, where one can be started again, is a thread's."""
+
+    def start(thread):
+        raise error
+
+    monkeypatch.setattr(background, "_workers", Once())
+    with monkeypatch.context() as none:
+        none.setattr(threading.Thread, "start", start)
+        job = in_background(threading.get_ident)
+        assert job.done() and threading.get_ident() == job.result()
+        failing = in_background(lambda: 1 // 0)
+        assert isinstance(failing.exception(), ZeroDivisionError)
+    assert threading.get_ident() != in_background(threading.get_ident).result(10)
+
+
+@compiles
+def test_who_does_not_wait_gets_its_result_where_no_thread_can_be_started(cache, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(background, "_workers", Once())
+    monkeypatch.setattr(threading.Thread, "start", start)
+    x = al.arange(5.0)
+    function = al.compile(lambda x: (x * 3).cumsum(0) + 0.125, backend=CpuBackend(wait=False))
+    for _ in range(3):
+        assert [0.125, 3.125, 9.125, 18.125, 30.125] == function(x).tolist()

@@ -1,5 +1,6 @@
 """`compile_c`: what compilers do wrong becomes an error that says so, in time."""
 
+import math
 import os
 import resource
 import threading
@@ -151,17 +152,43 @@ def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
     find_compiler()
     pid_file = cache.parent / "pid"
 
-    def interrupted(child):
+    def interrupted(child, limit):
         while not (pid_file.exists() and pid_file.read_text()):
             time.sleep(0.005)
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(processes.subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(processes, "_ends", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compiled(DOUBLE)
     assert not is_running(int(pid_file.read_text()))
     assert set() == processes._running
+
+
+def no_thread(thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_text_is_compiled_where_no_thread_can_be_started(cache, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert compiled(DOUBLE).exists()
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_a_command_has_until_its_limit(tmp_path, monkeypatch, has_descriptors):
+    """With a descriptor that tells of its end, and where the system gives none."""
+
+    def none_left(pid):
+        raise OSError(24, "Too many open files")
+
+    if not has_descriptors:
+        monkeypatch.setattr(processes.os, "pidfd_open", none_left, raising=False)
+    begin = time.monotonic()
+    assert processes.Ended("", "done\n") == processes.run(["echo", "done"], str(tmp_path), 60)
+    assert "" == processes.run(["true"], str(tmp_path), math.inf).problem
+    ended = processes.run(["sleep", "50"], str(tmp_path), 0.1)
+    assert ("took more than 0.1 s", True, False) == (ended.problem, ended.is_late, ended.is_refusal)
+    assert 0.1 < time.monotonic() - begin < 20
 
 
 def test_nothing_is_forked_while_a_compiler_is_started(cache, monkeypatch):
