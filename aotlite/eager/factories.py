@@ -229,9 +229,22 @@ def _count(start: Any, end: Any, step: Any) -> int:
     if step == 0:
         raise ArgumentError("arange: step is 0, expected another number")
     if (end < start) if step > 0 else (end > start):
+        first, last, by = map(_told, (start, end, step))
         raise ArgumentError(
-            f"arange: the range is {start} to {end}, expected one in the direction of step {step}"
+            f"arange: the range is {first} to {last}, expected one in the direction of step {by}"
         )
     if any(isinstance(v, float) for v in (start, end, step)):
-        return math.ceil((end - start) / step)
+        try:
+            return math.ceil((end - start) / step)
+        except OverflowError:  # of an int as a float, or of infinity as an int
+            raise ShapeError(
+                "arange: the range divided by the step is too large, expected at most 2**63 - 1 "
+                "numbers"
+            ) from None
     return -((start - end) // step)
+
+
+def _told(number: Any) -> str:
+    """A number in a message: Python does not print ints of more than 4300 digits."""
+    is_long = isinstance(number, int) and number.bit_length() > 64
+    return f"an int of {number.bit_length()} bits" if is_long else str(number)

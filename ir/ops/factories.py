@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.device import CPU
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import DTypeError, ShapeError
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.declare import pure
@@ -110,13 +111,22 @@ def _spaced_meta(
     return tensor_meta((steps,), None, dtype, device or CPU)
 
 
+def _ends(op: str, meta: TensorMeta, start: Any, end: Any) -> tuple[Any, Any]:
+    """Both ends, as ints where the dtype has only these."""
+    if meta.dtype.kind >= dtypes.FLOATING:
+        return start, end
+    for name, value in (("start", start), ("end", end)):
+        if isinstance(value, float) and not math.isfinite(value):
+            expected = f"a finite number for {meta.dtype}"
+            raise ArgumentError(f"{op}: {name} is {value}, expected {expected}")
+    return int(start), int(end)
+
+
 def _spaced(xp: Any, meta: TensorMeta, start: Any, end: Any) -> Any:
     """Evenly spaced numbers, counted from the nearer end, so that both ends are exact."""
     (steps,) = meta.shape
     wide = dtypes.complex128 if meta.dtype.is_complex else dtypes.float64
     index = xp.arange(steps, dtype=xp.float64)
-    if meta.dtype.kind < dtypes.FLOATING:
-        start, end = int(start), int(end)
     step = xp.astype(xp.full((), end - start, dtype=wide.numpy), wide.numpy) / max(steps - 1, 1)
     return xp.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))
 
@@ -124,16 +134,13 @@ def _spaced(xp: Any, meta: TensorMeta, start: Any, end: Any) -> Any:
 def _linspace_kernel(
     xp: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
 ) -> Any:
-    if steps == 1:
-        end = start
+    start, end = _ends("linspace", meta, start, start if steps == 1 else end)
     return xp.astype(_spaced(xp, meta, start, end), meta.dtype.numpy)
 
 
 def _spaced_element(k: Any, meta: TensorMeta, start: Any, end: Any, i: Any) -> Any:
     """The float64 at position i that `_spaced` gives."""
     (steps,) = meta.shape
-    if meta.dtype.kind < dtypes.FLOATING:
-        start, end = int(start), int(end)
     step = float(end - start) / max(steps - 1, 1)
     below, above = (k.cast(k.position(x), dtypes.float64) for x in (i, steps - 1 - i))
     return k.where(i < steps // 2, below * step + start, -(above * step) + end)
@@ -142,7 +149,7 @@ def _spaced_element(k: Any, meta: TensorMeta, start: Any, end: Any, i: Any) -> A
 def _linspace_loops(
     k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
 ) -> Any:
-    end = start if steps == 1 else end
+    start, end = _ends("linspace", meta, start, start if steps == 1 else end)
     return k.map(meta, lambda i: k.cast(_spaced_element(k, meta, start, end, i), meta.dtype))
 
 
@@ -163,8 +170,7 @@ LINSPACE: PureOp = pure(
 def _logspace_kernel(
     xp: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *rest: Any
 ) -> Any:
-    if steps == 1:
-        end = start
+    start, end = _ends("logspace", meta, start, start if steps == 1 else end)
     powers = xp.power(xp.asarray(base), _spaced(xp, meta, start, end))
     return xp.astype(powers, meta.dtype.numpy)
 
@@ -172,7 +178,8 @@ def _logspace_kernel(
 def _logspace_loops(
     k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *_: Any
 ) -> Any:
-    end, base = start if steps == 1 else end, k.number(base, dtypes.float64)
+    start, end = _ends("logspace", meta, start, start if steps == 1 else end)
+    base = k.number(base, dtypes.float64)
 
     def element(i: Any) -> Any:
         return k.cast(k.call("pow", base, _spaced_element(k, meta, start, end, i)), meta.dtype)

@@ -1,6 +1,7 @@
 """Tensors from numbers and data are PyTorch's: values, dtypes, strides; and what is refused."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,6 +93,9 @@ def test_factories_equal_torch(torch, expression):
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-7, atol=0)
 
 
+TOO_MANY = "arange: the range divided by the step is too large, expected at most 2**63 - 1 numbers"
+
+
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
@@ -104,6 +108,49 @@ def test_factories_equal_torch(torch, expression):
             lambda: al.arange(math.nan),
             al.ArgumentError,
             "arange: argument 'end' is nan, expected a finite number",
+        ),
+        (
+            lambda: al.arange(0, math.inf),
+            al.ArgumentError,
+            "arange: argument 'end' is inf, expected a finite number",
+        ),
+        (
+            lambda: al.arange(0, 1, -math.inf),
+            al.ArgumentError,
+            "arange: argument 'step' is -inf, expected a finite number",
+        ),
+        *(
+            (lambda a=arguments: al.arange(*a), al.ShapeError, TOO_MANY)
+            for arguments in [
+                (0, 2**60, 1e-300),
+                (1e308, -1e308, -1e-5),
+                (0, 1, 5e-324),
+                (-1e308, 1e308, 1e308),
+                (0.0, 10**400),
+                (0.0, 10**5000),
+            ]
+        ),
+        (
+            lambda: al.arange(10**400, 0.5),
+            al.ArgumentError,
+            "arange: the range is an int of 1329 bits to 0.5, expected one in the direction of "
+            "step 1",
+        ),
+        (
+            lambda: al.arange(0, -(10**5000)),
+            al.ArgumentError,
+            "arange: the range is 0 to an int of 16610 bits, expected one in the direction of "
+            "step 1",
+        ),
+        (
+            lambda: al.linspace(math.nan, 1, 3, dtype=al.int64),
+            al.ArgumentError,
+            "linspace: start is nan, expected a finite number for int64",
+        ),
+        (
+            lambda: al.logspace(0, -math.inf, 3, dtype=al.int32),
+            al.ArgumentError,
+            "logspace: end is -inf, expected a finite number for int32",
         ),
         (
             lambda: al.arange(3j),
@@ -317,3 +364,21 @@ def test_factories_in_a_compiled_function_give_what_they_give():
     x = al.ones(3, 2)
     for expected, got in zip(made(x), al.compile(made)(x), strict=True):
         assert (expected.tolist(), expected.stride()) == (got.tolist(), got.stride())
+
+
+@pytest.mark.parametrize("backend", ["reference", "loops", "cpu"])
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_ends_that_no_integer_is_are_refused_compiled_as_well(name: str, backend: str) -> None:
+    compiled = al.compile(
+        lambda x: getattr(al, name)(0, math.inf, 3, dtype=al.int64) + x, backend=backend
+    )
+    with pytest.raises(al.ArgumentError) as caught:
+        compiled(al.ones(3))
+    assert f"{name}: end is inf, expected a finite number for int64" == str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [al.float32, al.float64])
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_floats_are_spaced_between_whatever_ends(name: str, dtype: Any) -> None:
+    spaced = getattr(al, name)(math.nan, 1, 3, dtype=dtype)
+    assert [True] * 3 == spaced.isnan().tolist()
