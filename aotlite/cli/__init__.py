@@ -80,7 +80,9 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     if not given:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    if not given[0].startswith("-") and given[0] not in COMMANDS:
+    if given[0].startswith("-"):
+        _check_option(parser, given[0])
+    elif given[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
         parser.error(f"command is {given[0]!r}, expected one of {known}{_near(given[0], COMMANDS)}")
     args, unknown = parser.parse_known_args(given)
@@ -89,6 +91,16 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
         options = [each for action in sub._actions for each in action.option_strings]
         sub.error(f"unrecognized arguments: {' '.join(unknown)}{_near(unknown[0], options)}")
     return args
+
+
+def _check_option(parser: argparse.ArgumentParser, given: str) -> None:
+    """Ends with status 2, and the option that was meant, where none begins like this one."""
+    known = [each for action in parser._actions for each in action.option_strings]
+    if any(each.startswith(given) for each in known):
+        return
+    letter = [each for each in known if each.startswith(f"-{given.lower()}")]  # --version for -V
+    meant = f". Did you mean {letter[0]}?" if letter else _near(given, known)
+    parser.error(f"unrecognized arguments: {given}{meant}")
 
 
 def _near(given: str, known: Iterable[str]) -> str:

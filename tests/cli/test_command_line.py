@@ -99,6 +99,26 @@ def test_a_misspelt_command_is_wrong_use_and_names_the_one_that_was_meant(comman
     assert f"{expected}. Did you mean {command}?" == error
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("-V", "--version"),
+        ("-v", "--version"),
+        ("--verison", "--version"),
+        ("-V demo", "--version"),
+        ("-H", "--help"),
+        ("-x", None),
+    ],
+)
+def test_an_option_without_a_command_that_there_is_none_of_names_the_one_that_was_meant(
+    words, meant, capsys
+):
+    assert 2 == status_of(*words.split())
+    question = f". Did you mean {meant}?" if meant else ""
+    expected = f"aotlite: error: unrecognized arguments: {words.split()[0]}{question}"
+    assert expected == capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_command_that_is_like_no_other_is_wrong_use(capsys):
     assert 2 == status_of("frobnicate")
     assert capsys.readouterr().err.endswith(f"expected one of {', '.join(COMMANDS)}\n")
