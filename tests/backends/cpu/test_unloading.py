@@ -355,6 +355,7 @@ def test_python_exits_while_a_thread_is_in_a_library():
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(EXIT)],
         cwd=os.path.dirname(os.path.dirname(al.__file__)),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         timeout=60,
         check=False,
