@@ -103,7 +103,8 @@ def hides_comparisons(module: str, source: str) -> Iterator[str]:
 def reads_another_variable(module: str, source: str) -> Iterator[str]:
     """Uses of the environment other than reading a variable by its literal name: one of the four.
 
-    Or one of STANDARD_VARIABLES, in its module.
+    Or one of STANDARD_VARIABLES, in its module. A child may be given the whole with more in it, as
+    `env={**os.environ, "NAME": value}`: it has it anyway.
     """
     if module == SHOWS_THE_ENVIRONMENT:
         return
@@ -130,6 +131,10 @@ def permitted_reads(
                 | ast.Call(func=ast.Attribute(attr="getenv") as environment, args=[key, *_])
                 | ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[environment])
             ) if literal(key, constants) in names:
+                yield environment
+            case ast.keyword(
+                arg="env", value=ast.Dict(keys=[None, _, *_], values=[environment, *_])
+            ):
                 yield environment
 
 

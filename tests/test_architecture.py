@@ -207,6 +207,13 @@ def test_reading_one_of_the_four_variables_is_accepted(source):
     assert [] == list(architecture.reads_another_variable("aotlite.x", source))
 
 
+def test_the_environment_is_given_on_to_children_alone():
+    rule = architecture.reads_another_variable
+    assert [] == list(rule("aotlite.x", "run(env={**os.environ, 'TMPDIR': folder})"))
+    for source in ("found = {**os.environ}", "run(env={**os.environ, 'A': os.environ['B']})"):
+        assert 1 == len(list(rule("aotlite.x", source)))
+
+
 def test_a_standard_variable_is_read_by_its_module_alone():
     rule, source = architecture.reads_another_variable, "os.environ.get('CC')"
     assert [] == list(rule("aotlite.backends.cpu.compilers", source))

@@ -203,8 +203,10 @@ def compilers() -> Iterator[list[str]]:
 
 def compiler(command: Sequence[str]) -> Outcome:
     """Whether a compiler makes a library that can be loaded; its version."""
-    with TemporaryDirectory() as folder:
-        source, library = Path(folder, "doctor.c"), Path(folder, "doctor.so")
+    from aotlite.backends.cpu.folders import scratch
+
+    with scratch() as folder:
+        source, library = Path(folder.path, "doctor.c"), Path(folder.path, "doctor.so")
         source.write_text(_SOURCE, "utf-8")
         made = run([*command, "-O1", "-shared", "-fPIC", "-o", str(library), str(source)])
         if not made.works:

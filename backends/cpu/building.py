@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from tempfile import TemporaryDirectory, mkstemp
+from tempfile import mkstemp
 
 from aotlite.backends.cpu.cache import word
 from aotlite.backends.cpu.compilers import Compiler
 from aotlite.backends.cpu.failures import CompilerFailure
+from aotlite.backends.cpu.folders import scratch
 from aotlite.backends.cpu.processes import Ended, is_exiting, run
 from aotlite.backends.cpu.whole import fault
 from aotlite.ir.errors import BackendError, noted
@@ -33,11 +34,11 @@ def library_of(
     """The library of a text. Raises BackendError where the compiler makes none."""
     source, command = f"{word(name)}.c", (*compiler.command, *flags)
     try:
-        with TemporaryDirectory(prefix="aotlite-") as folder:
-            write(folder, source, text)
-            ended = built(command, folder, source, limit)
+        with scratch() as folder:
+            write(folder.path, source, text)
+            ended = built(command, folder.path, source, limit)
             if not ended.problem:
-                return read(folder, LIBRARY)
+                return folder.read(LIBRARY)
     except OSError as error:
         raise BackendError(
             f"cpu: {name!r} has no place to be compiled in ({error}), expected room in "
@@ -104,12 +105,6 @@ def write(folder: str, name: str, text: str) -> None:
     """Writes a file of a folder."""
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
         file.write(text)
-
-
-def read(folder: str, name: str) -> bytes:
-    """The bytes of a file of a folder."""
-    with open(os.path.join(folder, name), "rb") as file:
-        return file.read()
 
 
 def _saved(text: str, name: str) -> str | None:

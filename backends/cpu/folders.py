@@ -1,13 +1,20 @@
-"""Where compiled code is kept, and whether that place is safe. Part of `specs/cpu_toolchain.md`.
+"""Where code is compiled and kept, and whether that place is safe. Part of
+`specs/cpu_toolchain.md`.
 
 Loading a library runs what is in it: a folder that somebody else can write is never used.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import attrs
+
+from aotlite.backends.cpu.once import tell_once
 from aotlite.ir import trust
 from aotlite.ir.trust import OTHERS, Step
 
@@ -119,13 +126,18 @@ def runs_nothing(folder: str) -> bool:
     return bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
 
 
-def private() -> str:
+# ------------------------------------------------------------------------------ temporary folders
+SYSTEM_PLACES = ("/tmp", "/var/tmp")
+"""Where temporary folders are made if nobody but their user may turn the way there elsewhere."""
+
+
+def private(prefix: str = "aotlite-cache-") -> str:
     """A new folder of this process alone, which goes when it ends."""
     import atexit
     import shutil
     from tempfile import mkdtemp
 
-    folder, owner = mkdtemp(prefix="aotlite-cache-"), os.getpid()
+    folder, owner = mkdtemp(prefix=prefix, dir=temporary_place()), os.getpid()
 
     def remove() -> None:
         if os.getpid() == owner:  # and not in a child that was forked
@@ -133,3 +145,83 @@ def private() -> str:
 
     atexit.register(remove)
     return folder
+
+
+@attrs.frozen
+class Scratch:
+    """A new folder of this user alone, which is removed at the end of a block."""
+
+    path: str
+    handle: int | None
+    """Its descriptor; None where the system has none for folders."""
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file that is in the folder that was made, whatever its path leads to now.
+
+        Raises PermissionError where it belongs to another user than this one and root.
+        """
+        path = name if self.handle is not None else os.path.join(self.path, name)
+        with open(os.open(path, _READ, dir_fd=self.handle), "rb") as file:
+            owner = os.fstat(file.fileno()).st_uid
+            if self.handle is not None and owner not in (os.geteuid(), 0):
+                place = os.path.join(self.path, name)
+                raise PermissionError(errno.EPERM, f"{place} belongs to {trust.user(owner)}")
+            return file.read()
+
+
+_READ = os.O_RDONLY
+for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # not on each system
+    _READ |= getattr(os, _name, 0)
+
+
+@contextmanager
+def scratch() -> Iterator[Scratch]:
+    """A folder to compile or to copy in. Raises OSError where there is no place for one."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="aotlite-", dir=temporary_place()) as path:
+        if not trust.HAS_DESCRIPTORS:
+            yield Scratch(path, None)
+            return
+        handle = trust.opened(path)
+        try:
+            yield Scratch(path, handle)
+        finally:
+            os.close(handle)
+
+
+def temporary_place() -> str:
+    """The folder in which temporary ones are made: that of Python's `tempfile`.
+
+    Where another user can turn the way to it elsewhere, the first place of SYSTEM_PLACES and the
+    disk cache's folder where nobody can, and the user is told, once. Raises PermissionError where
+    there is none.
+    """
+    from tempfile import gettempdir
+
+    wanted = gettempdir()
+    why = _refusal_below(wanted)
+    if not why:
+        return wanted
+    place = next((each for each in _other_places() if os.access(each, os.W_OK | os.X_OK)), None)
+    if place is None:
+        raise PermissionError(errno.EPERM, f"{why}, and no other place for it is safe")
+    tell_once(
+        f"aotlite: nothing is compiled in the folder for temporary files: {why}; {place} is used "
+        "instead; name another folder in TMPDIR, or mend this one"
+    )
+    return place
+
+
+def _other_places() -> Iterator[str]:
+    yield from (each for each in SYSTEM_PLACES if os.path.isdir(each) and not _refusal_below(each))
+    cache = chosen()
+    if cache is not None and not made(cache):
+        yield cache
+
+
+def _refusal_below(folder: str) -> str:
+    """Why no code must be in a new folder of a folder; empty where it may be."""
+    if os.name != "posix":  # its folder for temporary files is the user's own
+        return ""
+    return refusal_to_make(os.path.join(os.path.abspath(folder), "aotlite-..."))

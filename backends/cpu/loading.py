@@ -15,13 +15,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from tempfile import TemporaryDirectory
 from typing import BinaryIO
 from weakref import finalize
 
 import attrs
 
 from aotlite.backends.cpu.cache import UnsoundError, checked
+from aotlite.backends.cpu.folders import scratch
 from aotlite.backends.cpu.whole import fault_of
 from aotlite.ir.errors import BackendError
 
@@ -86,8 +86,8 @@ def _name(file: BinaryIO, data: bytes) -> Iterator[str]:
     if sys.platform == "linux" and os.path.exists(f"{DESCRIPTORS}/{file.fileno()}"):
         yield f"{DESCRIPTORS}/{_spelled(next(_numbers))}{file.fileno()}"
         return
-    with TemporaryDirectory(prefix="aotlite-") as folder:
-        copy = os.path.join(folder, "library.so")
+    with scratch() as folder:
+        copy = os.path.join(folder.path, "library.so")
         with open(copy, "xb") as written:
             written.write(data)
         yield copy

@@ -112,7 +112,8 @@ def _depth() -> int:
     import traceback
 
     for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
-        is_ours = frame.f_globals.get("__name__", "").startswith("aotlite.")
+        name = frame.f_globals.get("__name__", "")
+        is_ours = name.startswith("aotlite.") or name == "contextlib"  # which enters our blocks
         if not is_ours and not frame.f_code.co_filename.startswith("<aotlite "):
             return depth
     return 0

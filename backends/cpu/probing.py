@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from tempfile import TemporaryDirectory
 
 from aotlite.backends.cpu import folders
-from aotlite.backends.cpu.building import LIBRARY, Ended, built, read, temporary, write
+from aotlite.backends.cpu.building import LIBRARY, Ended, built, temporary, write
 from aotlite.backends.cpu.compilers import (
     ESSENTIAL,
     OPTIONAL,
@@ -46,11 +45,11 @@ def probed(candidate: Candidate, place: Callable[[bytes], str]) -> Compiler | st
     are loaded from: programs may not be run from every folder for temporary files.
     """
     try:
-        with TemporaryDirectory(prefix="aotlite-") as name:
-            options = _Probe(candidate.command, name).options()
+        with folders.scratch() as folder:
+            options = _Probe(candidate.command, folder.path).options()
             if isinstance(options, Ended):
                 return options.reason()
-            made = read(name, LIBRARY)
+            made = folder.read(LIBRARY)
     except OSError as error:
         raise BackendError(
             f"there is no room to compile in ({error}); make some in {temporary()}, or name "
@@ -60,10 +59,10 @@ def probed(candidate: Candidate, place: Callable[[bytes], str]) -> Compiler | st
     try:
         version = _version(library)
     except OSError as error:
-        folder = os.path.dirname(os.path.dirname(library))
-        if "failed to map" in str(error) or folders.runs_nothing(folder):
+        kept = os.path.dirname(os.path.dirname(library))
+        if "failed to map" in str(error) or folders.runs_nothing(kept):
             raise BackendError(
-                f"its library cannot be loaded from {folder}, mounted noexec? ({error}); set "
+                f"its library cannot be loaded from {kept}, mounted noexec? ({error}); set "
                 "AOTLITE_CACHE to a folder from which programs may be run"
             ) from error
         return f"makes a library that cannot be loaded ({error})"

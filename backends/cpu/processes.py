@@ -78,6 +78,7 @@ def run(command: Sequence[str], folder: str, limit: float) -> Ended:
     What it prints goes through a file and not through a pipe: a process that it leaves behind with
     the pipe open would be waited for. It leads a process group of its own, which is ended as a
     whole when time is up, when the command itself is killed, at Ctrl-C, and at the exit of Python.
+    Its own temporary files, as object files that are linked, are in the folder as well.
     """
     if _exiting.is_set():
         return Ended("is not started any more, Python exits")
@@ -90,6 +91,7 @@ def run(command: Sequence[str], folder: str, limit: float) -> Ended:
                     stdout=said,
                     stderr=said,
                     cwd=folder,
+                    env={**os.environ, "TMPDIR": folder},
                     start_new_session=True,
                 )
         except OSError as error:

@@ -9,7 +9,6 @@ waiting while work is recorded. Spec: `specs/cuda_backend.md`.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 import threading
 import weakref
 from bisect import bisect_right
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from aotlite.backends.cpu.folders import scratch
 from aotlite.backends.cpu.loading import load
 from aotlite.backends.cuda.cubins import loaded
 from aotlite.backends.cuda.driver import Launcher, Product
@@ -191,8 +191,8 @@ class HostDriver:
         identity = (printed.text, " ".join(FLAGS + flags), str(compiler()), model_version())
 
         def image() -> bytes:
-            with tempfile.TemporaryDirectory() as folder:
-                return compiled(printed.text, counts, Path(folder), *flags).read_bytes()
+            with scratch() as folder:
+                return folder.read(compiled(printed.text, counts, Path(folder.path), *flags).name)
 
         make: Callable[[str], HostLibrary] = lambda path: HostLibrary(load(path))
         library = loaded("host", identity, program.name, ".so", image, make)

@@ -7,13 +7,12 @@ Spec: `specs/cuda_host.md`.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import hashlib
+import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import as_file, files
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import attrs
 
+from aotlite.backends.cpu.folders import private
 from aotlite.ir.errors import BackendError, MissingExtraError
 
 FORWARD, REVERSED, SHUFFLED = range(3)
@@ -134,9 +134,9 @@ def compiled(text: str, arguments: Mapping[str, int], folder: Path, *flags: str)
     source, object_, library = [folder / f"kernels.{kind}" for kind in ("cpp", "o", "so")]
     source.write_text(host_text(text, arguments), "utf-8")
     with as_file(files("aotlite.backends.cuda")) as headers:
-        _compile("-c", f"-I{headers}", *flags, str(source), "-o", str(object_))
+        _compile(folder, "-c", f"-I{headers}", *flags, str(source), "-o", str(object_))
     # Without the flags: a sanitizer's library stays away, `host_checks.cpp` is in its place.
-    _compile("-shared", "-pthread", str(object_), *_runtime(), "-o", str(library))
+    _compile(folder, "-shared", "-pthread", str(object_), *_runtime(), "-o", str(library))
     return library
 
 
@@ -172,13 +172,20 @@ def _dynamic(text: str) -> list[str]:
     ]
 
 
-def _compile(*arguments: str) -> None:
+def _compile(folder: Path, *arguments: str) -> None:
+    """Runs the compiler, whose own temporary files are in the folder."""
     found = compiler()
     if found is None:
         raise MissingExtraError(
             "cuda on a CPU: there is no C++ compiler, expected g++ or clang++ on the PATH"
         )
-    done = subprocess.run([found, *FLAGS, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [found, *FLAGS, *arguments],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise BackendError(
             f"cuda on a CPU: {found} gives {done.returncode}, expected a text that compiles\n"
@@ -189,11 +196,11 @@ def _compile(*arguments: str) -> None:
 @cache
 def _runtime() -> tuple[str, ...]:
     """The objects of the execution model, in a folder that goes with the process."""
-    folder = Path(tempfile.mkdtemp(prefix="aotlite-host-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = Path(private("aotlite-host-"))
     objects = []
     with as_file(files("aotlite.backends.cuda")) as headers:
         for name in ("host", "host_checks"):
-            objects.append(str(folder / f"{name}.o"))
-            _compile("-O1", "-c", "-pthread", str(headers / f"{name}.cpp"), "-o", objects[-1])
+            text, object_ = str(headers / f"{name}.cpp"), str(folder / f"{name}.o")
+            _compile(folder, "-O1", "-c", "-pthread", text, "-o", object_)
+            objects.append(object_)
     return tuple(objects)

@@ -2,10 +2,14 @@
 
 import os
 import shutil
+import signal
 import stat
+import time
+import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from unittest.mock import patch
 
 import pytest
 from hypothesis import event, given
@@ -15,12 +19,15 @@ from aotlite.backends.cpu import folders, library, remembered, store, toolchain
 from aotlite.backends.cpu.cache import Cache, key_of
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.toolchain import compile_c, key_of_c
+from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import (
     DOUBLE,
+    GCC,
     compiled,
     compiles,
     forget,
     in_child,
+    start,
     warns_once,
 )
 
@@ -183,6 +190,148 @@ def test_what_another_user_can_turn_elsewhere_is_refused(parts):
             by = turned_by(user, way)
             event(f"refused: {bool(refused)}, turned: {bool(by)}")
             assert refused or not by, (by, given)
+
+
+# ------------------------------------------------------------------------------ temporary folders
+def shared_temporaries(place, mode=0o777):
+    """A folder for temporary files below one that others can write."""
+    folder = below(place, "shared", "tmp")
+    folder.chmod(0o1777)
+    (place / "shared").chmod(mode)
+    return folder
+
+
+def swaps(temporaries, data, built, done):
+    """As another user: puts a folder with another library in the place of that which is compiled
+    in, as soon as the compiler has ended."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        names = [each.name for each in temporaries.glob("aotlite-*")]
+        if names and built.exists():
+            temporaries.rename(temporaries.with_name("away"))
+            for name in names:
+                (temporaries / name).mkdir(parents=True)
+                (temporaries / name / "library.so").write_bytes(data)
+            done.touch()
+            return
+        time.sleep(0.002)
+
+
+@as_root
+@compiles
+def test_no_library_is_read_from_a_folder_that_another_user_has_put_in_the_place_of_ours(
+    cache, compiler, place, monkeypatch
+):
+    """The cache is safe, the folder for temporary files is below one that others can write."""
+    built, done = place / "shared" / "built", place / "shared" / "done"
+    wait = f"for i in $(seq 400); do [ -e {done} ] && exit 0; sleep 0.02; done"
+    compiler(
+        f'case "$PWD" in {place}/*) {GCC} "$@"; touch {built}; {wait} ;; *) exec {GCC} "$@" ;; esac'
+    )
+    wrong, temporaries = wrong_library(), shared_temporaries(place)
+    monkeypatch.setattr("tempfile.tempdir", str(temporaries))
+
+    def attack():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        swaps(temporaries, wrong, built, done)
+
+    attacker = start(attack)
+    try:
+        with warnings.catch_warnings(record=True):
+            assert 42 == load_c(DOUBLE, "double").twice(21)
+        assert not done.exists()
+    finally:
+        os.kill(attacker, signal.SIGKILL)
+        os.waitpid(attacker, 0)
+
+
+@compiles
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_place_for_temporary_files_below_a_folder_that_others_can_write_is_told_once(
+    cache, place, monkeypatch, mode
+):
+    monkeypatch.setattr("tempfile.tempdir", str(shared_temporaries(place, mode)))
+    with warns_once(f"{place}/shared, above .* can be written by others.* /tmp is used .*TMPDIR"):
+        assert 42 == load_c(DOUBLE, "double").twice(21)
+        with folders.scratch() as made:
+            assert "/tmp" == os.path.dirname(made.path)
+    (place / "shared").chmod(0o755)
+    with folders.scratch() as made:
+        assert f"{place}/shared/tmp" == os.path.dirname(made.path)
+
+
+def test_the_cache_is_the_last_place_for_temporary_folders(cache, place, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(shared_temporaries(place)))
+    monkeypatch.setattr(folders, "SYSTEM_PLACES", (f"{place}/none", f"{place}/shared"))
+    with pytest.warns(RuntimeWarning, match="is used instead") as caught:
+        with folders.scratch() as made:
+            assert folders.chosen() == os.path.dirname(made.path)
+    assert [__file__] == [each.filename for each in caught]
+
+
+@compiles
+def test_nothing_is_compiled_where_no_place_for_temporary_folders_is_safe(place, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(shared_temporaries(place)))
+    monkeypatch.setattr(folders, "SYSTEM_PLACES", ())
+    monkeypatch.setenv("AOTLITE_CACHE", f"{place}/shared/cache")
+    forget()
+    with (
+        warns_once("no disk cache"),
+        pytest.raises(BackendError, match=r"can be written by others.* no other place .*TMPDIR"),
+    ):
+        compiled(DOUBLE)
+
+
+@as_root
+@pytest.mark.draws(long=200)
+@given(st.lists(PARTS, min_size=2, max_size=3))
+def test_no_temporary_folder_is_made_that_another_user_can_turn_elsewhere(parts):
+    """CC-25, by trying, as for the cache."""
+    with shared_place() as place:
+        given, way = built(place, parts)
+        with warnings.catch_warnings(), patch("tempfile.tempdir", str(given)):
+            warnings.simplefilter("ignore")
+            with folders.scratch() as made:
+                is_there = os.path.dirname(made.path) == str(given)
+                event(f"made there: {is_there}")
+                for user in (NOBODY, SOMEBODY) if is_there else ():
+                    assert "" == turned_by(user, [*way, Path(made.path)]), (user, given)
+
+
+def test_what_was_compiled_is_read_from_the_folder_that_was_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with folders.scratch() as made:
+        path = Path(made.path)
+        (path / "library.so").write_bytes(b"ours")
+        exchange(path / "library.so", b"planted")
+        assert b"ours" == made.read("library.so")
+
+
+def test_a_link_is_not_what_was_compiled(tmp_path):
+    (tmp_path / "planted").write_bytes(b"planted")
+    with folders.scratch() as made:
+        (Path(made.path) / "library.so").symlink_to(tmp_path / "planted")
+        with pytest.raises(OSError, match="symbolic links"):
+            made.read("library.so")
+
+
+@as_root
+def test_a_file_of_another_user_is_not_what_was_compiled():
+    with folders.scratch() as made:
+        path = Path(made.path) / "library.so"
+        path.write_bytes(b"planted")
+        os.chown(path, NOBODY, NOBODY)
+        with pytest.raises(PermissionError, match="library.so belongs to user "):
+            made.read("library.so")
+
+
+@compiles
+def test_the_files_that_a_compiler_makes_meanwhile_are_in_the_folder_that_was_made(cache, compiler):
+    """As the object file that its linker reads."""
+    compiler(f'[ "$TMPDIR" = "$PWD" ] && exec {GCC} "$@"')
+    assert compiled(DOUBLE).exists()
 
 
 # ------------------------------------------------------------------------------- folders of keys
